@@ -36,11 +36,14 @@ fuzz: ## Run each fuzz target for SECONDS=60 under libFuzzer; needs Rust nightly
 
 cluster-torture: dev packages ## Kill, stop and cut off nodes of a cluster for an hour; GINNEL_CLUSTER_* say how often.
 	GINNEL_CLUSTER_KILLS=$${GINNEL_CLUSTER_KILLS:-200} GINNEL_CLUSTER_RESTARTS=$${GINNEL_CLUSTER_RESTARTS:-50} \
-	GINNEL_CLUSTER_STOPS=$${GINNEL_CLUSTER_STOPS:-50} GINNEL_CLUSTER_PARTITIONS=$${GINNEL_CLUSTER_PARTITIONS:-100} \
+	GINNEL_CLUSTER_STOPS=$${GINNEL_CLUSTER_STOPS:-20} GINNEL_CLUSTER_PARTITIONS=$${GINNEL_CLUSTER_PARTITIONS:-34} \
 	GINNEL_CLUSTER_WRITERS=$${GINNEL_CLUSTER_WRITERS:-50} GINNEL_CLUSTER_AGENTS=$${GINNEL_CLUSTER_AGENTS:-20} \
-	GINNEL_CLUSTER_HISTORIES=$${GINNEL_CLUSTER_HISTORIES:-1000} $(BIN)/python -m pytest -s tests/cluster
+	GINNEL_CLUSTER_JUMPS=$${GINNEL_CLUSTER_JUMPS:-20} GINNEL_CLUSTER_VISITS=$${GINNEL_CLUSTER_VISITS:-300} \
+	GINNEL_CLUSTER_HISTORIES=$${GINNEL_CLUSTER_HISTORIES:-1000} GINNEL_CLUSTER_RECORD=target/torture.json \
+	$(BIN)/python -m pytest -s tests/cluster
+	$(BIN)/python tests/cluster/summary.py target/torture.json
 
-packages: ## Install Chromium, HAProxy, nginx, pebble and PostgreSQL from Debian if there are none, for the tests.
+packages: ## Install Chromium, faketime, HAProxy, nginx, pebble and PostgreSQL from Debian if there are none, for the tests.
 	tests/install-packages
 
 bench: ## Build for release, and run all benchmarks beside their peers; prints figures, goals and verdicts.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import pathlib
 import shutil
@@ -16,30 +17,32 @@ from collections.abc import Iterator
 import ginnel
 import postgres
 from addresses import free_port
+from clocks import Clock
 from partitions import Partition
 from processes import wait_until
 
 DOMAIN = "cluster.test"
 NODES = 3
+# What is delivered is what is tested: its ports are replaced by those of this machine.
+HAPROXY = pathlib.Path(__file__).parents[2] / "deploy/cluster/haproxy.cfg"
+BALANCED = {"http": (80, 8080), "agents": (4443, 4443), "api": (4000, 4000)}
 
-HAPROXY = """
-global
-    maxconn 4000
-defaults
-    mode tcp
-    timeout connect 1s
-    timeout client 60s
-    timeout server 90s
-    retries 2
-    option redispatch
-    default-server check inter 500ms fastinter 200ms fall 2 rise 1 on-marked-down shutdown-sessions
-"""
-SECTION = """
-listen {name}
-    bind 127.0.0.1:{port}
-    option httpchk GET /readyz
-{servers}
-"""
+
+@dataclasses.dataclass(frozen=True)
+class NodeAddresses:
+    """Where a node is reached: ports by what they are for."""
+
+    name: str
+    ports: dict[str, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class Addresses:
+    """All that callers and visitors know of a cluster, in whichever process they are."""
+
+    api_key: str
+    ports: dict[str, int]
+    nodes: list[NodeAddresses]
 
 
 class Node:
@@ -50,14 +53,25 @@ class Node:
         names = ("api", "http", "agents", "peers", "admin")
         self.ports = {name: free_port() for name in names}
         self._log = folder / f"{self.name}.log"
-        # Between it and its database.
-        self.link = Partition(database)
+        self.clock = Clock(folder / f"{self.name}.clock") if number == NODES else None
+        # Between it and its database, and what leads to it of other nodes and of agents.
+        self.database = Partition(database)
+        self.peers = Partition(f"127.0.0.1:{self.ports['peers']}")
+        self.agents = Partition(f"127.0.0.1:{self.ports['agents']}")
         self.process: subprocess.Popen[bytes] | None = None
 
+    @property
+    def links(self) -> list[Partition]:
+        return [self.database, self.peers, self.agents]
+
     def start(self, store: str) -> None:
+        if self.process is not None:
+            for link in (self.peers, self.agents):
+                link.open()
         ports = {name: str(port) for name, port in self.ports.items()}
         arguments = ["serve", "--store", store, "--node-name", self.name, "--json"]
-        arguments += ["--peer-addr", f"127.0.0.1:{ports['peers']}", "--port", ports["api"]]
+        arguments += ["--peer-addr", f"127.0.0.1:{self.peers.port}", "--port", ports["api"]]
+        arguments += ["--peer-listen-addr", f"127.0.0.1:{ports['peers']}"]
         arguments += ["--http-port", ports["http"], "--https-port", "none"]
         arguments += ["--agent-port", ports["agents"], "--base-domain", DOMAIN]
         arguments += ["--admin-addr", f"127.0.0.1:{ports['admin']}", "--grace", "1s"]
@@ -68,12 +82,14 @@ class Node:
                 [sys.executable, "-m", "ginnel", *arguments],
                 stdout=log,
                 stderr=log,
-                env={"PATH": ""},
+                env={"PATH": ""} | (self.clock.environment if self.clock else {}),
             )
 
     def kill(self) -> None:
-        """Ends it as a failing machine does."""
+        """Ends it as a failing process does: its addresses refuse whoever comes."""
         assert self.process is not None
+        for link in (self.peers, self.agents):
+            link.refuse()
         self.process.kill()
         self.process.wait(30)
 
@@ -118,7 +134,12 @@ class Cluster:
             self.ca.write_text(service.ca_pem)
 
     def start(self, node: Node) -> None:
-        node.start(self.store.replace(f":{self.server.port}/", f":{node.link.port}/"))
+        node.start(self.store.replace(f":{self.server.port}/", f":{node.database.port}/"))
+
+    @property
+    def addresses(self) -> Addresses:
+        nodes = [NodeAddresses(node.name, node.ports) for node in self.nodes]
+        return Addresses(self.api_key, self.ports, nodes)
 
     def agent(self) -> ginnel.Agent:
         """An agent that reaches the nodes through HAProxy."""
@@ -132,22 +153,32 @@ class Cluster:
         return self.store.rpartition("/")[2]
 
     def configuration(self) -> str:
-        def section(name: str) -> str:
-            proxied = "" if name == "api" else " send-proxy-v2"
-            servers = (
-                f"    server {node.name} 127.0.0.1:{node.ports[name]}"
-                f" port {node.ports['admin']}{proxied}"
-                for node in self.nodes
+        """That of HAProxy."""
+        # Nobody asks for HTTPS here.
+        sections = HAPROXY.read_text().split("\n\n")
+        text = "\n\n".join(part for part in sections if "frontend https" not in part)
+        for name, (public, own) in BALANCED.items():
+            for bind in (f"bind :{public}", f"bind 127.0.0.1:{public}"):
+                text = text.replace(f"{bind}\n", f"bind 127.0.0.1:{self.ports[name]}\n")
+            for number, node in enumerate(self.nodes, 1):
+                port = node.agents.port if name == "agents" else node.ports[name]
+                text = text.replace(f"10.0.0.1{number}:{own}", f"127.0.0.1:{port}")
+        for number, node in enumerate(self.nodes, 1):
+            lines = (
+                line.replace("port 4090", f"port {node.ports['admin']}")
+                if line.strip().startswith(f"server node{number} ")
+                else line
+                for line in text.splitlines()
             )
-            return SECTION.format(name=name, port=self.ports[name], servers="\n".join(servers))
-
-        return HAPROXY + "".join(map(section, self.ports))
+            text = "\n".join(lines) + "\n"
+        return text.replace("maxconn 20000", "maxconn 4000")
 
 
 @contextlib.contextmanager
 def running() -> Iterator[Cluster]:
     """A cluster that takes traffic."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="ginnel-cluster-"))
+    is_kept = "GINNEL_CLUSTER_KEEP" in os.environ
     try:
         with postgres.running(fsync=True) as server, contextlib.ExitStack() as stack:
             cluster = Cluster(server, folder)
@@ -159,14 +190,18 @@ def running() -> Iterator[Cluster]:
             stack.enter_context(haproxy(cluster))
             yield cluster
     finally:
-        shutil.rmtree(folder)
+        if is_kept:
+            print(f"logs are in {folder}")
+        else:
+            shutil.rmtree(folder)
 
 
 def end(node: Node) -> None:
     if node.process is not None:
         node.process.kill()
         node.process.wait(30)
-    node.link.close()
+    for link in node.links:
+        link.close()
 
 
 @contextlib.contextmanager

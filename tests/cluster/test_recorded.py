@@ -42,7 +42,7 @@ def running() -> Iterator[cluster.Cluster]:
 
 
 def recorded(running: cluster.Cluster, number: int, seed: int) -> list[Operation]:
-    with Workload(running, seed) as work:
+    with Workload(running.addresses, seed) as work:
         history = Recording(work, f"key{number}.test", seed + number).record()
     assert not work.findings.violations, work.findings.violations
     return history
