@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
+import http.server
 import json
 import signal
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -130,3 +133,93 @@ def test_a_second_node_of_a_name_is_refused_while_the_first_lives(store: str) ->
             code, complaints = other.ended()
 
     assert (code, "--node-name" in complaints) == (2, True), complaints
+
+
+def ask(node: ginnel.Service, host: str) -> int:
+    """The status that a visitor gets at a node."""
+    assert node.http_url is not None
+    address = node.http_url.removeprefix("http://")
+    connection = http.client.HTTPConnection(address, timeout=10)
+    with contextlib.closing(connection):
+        connection.request("GET", "/", headers={"Host": host})
+        return connection.getresponse().status
+
+
+@contextlib.contextmanager
+def edge_on_two_nodes(
+    store: str, address: str, **route: Any
+) -> Iterator[tuple[ginnel.Service, ginnel.Service]]:
+    """Two nodes that serve the edge `edge.test`, whose backend is at an address."""
+
+    def settings(name: str) -> Any:
+        return {"node_name": name, "peer_addr": "127.0.0.1:0", "http_port": 0}
+
+    with (
+        ginnel.Service(store=store, settings=settings("one")) as one,
+        ginnel.Service(store=store, settings=settings("two")) as two,
+        ginnel.RemoteClient(one.api_key, base_url=one.url) as client,
+    ):
+        backend = client.backends.static.create(address=address)
+        edge = client.edges.https.create(hostports=["edge.test:443", "edge.test:80"])
+        client.edges.https.routes.create(
+            edge.id,
+            match_type="path_prefix",
+            match="/",
+            backend={"backend_id": backend.id},
+            **route,
+        )
+        wait_until(lambda: ask(two, "edge.test") != 404, "the edge at the other node", 10)
+        yield one, two
+
+
+class Failing(http.server.BaseHTTPRequestHandler):
+    """Fails, and counts how often."""
+
+    requests = 0
+
+    def do_GET(self) -> None:
+        type(self).requests += 1
+        self.send_response(500)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def failing() -> Iterator[str]:
+    """The address of a server whose responses are errors."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Failing)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_rate_limit_of_an_edge_is_a_nodes_own(store: str, failing: str) -> None:
+    limit = {
+        "name": "visitors",
+        "algorithm": "sliding_window",
+        "capacity": 3,
+        "rate": "600s",
+        "bucket_key": ["conn.client_ip"],
+    }
+    policy = {"inbound": [{"actions": [{"type": "rate-limit", "config": limit}]}]}
+    with edge_on_two_nodes(store, failing, policy=policy) as nodes:
+        statuses = [[ask(node, "edge.test") for _ in range(4)] for node in nodes]
+
+        # One visitor at the second node has found out that it knows the edge.
+        assert statuses == [[500, 500, 500, 429], [500, 500, 429, 429]]
+
+
+def test_a_circuit_breaker_of_an_edge_is_a_nodes_own(store: str, failing: str) -> None:
+    breaker = {
+        "volume_threshold": 4,
+        "tripped_duration": 600,
+        "error_threshold_percentage": 0.5,
+    }
+    with edge_on_two_nodes(store, failing, circuit_breaker=breaker) as (one, two):
+        assert [ask(one, "edge.test") for _ in range(5)] == [500, 500, 500, 500, 503]
+
+        assert ask(two, "edge.test") == 500
