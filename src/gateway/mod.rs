@@ -29,6 +29,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use tokio::sync::watch;
 
 pub use events::{Event, EventDelivery, EventSubscriber};
 pub use listener::trusted_proxies::{TrustedProxies, TrustedProxyError};
@@ -89,6 +90,8 @@ pub struct GatewaySettings {
     pub public_http_port: Option<NonZeroU16>,
     /// As `public_http_port`, for HTTPS.
     pub public_https_port: Option<NonZeroU16>,
+    /// True when who comes before [`Gateway::open`] waits for it.
+    pub opens_later: bool,
     /// The domain below which endpoints get names on the shared ports; without one, each gets a
     /// port of its own.
     pub base_domain: Option<String>,
@@ -134,6 +137,7 @@ impl Default for GatewaySettings {
             https_port: Some(0),
             public_http_port: None,
             public_https_port: None,
+            opens_later: false,
             base_domain: None,
             tls_endpoints: false,
             code_prefix: "ERR_NGROK_".to_owned(),
@@ -213,6 +217,8 @@ pub(crate) struct GatewayState {
     request_ids: Option<Ids>,
     read_ahead: Arc<ReadAheadBudget>,
     shutdown: Shutdown,
+    /// Whether visitors are served, or wait.
+    is_open: watch::Sender<bool>,
     http: OnceLock<SocketAddr>,
     https: OnceLock<SocketAddr>,
     listeners: Mutex<Vec<Listener>>,
@@ -256,6 +262,7 @@ impl Gateway {
         authority.add_host(&settings.host);
         let pools = UpstreamPools::new(settings.upstream_idle_connections);
         let gateway = Arc::new(GatewayState {
+            is_open: watch::Sender::new(!settings.opens_later),
             settings,
             live,
             authority,
@@ -299,6 +306,11 @@ impl Gateway {
         }
         tokio::spawn(sweep(Arc::downgrade(&gateway), gateway.shutdown.signal()));
         Ok(Self(gateway))
+    }
+
+    /// Serves visitors, where they have waited until now: all routes are known.
+    pub fn open(&self) {
+        self.0.is_open.send_replace(true);
     }
 
     /// The address of the shared HTTP port.

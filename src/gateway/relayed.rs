@@ -8,8 +8,10 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::gateway::http::connection::HostSelection;
@@ -22,6 +24,11 @@ use crate::gateway::{Gateway, GatewayError, GatewayState, Io, Proto, tcp};
 use crate::logging::or_debug;
 use crate::net::tls::{self, AcceptedSocket};
 use crate::net::{Listener, Permit, ShutdownPhase, ShutdownSignal};
+
+/// How long a visitor waits for the way to the node that serves a host.
+const NODE_TIMEOUT: Duration = Duration::from_secs(3);
+/// How often it is looked for meanwhile.
+const NODE_INTERVAL: Duration = Duration::from_millis(25);
 
 impl Gateway {
     /// Says who knows the hosts of other nodes.
@@ -85,11 +92,33 @@ impl Gateway {
 }
 
 impl GatewayState {
+    /// Waits until visitors are served; false when they never are.
+    pub(crate) async fn opened(&self) -> bool {
+        *self.is_open.borrow()
+            || self.is_open.subscribe().wait_for(|is_open| *is_open).await.is_ok()
+    }
+
     /// The node that serves a host; none where no other node does, or where there are no others.
     pub(crate) fn remote_host(&self, host: &str, port: u16) -> Option<Upstream> {
         let remote = self.remote_hosts.load();
         let node = (**remote).as_ref()?.find(host, port)?;
         Some(self.upstream(node))
+    }
+
+    /// Waits for a moment for the way to the node of a host, where it is missing: this node may have just
+    /// started, that one may have ended, and then its agents are back at another, or here, in no time.
+    pub(crate) async fn wait_for_node(&self, host: &str, port: u16) {
+        let deadline = Instant::now() + NODE_TIMEOUT;
+        while self.is_cut_off(host, port) && Instant::now() < deadline {
+            tokio::time::sleep(NODE_INTERVAL).await;
+        }
+    }
+
+    fn is_cut_off(&self, host: &str, port: u16) -> bool {
+        let remote = self.remote_hosts.load();
+        let Some(remote) = remote.as_ref() else { return false };
+        let own = self.hosts.find(host, port);
+        own.is_none_or(|claim| claim.is_offline()) && remote.is_cut_off(host, port)
     }
 
     /// Leaves a port to an endpoint of this node.

@@ -170,6 +170,7 @@ impl Service {
                 let publisher = Publisher::start(gateway.clone(), &store).await?;
                 let registry = Arc::new(Registry::new(cluster.clone()));
                 let peers = peers(peer_listener, cluster.as_ref(), &gateway, &registry)?;
+                gateway.open();
                 let ids = Ids::of(options.origin.part(2));
                 let name = cluster.as_ref().map(|cluster| cluster.node().record.name);
                 let state = |settings| AgentsState {

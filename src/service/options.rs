@@ -266,6 +266,7 @@ impl Options {
     /// How public traffic is to be taken.
     pub(super) fn gateway_settings(&self) -> gateway::GatewaySettings {
         gateway::GatewaySettings {
+            opens_later: true,
             host: self.edge_host.clone(),
             http_port: self.http_port,
             https_port: self.https_port,

@@ -231,6 +231,9 @@ impl HttpConnection {
             HostSelection::ByHost(_) | HostSelection::Relayed => {
                 let (host, port) =
                     head::host(request.headers()).ok_or(error_response::NO_ENDPOINT)?;
+                if !self.is_relayed() {
+                    self.gateway.wait_for_node(&host, self.endpoint_port(port)).await;
+                }
                 match self.virtual_host(host, port, request.uri())? {
                     HostMatch::VirtualHost(virtual_host) => virtual_host,
                     HostMatch::Redirect(url) => return Ok(redirect(url)),
@@ -369,6 +372,18 @@ impl HttpConnection {
         self.admitted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The port of the endpoint that a request is for: the one that is listened on stands for the usual
+    /// one, and so does a load balancer's.
+    fn endpoint_port(&self, port: Option<u16>) -> u16 {
+        let visitor = self.visitor();
+        let is_secure = visitor.tls.is_some();
+        let is_shared = |port: u16| {
+            port == visitor.local.port() || Some(port) == self.gateway.public_port(is_secure)
+        };
+        let usual = if is_secure { 443 } else { 80 };
+        port.filter(|port| !is_shared(*port)).unwrap_or(usual)
+    }
+
     /// The virtual host of the host that a request names.
     fn virtual_host(
         &self,
@@ -382,12 +397,7 @@ impl HttpConnection {
         };
         let visitor = self.visitor();
         let is_secure = visitor.tls.is_some();
-        let usual = if is_secure { 443 } else { 80 };
-        // The port that is listened on stands for the usual one, and so does a load balancer's.
-        let is_shared = |port: u16| {
-            port == visitor.local.port() || Some(port) == self.gateway.public_port(is_secure)
-        };
-        let port = port.filter(|port| !is_shared(*port)).unwrap_or(usual);
+        let port = self.endpoint_port(port);
         if is_internal(&host) {
             return Err(error_response::NO_ENDPOINT);
         }

@@ -98,8 +98,8 @@ pub(crate) async fn serve_tls(
     }
 }
 
-/// Waits for the first byte of a visitor who is to speak first; false when none comes, or at a
-/// shutdown.
+/// Waits for the first byte of a visitor who is to speak first, and for a gateway that is not open yet;
+/// false when none comes, or at a shutdown.
 pub(crate) async fn protocol(
     gateway: &GatewayState,
     stream: &TcpStream,
@@ -107,7 +107,7 @@ pub(crate) async fn protocol(
 ) -> bool {
     let timeouts = gateway.timeouts();
     let limit = timeouts.first_byte.min(timeouts.head);
-    let speaking = net::first_byte(stream, limit);
+    let speaking = async { net::first_byte(stream, limit).await && gateway.opened().await };
     shutdown.run_until(ShutdownPhase::Graceful, speaking).await.unwrap_or_default()
 }
 

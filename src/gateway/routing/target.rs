@@ -120,6 +120,9 @@ pub trait RemoteHosts: Send + Sync + 'static {
     /// for HTTP unless the visitor has named another; none where no other node serves it, or none that can
     /// be reached.
     fn find(&self, host: &str, port: u16) -> Option<Arc<dyn Target>>;
+
+    /// Whether other nodes serve a host, and none of them can be reached now.
+    fn is_cut_off(&self, host: &str, port: u16) -> bool;
 }
 
 /// Why no connection to a target could be opened; nothing was sent then.

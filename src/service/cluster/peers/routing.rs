@@ -37,6 +37,12 @@ impl RemoteHosts for ClusterRouting {
         let mut sessions = tunnels.iter().filter_map(|it| self.sessions.get(&it.node_id));
         sessions.next().map(|session| session.target.clone())
     }
+
+    fn is_cut_off(&self, host: &str, port: u16) -> bool {
+        let tunnels = self.directory.at_host(host, port);
+        let is_reached = |it: &Arc<RemoteTunnel>| self.sessions.get(&it.node_id).is_some();
+        !tunnels.is_empty() && !tunnels.iter().any(is_reached)
+    }
 }
 
 impl TunnelGroups for ClusterRouting {

@@ -158,7 +158,11 @@ async fn reflect(mut stream: TcpStream) {
 
 /// What a visitor of a node gets.
 async fn visit(node: &Node, request: &str) -> String {
-    let mut stream = TcpStream::connect(node.gateway.http_address().unwrap()).await.unwrap();
+    visit_gateway(&node.gateway, request).await
+}
+
+async fn visit_gateway(gateway: &Gateway, request: &str) -> String {
+    let mut stream = TcpStream::connect(gateway.http_address().unwrap()).await.unwrap();
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
     tokio::time::timeout(LINK_TIMEOUT, stream.read_to_end(&mut answer)).await.unwrap().unwrap();
@@ -243,6 +247,34 @@ async fn a_node_learns_from_another_that_its_epoch_and_its_endpoints_are_gone() 
         let newer = ask(&session, &question(7)).await.unwrap();
         assert_eq!(newer, nothing, "who knows less says nothing");
     }
+}
+
+#[tokio::test]
+async fn a_visitor_who_comes_before_all_routes_are_known_waits() {
+    let settings = GatewaySettings { opens_later: true, ..GatewaySettings::default() };
+    let gateway = Gateway::start(settings, Authority::open(None).unwrap()).await.unwrap();
+    let early = gateway.clone();
+    let visitor = tokio::spawn(async move { visit_gateway(&early, &get("app.test", "")).await });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(!visitor.is_finished());
+
+    let _endpoint = gateway.bind(http("app.test"), mirror().await).await.unwrap();
+    gateway.open();
+
+    assert_eq!(status(&visitor.await.unwrap()), "200");
+}
+
+#[tokio::test]
+async fn a_visitor_waits_while_the_way_to_a_node_is_made_anew() {
+    let nodes = two_nodes().await;
+    let _endpoint = publish(&nodes, http("app.test"), mirror().await).await;
+    let session = nodes[0].peers.linker.sessions.get(&id(1)).unwrap();
+
+    session.mux.close();
+    let answer = visit(&nodes[0], &get("app.test", "")).await;
+
+    assert_eq!(status(&answer), "200", "{answer}");
+    assert!(session.mux.is_ended());
 }
 
 #[tokio::test]
