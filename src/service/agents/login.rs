@@ -122,7 +122,7 @@ impl PendingLogin {
                 }
                 let error = Some(self.state.text(refused));
                 // An agent that is gone already needs no reason.
-                let answer = AuthAnswer { error, ..AuthAnswer::default() };
+                let answer = AuthAnswer { error, extra, ..AuthAnswer::default() };
                 or_debug!(call.answer(&answer).await, "an agent has gone before it was refused");
                 let ended = tokio::time::timeout(CLOSE_TIMEOUT, self.session.ended()).await;
                 ignore(ended, "the response needs time to arrive");
@@ -158,7 +158,7 @@ impl PendingLogin {
         let online = self.introduce(auth.extra, agent, client_id)?;
         let registration = EndpointRegistration::new(registry, online);
         // The credential may have been revoked after it was read, when the session was not noted yet.
-        revocation::review(&self.state, &registration.online.agent).await;
+        revocation::review(&self.state, &registration.online.agent).await?;
         if registry.session(&registration.online.id).is_none() {
             return Err(token_refused(TokenFault::Unknown));
         }

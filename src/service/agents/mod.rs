@@ -21,6 +21,8 @@ mod settings;
 mod socket;
 mod state;
 mod stream_shares;
+#[cfg(test)]
+mod tests;
 mod tunnel;
 mod tunnel_table;
 

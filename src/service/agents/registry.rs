@@ -153,17 +153,7 @@ impl Registry {
         let inner = &mut *guard;
         inner.remove_session(online);
         for bind_id in inner.binds_of_sessions.remove(&online.id).unwrap_or_default() {
-            let Entry::Occupied(mut bound) = inner.binds.entry(bind_id) else { continue };
-            let Some(tunnel) = bound.get().tunnel_of(online) else { continue };
-            inner.tunnels.remove(&tunnel.id);
-            if let Some(cluster) = &inner.cluster {
-                cluster.remove(&tunnel.id);
-            }
-            bound.get_mut().let_go();
-            // Labels are no address: nothing has to wait.
-            if bound.get().endpoint.is_none() {
-                bound.remove();
-            }
+            inner.suspend(online, bind_id);
         }
     }
 
@@ -408,7 +398,7 @@ impl RegistryState {
         let Some(clients) = self.clients.get_mut(&online.client_id) else { return };
         clients.retain(|other| other.id != online.id);
         if clients.is_empty() {
-            self.clients.remove(&online.client_id);
+            self.clients.remove(&client);
         }
     }
 
@@ -418,6 +408,21 @@ impl RegistryState {
             if *sessions.get() == 0 {
                 sessions.remove();
             }
+        }
+    }
+
+    /// Ends the tunnel of a bind, if it is one of this session; the address of the bind waits.
+    fn suspend(&mut self, online: &OnlineAgent, bind_id: String) {
+        let Entry::Occupied(mut bound) = self.binds.entry(bind_id) else { return };
+        let Some(tunnel) = bound.get().tunnel_of(online) else { return };
+        self.tunnels.remove(&tunnel.id);
+        if let Some(cluster) = &self.cluster {
+            cluster.remove(&tunnel.id);
+        }
+        bound.get_mut().let_go();
+        // Labels are no address: nothing has to wait.
+        if bound.get().endpoint.is_none() {
+            bound.remove();
         }
     }
 

@@ -6,7 +6,7 @@
 //! it was noted, so that neither of the two can miss the other.
 
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 
@@ -21,25 +21,23 @@ use crate::service::agents::registry::{OnlineAgent, Registry};
 use crate::service::agents::reservation::Reservation;
 use crate::service::agents::state::{AgentRefusal, AgentsState};
 use crate::service::agents::tunnel::OnlineTunnel;
-use crate::service::store::{Changes, Store, StoreError};
+use crate::service::store::{Changes, StorageFault, Store, StoreError};
 
 /// How long an agent may take to be told of its tunnels before its session is closed.
 const NOTICE_TIMEOUT: Duration = Duration::from_millis(200);
+/// How long after a failure agents are looked at again, and for how long they are served meanwhile by a
+/// service that sees changes.
+const RETRY_INTERVAL: Duration = Duration::from_millis(200);
+const MAX_DOUBT: Duration = Duration::from_secs(1);
+/// How old news may be where changes are seen.
+const MAX_NEWS_AGE: Duration = Duration::from_secs(2);
 
 /// Looks at agents again from now on, whenever an account changes. Needs a tokio runtime.
 pub(crate) fn follow(state: &AgentsState) {
-    let (registry, store) = (Arc::downgrade(&state.registry), Arc::downgrade(&state.store));
-    let notifier = Notifier::of(state);
+    let reviewer = Reviewer::of(state);
     state.store.watch(move |changes| {
-        if let Some(((registry, store), accounts)) =
-            both(&registry, &store).zip(changes.select(is_account))
-        {
-            let _entered = notifier.runtime.enter();
-            review_all(&registry, &store, &notifier, &accounts);
-            // What nobody knows to have been revoked is given up by whoever revoked it.
-            if let Changes::Of(accounts) = accounts {
-                release_all(&store, &notifier, &accounts);
-            }
+        if let Some(accounts) = changes.select(is_account) {
+            reviewer.changed(accounts);
         }
     });
 }
@@ -58,40 +56,113 @@ pub(crate) fn end_lost(state: &AgentsState) {
 }
 
 /// Looks at an agent again whose session or tunnel has just been noted: what allowed it may be gone.
-pub(crate) async fn review(state: &AgentsState, agent: &AuthenticatedAgent) {
+///
+/// # Errors
+/// When nobody knows: what has just been noted is not to stay then.
+pub(crate) async fn review(
+    state: &AgentsState,
+    agent: &AuthenticatedAgent,
+) -> Result<(), StoreError> {
     let looked_up = agent.clone();
-    let access = state.store.read(move |view| accounts::access_list(view, &looked_up)).await;
+    let access = state.store.read(move |view| accounts::access_list(view, &looked_up)).await?;
     apply(&state.registry, &Notifier::of(state), agent, access);
+    Ok(())
 }
 
 fn is_account(id: &str) -> bool {
     [prefix::CREDENTIAL, prefix::BOT_USER, prefix::USER].iter().any(|kind| has_prefix(id, kind))
 }
 
-fn both(registry: &Weak<Registry>, store: &Weak<Store>) -> Option<(Arc<Registry>, Arc<Store>)> {
-    registry.upgrade().zip(store.upgrade())
+/// Looks at agents whose accounts have changed.
+pub(super) struct Reviewer {
+    registry: Weak<Registry>,
+    store: Weak<Store>,
+    notifier: Notifier,
 }
 
-fn review_all(registry: &Registry, store: &Store, notifier: &Notifier, accounts: &Changes) {
-    let depends = |agent: &AuthenticatedAgent| {
-        accounts.includes(&agent.credential_id) || accounts.includes(&agent.owner_id)
-    };
-    let agents: Vec<_> = registry.agents().into_iter().filter(depends).collect();
-    if agents.is_empty() {
-        return;
+impl Reviewer {
+    pub(super) fn of(state: &AgentsState) -> Arc<Self> {
+        let (registry, store) = (Arc::downgrade(&state.registry), Arc::downgrade(&state.store));
+        Arc::new(Self { registry, store, notifier: Notifier::of(state) })
     }
-    // One read for all: with a server, each costs a round trip or more.
-    let read = store.read_blocking::<_, StoreError>(|view| accounts::access_lists(view, &agents));
-    match read {
-        Ok(access) => {
-            for (agent, access) in agents.iter().zip(access) {
-                apply(registry, notifier, agent, Ok(access));
+
+    pub(super) fn changed(self: &Arc<Self>, accounts: Changes) {
+        let Some((registry, store)) = self.both() else { return };
+        let runtime = self.notifier.runtime.clone();
+        let _entered = runtime.enter();
+        // What nobody knows to have been revoked is given up by whoever revoked it.
+        if let Changes::Of(accounts) = &accounts {
+            release_all(&store, &self.notifier, accounts);
+        }
+        if let Err(error) = review_all(&registry, &store, &self.notifier, &accounts) {
+            tracing::warn!(%error, "cannot look up what holds for agents now; trying again");
+            runtime.spawn(self.clone().try_again(accounts));
+        }
+    }
+
+    /// Looks until it is known what holds for the agents of these accounts.
+    async fn try_again(self: Arc<Self>, accounts: Changes) {
+        let (began, accounts) = (Instant::now(), Arc::new(accounts));
+        loop {
+            tokio::time::sleep(RETRY_INTERVAL).await;
+            let (this, accounts) = (self.clone(), accounts.clone());
+            let is_late = began.elapsed() >= MAX_DOUBT;
+            let tried = tokio::task::spawn_blocking(move || this.try_once(&accounts, is_late));
+            if or_debug!(tried.await, "looking at agents broke").unwrap_or(true) {
+                return;
             }
         }
-        Err(error) => {
-            agents.iter().for_each(|agent| send_all_back(registry, notifier, agent, &error))
-        }
     }
+
+    /// True when it need not be tried again.
+    fn try_once(&self, accounts: &Changes, is_late: bool) -> bool {
+        let Some((registry, store)) = self.both() else { return true };
+        let Err(error) = review_all(&registry, &store, &self.notifier, accounts) else {
+            return true;
+        };
+        tracing::debug!(%error, "cannot look up what holds for agents");
+        if error.fault() == Some(StorageFault::Closed) {
+            return true;
+        }
+        // Whoever sees no changes carries on with what was known last.
+        let sees_changes = store.news().is_none_or(|news| news.age < MAX_NEWS_AGE);
+        let is_over = is_late && sees_changes;
+        if is_over {
+            let agents = depending(&registry, accounts);
+            agents.iter().for_each(|it| send_all_back(&registry, &self.notifier, it, &error));
+        }
+        is_over
+    }
+
+    fn both(&self) -> Option<(Arc<Registry>, Arc<Store>)> {
+        self.registry.upgrade().zip(self.store.upgrade())
+    }
+}
+
+/// The agents that are online, or have an address, by one of these accounts.
+fn depending(registry: &Registry, accounts: &Changes) -> Vec<AuthenticatedAgent> {
+    let mut agents = registry.agents();
+    agents.retain(|it| accounts.includes(&it.credential_id) || accounts.includes(&it.owner_id));
+    agents
+}
+
+/// Ends what agents of these accounts may not have any more.
+fn review_all(
+    registry: &Registry,
+    store: &Store,
+    notifier: &Notifier,
+    accounts: &Changes,
+) -> Result<(), StoreError> {
+    let agents = depending(registry, accounts);
+    if agents.is_empty() {
+        return Ok(());
+    }
+    // One read for all: with a server, each costs a round trip or more.
+    let access = store.read_blocking::<_, StoreError>(|view| accounts::access_lists(view, &agents))?;
+    for (agent, access) in agents.iter().zip(access) {
+        apply(registry, notifier, agent, access);
+    }
+    Ok(())
 }
 
 /// Ends what an agent may not have any more.
@@ -99,15 +170,15 @@ fn apply(
     registry: &Registry,
     notifier: &Notifier,
     agent: &AuthenticatedAgent,
-    access: Result<Option<Vec<String>>, StoreError>,
+    access: Option<Vec<String>>,
 ) {
     match access {
-        Ok(None) => {
+        None => {
             for (online, tunnels) in registry.expel(agent) {
                 notifier.dismiss(online, tunnels);
             }
         }
-        Ok(Some(entries)) => {
+        Some(entries) => {
             for tunnel in registry.narrow(agent, &AccessList(entries)) {
                 let problem = format!(
                     "the access list of the authtoken does not allow {} any more",
@@ -116,8 +187,6 @@ fn apply(
                 notifier.stop(tunnel, &AgentRefusal(problem, 600));
             }
         }
-        // Nobody knows what holds for the agent: it has to come back and be looked at then.
-        Err(error) => send_all_back(registry, notifier, agent, &error),
     }
 }
 

@@ -181,7 +181,7 @@ impl AgentSession {
         let (endpoint, tunnel) = self.open_and_keep(&plan, &bind_id, spec, &token).await?;
         let answer = answer(bind, &bind_id, endpoint.url(), &token, &tunnel);
         self.state.registry.bind(token, Some(endpoint), tunnel.clone());
-        self.confirm(&tunnel).await?;
+        self.confirm(&tunnel, bind_id == bind.id).await?;
         self.state.announced().await;
         Ok(answer)
     }
@@ -215,19 +215,29 @@ impl AgentSession {
         Err(taken(&last))
     }
 
-    /// Takes a tunnel back that was noted when nothing allowed it any more.
-    async fn confirm(&self, tunnel: &OnlineTunnel) -> Result<(), AgentRefusal> {
-        if let Err(refusal) = self.state.check_domain(&self.online, tunnel.host()).await {
-            self.take_back(tunnel).await;
-            return Err(refusal);
+    /// Takes a tunnel back that was noted when nothing allowed it any more, or when nobody knows: then the
+    /// address of one that the agent `knows` waits for it.
+    async fn confirm(&self, tunnel: &OnlineTunnel, knows: bool) -> Result<(), AgentRefusal> {
+        match self.review(tunnel).await {
+            Ok(()) if !tunnel.is_stopped() => Ok(()),
+            Ok(()) => {
+                self.take_back(tunnel).await;
+                self.state.access(&self.online).await?;
+                Err(forbidden(&tunnel.public_name()))
+            }
+            Err(refusal) => {
+                match knows && refusal.is_fault() {
+                    true => self.state.registry.suspend(tunnel),
+                    false => self.take_back(tunnel).await,
+                }
+                Err(refusal)
+            }
         }
-        revocation::review(&self.state, &self.online.agent).await;
-        if !tunnel.is_stopped() {
-            return Ok(());
-        }
-        self.take_back(tunnel).await;
-        self.state.access(&self.online).await?;
-        Err(forbidden(&tunnel.public_name()))
+    }
+
+    async fn review(&self, tunnel: &OnlineTunnel) -> Result<(), AgentRefusal> {
+        self.state.check_domain(&self.online, tunnel.host()).await?;
+        Ok(revocation::review(&self.state, &self.online.agent).await?)
     }
 
     async fn take_back(&self, tunnel: &OnlineTunnel) {
@@ -255,10 +265,14 @@ impl AgentSession {
             Reclaimed::Unknown => return Ok(None),
         };
         let Some(tunnel) = made else { return Ok(None) };
-        if moved {
-            Reservation::assign(&self.state.store, &bind.id, &agent.credential_id).await?;
+        if moved
+            && let Err(error) =
+                Reservation::assign(&self.state.store, &bind.id, &agent.credential_id).await
+        {
+            self.state.registry.suspend(&tunnel);
+            return Err(error.into());
         }
-        self.confirm(&tunnel).await?;
+        self.confirm(&tunnel, true).await?;
         self.state.announced().await;
         Ok(Some(answer(bind, &bind.id, &url, &bind.extra.token, &tunnel)))
     }
@@ -312,7 +326,7 @@ impl AgentSession {
             life: Life::new(&self.online),
         });
         self.state.registry.bind(Hidden::default(), None, tunnel.clone());
-        self.confirm(&tunnel).await?;
+        self.confirm(&tunnel, false).await?;
         self.state.announced().await;
         Ok(bind_id)
     }

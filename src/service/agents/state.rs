@@ -35,6 +35,9 @@ pub(crate) struct AgentsState {
     pub node: OnceLock<String>,
 }
 
+/// The code for a service that failed, where nothing is wrong with what it was asked for.
+pub(crate) const FAULT_CODE: u16 = 722;
+
 /// Why something is refused: words and the number of a code.
 pub(crate) struct AgentRefusal(pub String, pub u16);
 
@@ -42,6 +45,11 @@ impl AgentRefusal {
     /// The token of an agent is good for nothing any more.
     pub fn revoked() -> Self {
         Self("authentication failed: the credential of this session was revoked".to_owned(), 107)
+    }
+
+    /// Whether the service itself failed.
+    pub fn is_fault(&self) -> bool {
+        self.1 == FAULT_CODE
     }
 }
 
@@ -53,13 +61,13 @@ impl From<store::StoreError> for AgentRefusal {
             }
             None => format!("the service failed: {error}"),
         };
-        Self(problem, 722)
+        Self(problem, FAULT_CODE)
     }
 }
 
 impl From<getrandom::Error> for AgentRefusal {
     fn from(error: getrandom::Error) -> Self {
-        Self(format!("the service failed: {error}"), 722)
+        Self(format!("the service failed: {error}"), FAULT_CODE)
     }
 }
 

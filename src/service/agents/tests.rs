@@ -1,0 +1,140 @@
+//! A service and agents in one process, whose calls are made one by one.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+
+use super::{AgentsState, Registry, revocation, session};
+use crate::api::Origin;
+use crate::api::id::Ids;
+use crate::gateway::tls::authority::Authority;
+use crate::gateway::{Gateway, GatewaySettings};
+use crate::mux::{Incoming, MuxSession, Side};
+use crate::protocol::message::{Auth, AuthExtra, Bind, BindAnswer, BindExtra, BindOpts};
+use crate::protocol::rpc;
+use crate::service::store::Store;
+use crate::service::{Options, accounts};
+
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// A service without listeners for agents.
+struct Service {
+    state: Arc<AgentsState>,
+    authtoken: String,
+    folder: PathBuf,
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.folder).unwrap();
+    }
+}
+
+/// A new folder.
+fn new_folder() -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("ginnel-agents-{}-{number}", std::process::id());
+    let folder = std::env::temp_dir().join(name);
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// An agent that has logged in.
+struct Agent {
+    session: MuxSession,
+    _incoming: Incoming,
+}
+
+impl Service {
+    async fn start() -> Self {
+        let options = Options { base_domain: Some("test".to_owned()), ..Options::default() };
+        let settings = GatewaySettings {
+            base_domain: options.base_domain.clone(),
+            ..GatewaySettings::default()
+        };
+        let authority = Authority::open(None).unwrap();
+        let gateway = Gateway::start(settings, authority).await.unwrap();
+        // A file, because reads of a database in memory wait for its writes.
+        let folder = new_folder();
+        let store = Arc::new(Store::open(Some(&folder.join("service.db"))).unwrap());
+        let token = store.write(|change| {
+            accounts::bootstrap(change, None)?;
+            accounts::bootstrap_agent(change, None)
+        });
+        let authtoken = token.await.unwrap().unwrap().0;
+        let state = Arc::new(AgentsState {
+            settings: Arc::new(ArcSwap::from_pointee(options.agent_settings().unwrap())),
+            store,
+            gateway,
+            registry: Arc::new(Registry::new(None)),
+            ids: Ids::of(Origin::default()),
+            cluster: None,
+            node: OnceLock::new(),
+        });
+        revocation::follow(&state);
+        Self { state, authtoken, folder }
+    }
+
+    async fn agent(&self) -> Agent {
+        let (near, far) = tokio::io::duplex(1 << 16);
+        let login = self.state.settings.load().login;
+        let (session, incoming) = MuxSession::start_unauthenticated(far, Side::Service, login);
+        let peer = "127.0.0.1:1".parse().unwrap();
+        tokio::spawn(session::hold(self.state.clone(), session, incoming, peer, Arc::default()));
+        let (session, _incoming) = MuxSession::start(near, Side::Agent);
+        let extra =
+            AuthExtra { auth_token: self.authtoken.as_str().into(), ..AuthExtra::default() };
+        let auth = Auth { extra, ..Auth::default() };
+        let answer = rpc::call(&session, &auth, TIMEOUT).await.unwrap();
+        assert_eq!(answer.error, None);
+        Agent { session, _incoming }
+    }
+
+    /// The addresses that visitors can reach.
+    fn online(&self) -> Vec<String> {
+        let tunnels = self.state.registry.tunnels().into_iter();
+        tunnels.map(|tunnel| tunnel.host().unwrap_or_default().to_owned()).collect()
+    }
+}
+
+impl Agent {
+    /// Binds a host, as what `before` was if there is one.
+    async fn bind(&self, host: &str, before: Option<&BindAnswer>) -> BindAnswer {
+        let extra = before.map(|it| it.extra.token.clone()).unwrap_or_default();
+        let mut opts = BindOpts::default();
+        opts.set("Hostname", host);
+        let bind = Bind {
+            id: before.map(|it| it.id.clone()).unwrap_or_default(),
+            proto: "http".to_owned(),
+            opts,
+            extra: BindExtra { token: extra, ..BindExtra::default() },
+            ..Bind::default()
+        };
+        rpc::call(&self.session, &bind, TIMEOUT).await.unwrap()
+    }
+}
+
+#[tokio::test]
+async fn a_failed_look_at_an_account_ends_no_session() {
+    let service = Service::start().await;
+    let agent = service.agent().await;
+    assert_eq!(agent.bind("app.test", None).await.error, None);
+    let online = service.state.registry.sessions().remove(0);
+
+    service.state.store.close();
+    let reviewed = revocation::review(&service.state, &online.agent).await;
+    let changed = std::iter::once(online.agent.credential_id.clone()).collect();
+    revocation::Reviewer::of(&service.state).changed(changed);
+    let refused = agent.bind("other.test", None).await;
+
+    assert!(reviewed.is_err() && refused.error.unwrap().contains("try again"));
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(!agent.session.is_ended());
+    assert_eq!(service.online(), ["app.test"]);
+}
