@@ -341,7 +341,12 @@ async fn bind_in_any(
     let mut last = TunnelBindError::Offline;
     for online in sessions.iter() {
         match session::bind(online, tunnel).await {
-            Err(error @ (TunnelBindError::Offline | TunnelBindError::Lost(_))) => last = error,
+            Err(error @ TunnelBindError::Offline) => last = error,
+            Err(error @ TunnelBindError::Lost(_)) => {
+                // The service may have bound it for all that is known, and ends it with the session.
+                online.session.close();
+                last = error;
+            }
             Err(error) if error.is_fault() => last = error,
             other => return other,
         }

@@ -157,31 +157,39 @@ impl Registry {
         }
     }
 
-    /// Notes a new tunnel.
+    /// Ends a tunnel whose address waits for its agent to ask again.
+    pub(crate) fn suspend(&self, tunnel: &OnlineTunnel) {
+        tunnel.stop();
+        self.lock().suspend(&tunnel.session, tunnel.bind_id.clone());
+    }
+
+    /// Notes a new tunnel; false where its session is over, and the address waits for its agent.
     pub(crate) fn bind(
         &self,
         token: Hidden,
         endpoint: Option<PublicEndpoint>,
         tunnel: Arc<OnlineTunnel>,
-    ) {
+    ) -> bool {
         let mut inner = self.lock();
         let agent = tunnel.session.agent.clone();
         let bind_id = tunnel.bind_id.clone();
         let session_id = tunnel.session.id.clone();
         let mut bound =
             RegisteredEndpoint { token, agent, endpoint, tunnel: Some(tunnel.clone()), idle: None };
-        if inner.sessions.contains_key(&tunnel.session.id) {
+        let is_online = inner.sessions.contains_key(&tunnel.session.id);
+        if is_online {
             inner.add_tunnel(tunnel, bound.endpoint.as_ref());
             inner.note_bind(session_id, &bind_id);
         } else {
             tunnel.stop();
             if bound.endpoint.is_none() {
-                return;
+                return false;
             }
             // The agent was lost while it waited for this; it may come back for the address.
             bound.let_go();
         }
         inner.binds.insert(bind_id, bound);
+        is_online
     }
 
     /// Gives a bind to the agent that proves to own it, whoever serves it now.

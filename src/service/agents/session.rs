@@ -3,12 +3,13 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::logging::or_debug;
+use serde::Serialize;
 use tracing::Instrument;
 
 use crate::api::Timestamp;
 use crate::api::id::prefix;
 use crate::gateway::{EndpointSpec, PublicEndpoint, UpstreamProtocol};
+use crate::logging::or_debug;
 use crate::mux::heartbeat::{self, Heartbeat};
 use crate::mux::{Incoming, MuxSession, Stream};
 use crate::protocol::message::{
@@ -22,7 +23,7 @@ use crate::service::agents::login::{EndpointRegistration, LoggedInAgent, Pending
 use crate::service::agents::registry::{OnlineAgent, Reclaimed};
 use crate::service::agents::reservation::Reservation;
 use crate::service::agents::socket::Prompt;
-use crate::service::agents::state::{AgentRefusal, AgentsState};
+use crate::service::agents::state::{AgentRefusal, AgentsState, FAULT_CODE};
 use crate::service::agents::tunnel::{Life, OnlineTunnel, TunnelKind};
 use crate::service::agents::{bind_request, revocation};
 
@@ -119,7 +120,7 @@ impl AgentSession {
                         ..BindAnswer::default()
                     },
                 };
-                call.answer(&answer).await
+                self.answer_bind(call, &answer, &answer.id, &bind.id).await
             }
             stream_kind::BIND_LABELED => {
                 let bind: BindLabeled = call.decode()?;
@@ -130,18 +131,17 @@ impl AgentSession {
                         ..BindLabeledAnswer::default()
                     },
                 };
-                call.answer(&answer).await
+                self.answer_bind(call, &answer, &answer.id, "").await
             }
             stream_kind::UNBIND => {
                 let unbind: Unbind = call.decode()?;
-                let Some(tunnel) = self.state.registry.unbind(&self.online, &unbind.id) else {
+                if !self.unbind(&unbind.id) {
                     let refused =
                         AgentRefusal(format!("no tunnel has the id {:?}", unbind.id), 3200);
                     return call.refuse(self.state.text(refused)).await;
-                };
+                }
                 // New visitors do not reach it any more, and others may have its address; who waits for
                 // the answer may rely on that.
-                self.state.gateway.close_idle(&tunnel.id);
                 self.state.announced().await;
                 let answered = call.answer(&CommandResponse::default()).await;
                 self.state.drop_reservations(vec![unbind.id]).await;
@@ -152,6 +152,28 @@ impl AgentSession {
                 call.refuse(self.state.text(refused)).await
             }
         }
+    }
+
+    /// Answers a bind, which is undone where the agent does not learn of it: nobody else could end it.
+    async fn answer_bind(
+        &self,
+        call: IncomingCall,
+        answer: &impl Serialize,
+        id: &str,
+        known_id: &str,
+    ) -> Result<(), rpc::RpcError> {
+        let answered = call.answer(answer).await;
+        if answered.is_err() && id != known_id && self.unbind(id) {
+            self.state.drop_reservations(vec![id.to_owned()]).await;
+        }
+        answered
+    }
+
+    /// Ends a tunnel of the session; false where it has none of this name.
+    fn unbind(&self, id: &str) -> bool {
+        let Some(tunnel) = self.state.registry.unbind(&self.online, id) else { return false };
+        self.state.gateway.close_idle(&tunnel.id);
+        true
     }
 
     async fn bind(&self, bind: &Bind) -> Result<BindAnswer, AgentRefusal> {
@@ -180,8 +202,14 @@ impl AgentSession {
         };
         let (endpoint, tunnel) = self.open_and_keep(&plan, &bind_id, spec, &token).await?;
         let answer = answer(bind, &bind_id, endpoint.url(), &token, &tunnel);
-        self.state.registry.bind(token, Some(endpoint), tunnel.clone());
-        self.confirm(&tunnel, bind_id == bind.id).await?;
+        let knows = bind_id == bind.id;
+        if !self.state.registry.bind(token, Some(endpoint), tunnel.clone()) {
+            if !knows {
+                self.take_back(&tunnel).await;
+            }
+            return Err(AgentRefusal("the session is over".to_owned(), FAULT_CODE));
+        }
+        self.confirm(&tunnel, knows).await?;
         self.state.announced().await;
         Ok(answer)
     }
@@ -325,7 +353,9 @@ impl AgentSession {
             kind: TunnelKind::Labeled(bind.labels),
             life: Life::new(&self.online),
         });
-        self.state.registry.bind(Hidden::default(), None, tunnel.clone());
+        if !self.state.registry.bind(Hidden::default(), None, tunnel.clone()) {
+            return Err(AgentRefusal("the session is over".to_owned(), FAULT_CODE));
+        }
         self.confirm(&tunnel, false).await?;
         self.state.announced().await;
         Ok(bind_id)

@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -17,7 +17,7 @@ use crate::gateway::{Gateway, GatewaySettings};
 use crate::mux::{Incoming, MuxSession, Side};
 use crate::protocol::message::{Auth, AuthExtra, Bind, BindAnswer, BindExtra, BindOpts};
 use crate::protocol::rpc;
-use crate::service::store::Store;
+use crate::service::store::{Store, StoreError, Transaction};
 use crate::service::{Options, accounts};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -96,6 +96,22 @@ impl Service {
         Agent { session, _incoming }
     }
 
+    /// Keeps all writes back until the sender is dropped.
+    async fn hold_writes(&self) -> std::sync::mpsc::Sender<()> {
+        let (sender, held) = std::sync::mpsc::channel();
+        let held = Arc::new(Mutex::new(held));
+        let (begun, mut beginning) = tokio::sync::mpsc::unbounded_channel();
+        let store = self.state.store.clone();
+        let holding = move |_: &Transaction<'_>| {
+            begun.send(()).unwrap();
+            held.lock().unwrap().recv().unwrap_or_default();
+            Ok::<_, StoreError>(())
+        };
+        tokio::spawn(async move { store.write(holding).await });
+        beginning.recv().await.unwrap();
+        sender
+    }
+
     /// The addresses that visitors can reach.
     fn online(&self) -> Vec<String> {
         let tunnels = self.state.registry.tunnels().into_iter();
@@ -106,6 +122,29 @@ impl Service {
 impl Agent {
     /// Binds a host, as what `before` was if there is one.
     async fn bind(&self, host: &str, before: Option<&BindAnswer>) -> BindAnswer {
+        self.bind_within(TIMEOUT, host, before).await.unwrap()
+    }
+
+    /// Binds a host as soon as nobody has it any more.
+    async fn bind_when_free(&self, host: &str, before: Option<&BindAnswer>) -> BindAnswer {
+        let binding = async {
+            loop {
+                let answer = self.bind(host, before).await;
+                if answer.error.is_none() {
+                    return answer;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(TIMEOUT, binding).await.unwrap()
+    }
+
+    async fn bind_within(
+        &self,
+        limit: Duration,
+        host: &str,
+        before: Option<&BindAnswer>,
+    ) -> Result<BindAnswer, rpc::RpcError> {
         let extra = before.map(|it| it.extra.token.clone()).unwrap_or_default();
         let mut opts = BindOpts::default();
         opts.set("Hostname", host);
@@ -116,7 +155,7 @@ impl Agent {
             extra: BindExtra { token: extra, ..BindExtra::default() },
             ..Bind::default()
         };
-        rpc::call(&self.session, &bind, TIMEOUT).await.unwrap()
+        rpc::call(&self.session, &bind, limit).await
     }
 }
 
@@ -137,4 +176,49 @@ async fn a_failed_look_at_an_account_ends_no_session() {
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert!(!agent.session.is_ended());
     assert_eq!(service.online(), ["app.test"]);
+}
+
+#[tokio::test]
+async fn a_session_that_ends_while_its_address_is_written_down_does_not_lose_it() {
+    let service = Service::start().await;
+    let agent = service.agent().await;
+    let before = agent.bind("app.test", None).await;
+    // As after a restart: only the store knows the address.
+    agent.session.close();
+    until(|| service.online().is_empty()).await;
+    service.state.registry.sweep(Duration::ZERO);
+
+    let lost = service.agent().await;
+    let held = service.hold_writes().await;
+    let binding = lost.bind_within(Duration::from_millis(200), "app.test", Some(&before));
+    assert!(binding.await.is_err());
+    lost.session.close();
+    until(|| service.state.registry.sessions().is_empty()).await;
+    drop(held);
+
+    let again = service.agent().await;
+    let answer = again.bind_when_free("app.test", Some(&before)).await;
+    assert_eq!(answer.id, before.id);
+}
+
+#[tokio::test]
+async fn a_bind_whose_answer_nobody_waits_for_is_undone() {
+    let service = Service::start().await;
+    let agent = service.agent().await;
+    let held = service.hold_writes().await;
+    let late = agent.bind_within(Duration::from_millis(200), "app.test", None).await;
+    assert!(late.is_err());
+    drop(held);
+
+    agent.bind_when_free("app.test", None).await;
+    assert_eq!(service.online(), ["app.test"]);
+}
+
+async fn until(is_so: impl Fn() -> bool) {
+    let looking = async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(TIMEOUT, looking).await.unwrap();
 }
