@@ -224,6 +224,8 @@ pub(crate) struct GatewayState {
     listeners: Mutex<Vec<Listener>>,
     /// For endpoints of other nodes.
     relayed_ports: Mutex<HashMap<u16, Listener>>,
+    /// Says that an endpoint of this node has left a port.
+    port_freed: tokio::sync::Notify,
 }
 
 /// Why public traffic cannot be taken.
@@ -284,6 +286,7 @@ impl Gateway {
             https: OnceLock::new(),
             listeners: Mutex::default(),
             relayed_ports: Mutex::default(),
+            port_freed: tokio::sync::Notify::new(),
         });
         if let Some(port) = gateway.settings.http_port {
             let listener =

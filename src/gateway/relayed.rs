@@ -68,9 +68,7 @@ impl Gateway {
     /// When the port cannot be listened on.
     pub async fn relay_port(&self, port: u16, node: Arc<dyn Target>) -> Result<(), GatewayError> {
         let socket = self.0.listen(port).await?;
-        let route = Route::to_node(self.upstream(node));
-        let slot = Arc::new(ArcSwap::from_pointee(VirtualHost::of(route)));
-        let listener = self.0.listen_tcp(socket, slot, "tcp")?;
+        let listener = self.0.listen_tcp(socket, led_to(self.0.upstream(node)), "tcp")?;
         self.0.relayed_ports().insert(port, listener);
         Ok(())
     }
@@ -78,6 +76,11 @@ impl Gateway {
     /// Whether connections at a port are taken for another node.
     pub fn is_relaying(&self, port: u16) -> bool {
         self.0.relayed_ports().contains_key(&port)
+    }
+
+    /// Waits until an endpoint of this node has left a port; one waits at a time.
+    pub async fn port_freed(&self) {
+        self.0.port_freed.notified().await;
     }
 
     /// Takes no more connections at a port for another node.
@@ -101,8 +104,9 @@ impl GatewayState {
     /// The node that serves a host; none where no other node does, or where there are no others.
     pub(crate) fn remote_host(&self, host: &str, port: u16) -> Option<Upstream> {
         let remote = self.remote_hosts.load();
-        let node = (**remote).as_ref()?.find(host, port)?;
-        Some(self.upstream(node))
+        let (rank, node) = (**remote).as_ref()?.find(host, port)?;
+        let is_better = own.is_none_or(|(_, own)| rank > *own || (rank == *own && is_offline));
+        is_better.then(|| self.upstream(node))
     }
 
     /// Waits for a moment for the way to the node of a host, where it is missing: this node may have just

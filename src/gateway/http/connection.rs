@@ -60,6 +60,16 @@ pub(crate) enum HostSelection {
     Relayed,
 }
 
+impl HostSelection {
+    /// What has the listener to itself.
+    pub(crate) fn own(&self) -> Option<Arc<ArcSwap<VirtualHost>>> {
+        match self {
+            Self::Single(virtual_host) => Some(virtual_host.clone()),
+            Self::ByHost(_) | Self::Relayed => None,
+        }
+    }
+}
+
 /// One visitor who speaks HTTP.
 pub(crate) struct HttpConnection {
     gateway: Arc<GatewayState>,

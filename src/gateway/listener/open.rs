@@ -29,20 +29,24 @@ impl GatewayState {
         bound.map_err(|source| self.listen_error(port, source))
     }
 
-    /// Serves the connections of a socket for as long as the gateway is there.
+    /// Serves the connections of a socket for as long as the gateway is there; those of an endpoint's `own`
+    /// port may be another node's.
     fn serve<F>(
         self: &Arc<Self>,
         socket: TcpListener,
+        own: Option<Arc<ArcSwap<VirtualHost>>>,
         serve: impl Fn(Arc<Self>, AcceptedConnection, ShutdownSignal) -> F + Send + Sync + 'static,
     ) -> Result<Listener, GatewayError>
     where
         F: Future<Output = ()> + Send + 'static,
     {
         let gateway = Arc::downgrade(self);
+        let port = socket.local_addr().map_or(0, |address| address.port());
         let serve = move |connection, shutdown| -> ConnectionTask {
-            match gateway.upgrade() {
-                Some(gateway) => Box::pin(serve(gateway, connection, shutdown)),
-                None => Box::pin(ready(())),
+            let Some(gateway) = gateway.upgrade() else { return Box::pin(ready(())) };
+            match own.as_ref().and_then(|virtual_host| gateway.elsewhere(port, virtual_host)) {
+                Some(node) => Box::pin(tcp::carry(gateway, node, connection, shutdown, "tcp")),
+                None => Box::pin(serve(gateway, connection, shutdown)),
             }
         };
         let live = self.live.clone();
@@ -60,7 +64,7 @@ impl GatewayState {
         listener: TcpListener,
         host_selection: HostSelection,
     ) -> Result<Listener, GatewayError> {
-        self.serve(listener, move |gateway, connection, shutdown| {
+        self.serve(listener, host_selection.own(), move |gateway, connection, shutdown| {
             server::serve_plain(gateway, host_selection.clone(), connection, shutdown)
         })
     }
@@ -71,15 +75,13 @@ impl GatewayState {
         listener: TcpListener,
         host_selection: HostSelection,
     ) -> Result<Listener, GatewayError> {
-        let tls_policy = match &host_selection {
-            HostSelection::Single(virtual_host) => virtual_host.load_full().tls_policy.clone(),
-            HostSelection::ByHost(_) | HostSelection::Relayed => None,
-        };
+        let own = host_selection.own();
+        let tls_policy = own.as_ref().and_then(|it| it.load_full().tls_policy.clone());
         let config = match tls_policy {
             Some(tls_policy) => tls_policy.config.clone(),
             None => self.authority.server_config(&ALPN)?,
         };
-        self.serve(listener, move |gateway, connection, shutdown| {
+        self.serve(listener, own, move |gateway, connection, shutdown| {
             let (host_selection, config) = (host_selection.clone(), config.clone());
             server::serve_tls(gateway, host_selection, connection, shutdown, config)
         })
@@ -92,7 +94,8 @@ impl GatewayState {
         virtual_host: Arc<ArcSwap<VirtualHost>>,
         proto: &'static str,
     ) -> Result<Listener, GatewayError> {
-        self.serve(listener, move |gateway, connection, shutdown| {
+        let own = Some(virtual_host.clone());
+        self.serve(listener, own, move |gateway, connection, shutdown| {
             tcp::carry(gateway, virtual_host.clone(), connection, shutdown, proto)
         })
     }
@@ -104,7 +107,8 @@ impl GatewayState {
         virtual_host: Arc<ArcSwap<VirtualHost>>,
         config: Arc<ServerConfig>,
     ) -> Result<Listener, GatewayError> {
-        self.serve(listener, move |gateway, connection, shutdown| {
+        let own = Some(virtual_host.clone());
+        self.serve(listener, own, move |gateway, connection, shutdown| {
             let (virtual_host, config) = (virtual_host.clone(), config.clone());
             tcp::carry_unwrapped(gateway, virtual_host, connection, shutdown, config)
         })

@@ -90,7 +90,7 @@ impl Gateway {
             routes,
             name: place.name,
             gateway: gateway.clone(),
-            _door: place.listener,
+            listener: place.listener,
         })
     }
 }

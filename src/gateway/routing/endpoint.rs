@@ -60,7 +60,7 @@ pub struct PublicEndpoint {
     /// The name on the shared ports, and the port that goes with it.
     pub(super) name: Option<(String, u16)>,
     pub(super) gateway: Arc<GatewayState>,
-    pub(super) _door: Option<Listener>,
+    pub(super) listener: Option<Listener>,
 }
 
 /// What is done with the traffic of an endpoint that has a port of its own.
@@ -147,6 +147,9 @@ impl Drop for PublicEndpoint {
         }
         // Connections that are kept alive meet nobody from now on.
         self.retarget(None);
+        if self.listener.take().is_some() {
+            self.gateway.port_freed.notify_one();
+        }
     }
 }
 

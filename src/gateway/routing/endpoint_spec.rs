@@ -36,6 +36,11 @@ impl EndpointSpec {
         let options = EndpointOptions::default();
         Self { proto, host: None, subdomain: None, addr: None, options }
     }
+
+    /// The port to listen on, where one is asked for.
+    pub(crate) fn own_port(&self) -> Option<u16> {
+        self.addr.as_deref()?.rsplit_once(':')?.1.parse().ok()
+    }
 }
 
 /// What is done with the traffic of an endpoint; nothing by default.

@@ -68,8 +68,7 @@ pub enum ConnectionReuse {
     Nobody,
     /// Visitors from the same address who came the same way: the connection names both.
     SameAddress,
-    /// Visitors from the same address who came the same way and agreed on the same with TLS: the
-    /// connection names all of it.
+    /// The requests of one connection of a visitor: the connection names all of it, ports and TLS too.
     SameVisitor,
     /// Everybody.
     Everybody,

@@ -1,6 +1,6 @@
 //! Agents and their tunnels as the rows that other nodes see.
 
-use crate::gateway::{EndpointPlace, Proto, PublicEndpoint, UpstreamProtocol};
+use crate::gateway::{EndpointPlace, EndpointSpec, Proto, PublicEndpoint, UpstreamProtocol};
 use crate::service::agents::registry::OnlineAgent;
 use crate::service::agents::tunnel::{OnlineTunnel, TunnelKind};
 use crate::service::cluster::{
@@ -63,6 +63,18 @@ pub(crate) fn endpoint_key(endpoint: &PublicEndpoint) -> EndpointKey {
         Some(EndpointPlace::Inside(host, port)) => EndpointKey::bytes(host, port),
         Some(EndpointPlace::Port(port)) => EndpointKey::port(port),
         None => EndpointKey::default(),
+    }
+}
+
+/// What an endpoint will be found by that is asked for in so many words: a name on the shared ports, or a
+/// port. None where that is not known before it is bound.
+pub(crate) fn requested_key(spec: &EndpointSpec) -> Option<EndpointKey> {
+    let host = spec.host.as_deref().filter(|host| !host.is_empty()).map(str::to_ascii_lowercase);
+    match (spec.proto, host) {
+        (Proto::Http, Some(host)) => Some(EndpointKey::http(&host, 80)),
+        (Proto::Https, Some(host)) => Some(EndpointKey::http(&host, 443)),
+        // Whoever has a port there has it for all that is asked of the port.
+        _ => spec.own_port().map(EndpointKey::port),
     }
 }
 

@@ -6,7 +6,7 @@ use arc_swap::ArcSwap;
 
 use super::settings::AgentSettings;
 use crate::api::id::Ids;
-use crate::gateway::{EndpointSpec, Gateway, Proto, PublicEndpoint};
+use crate::gateway::{EndpointSpec, Gateway, PublicEndpoint};
 use crate::logging::or_debug;
 use crate::protocol::message::error_text;
 use crate::service::accounts;
@@ -164,13 +164,7 @@ impl AgentsState {
 
     /// The same, as far as it is known here.
     fn seen_elsewhere(&self, spec: &EndpointSpec, bind_id: &str) -> Option<(EndpointKey, String)> {
-        let (cluster, host) = (self.cluster.as_ref()?, spec.host.as_deref()?);
-        let port = match spec.proto {
-            Proto::Http => 80,
-            Proto::Https => 443,
-            Proto::Tcp | Proto::Tls => return None,
-        };
-        let key = EndpointKey::http(&host.to_ascii_lowercase(), port);
+        let (cluster, key) = (self.cluster.as_ref()?, rows::requested_key(spec)?);
         let others = cluster.directory.at(&key);
         let other = others.iter().find(|tunnel| *tunnel.bind_id != *bind_id)?;
         match &other.place {

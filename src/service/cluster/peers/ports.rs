@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tokio::time::timeout;
+use tokio::time::sleep;
 
 use super::link::Linker;
 use super::sessions::PeerSessions;
@@ -16,11 +16,18 @@ use crate::service::cluster::directory::Directory;
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The endpoint at a port, at whichever node it is when a visitor comes.
-struct PortTarget {
+pub(super) struct PortTarget {
     directory: Arc<Directory>,
     sessions: Arc<PeerSessions>,
     port: u16,
     key: String,
+}
+
+impl PortTarget {
+    pub(super) fn new(directory: &Arc<Directory>, sessions: &Arc<PeerSessions>, port: u16) -> Self {
+        let (directory, sessions) = (directory.clone(), sessions.clone());
+        Self { directory, sessions, port, key: format!("node port {port}") }
+    }
 }
 
 impl Target for PortTarget {
@@ -63,9 +70,12 @@ pub(super) async fn keep(linker: Weak<Linker>) {
     loop {
         let Some(strong) = linker.upgrade() else { return };
         update(&strong, &mut held).await;
+        let gateway = strong.services.gateway.clone();
         drop(strong);
-        if let Ok(Err(_)) = timeout(RETRY_INTERVAL, changes.changed()).await {
-            return;
+        tokio::select! {
+            changed = changes.changed() => if changed.is_err() { return },
+            () = gateway.port_freed() => {}
+            () = sleep(RETRY_INTERVAL) => {}
         }
     }
 }
@@ -85,8 +95,7 @@ async fn update(linker: &Linker, held: &mut HashSet<u16>) {
         if held.contains(&port) && gateway.is_relaying(port) {
             continue;
         }
-        let (directory, sessions) = (linker.directory.clone(), linker.sessions.clone());
-        let target = PortTarget { directory, sessions, port, key: format!("node port {port}") };
+        let target = PortTarget::new(&linker.directory, &linker.sessions, port);
         match gateway.relay_port(port, Arc::new(target)).await {
             Ok(()) => drop(held.insert(port)),
             // The node that has it may be on the same machine, or an agent of this node has it as well.

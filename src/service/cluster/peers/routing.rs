@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::ports::PortTarget;
 use super::sessions::PeerSessions;
 use super::target::RemoteTunnelTarget;
 use crate::gateway::{RemoteHosts, Target, TunnelGroups};
 use crate::service::agents::Registry;
-use crate::service::cluster::RemoteTunnel;
 use crate::service::cluster::directory::Directory;
+use crate::service::cluster::{EndpointKey, RemoteTunnel};
 
 /// Finds hosts and tunnels wherever they are in the cluster.
 pub(crate) struct ClusterRouting {
@@ -35,7 +36,13 @@ impl RemoteHosts for ClusterRouting {
     fn find(&self, host: &str, port: u16) -> Option<Arc<dyn Target>> {
         let tunnels = self.directory.at_host(host, port);
         let mut sessions = tunnels.iter().filter_map(|it| self.sessions.get(&it.node_id));
-        sessions.next().map(|session| session.target.clone())
+        sessions.next().map(|session| (rank, session.target.clone()))
+    }
+
+    fn at_port(&self, port: u16) -> Option<Arc<dyn Target>> {
+        let tunnels = self.directory.at(&EndpointKey::port(port));
+        let is_reachable = tunnels.iter().any(|it| self.sessions.get(&it.node_id).is_some());
+        is_reachable.then(|| Arc::new(PortTarget::new(&self.directory, &self.sessions, port)) as _)
     }
 
     fn is_cut_off(&self, host: &str, port: u16) -> bool {
