@@ -125,8 +125,8 @@ impl Accepting {
     async fn serve_proxied(self, mut connection: AcceptedConnection, shutdown: ShutdownSignal) {
         let mut waiting = shutdown.clone();
         let header = proxy_header::read(&mut connection.stream);
-        let header = waiting.run_until(ShutdownPhase::Graceful, header).await;
-        let header = header.unwrap_or(Ok(None));
+        // Without its header nobody knows whose connection it is.
+        let Some(header) = waiting.run_until(ShutdownPhase::Graceful, header).await else { return };
         let Some(addresses) =
             or_debug!(header, peer = %connection.peer, "a proxy does not say for whom it comes")
         else {
@@ -234,6 +234,30 @@ mod tests {
 
         shutdown.finished().await;
         assert_eq!(client.read(&mut [0]).unwrap(), 0);
+    }
+
+    #[tokio::test]
+    async fn who_has_not_said_for_whom_it_comes_is_not_served() {
+        let (sender, served) = std::sync::mpsc::channel();
+        let caps = ConnectionCaps { total: 9, per_address: 9, reserved: 0 };
+        let limit = ConnectionLimit::new("clients", caps, |_| false);
+        let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let serve = move |_: AcceptedConnection, _| -> ConnectionTask {
+            sender.send(()).unwrap();
+            Box::pin(std::future::ready(()))
+        };
+        let shutdown = Shutdown::default();
+        let proxies = ProxyProtocol::of(|_| true);
+        let listener = Listener::serve(socket, limit.clone(), &shutdown, proxies, serve).unwrap();
+        let _proxy = TcpStream::connect(listener.address()).unwrap();
+        while limit.counts_of_all().open == 0 {
+            tokio::task::yield_now().await;
+        }
+
+        listener.close();
+        shutdown.finished().await;
+
+        assert!(served.try_recv().is_err());
     }
 
     #[tokio::test]
