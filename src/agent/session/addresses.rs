@@ -77,6 +77,8 @@ impl AddressBook {
                 return Ok(NextAddress::Try { name, addresses });
             }
         }
+        // Those whose rest is over would be tried if a name still led there.
+        self.resting.retain(|resting| resting.until > now);
         let earliest = self.resting.iter().map(|resting| resting.until).min();
         Ok(NextAddress::Rest(earliest.unwrap_or(now + MIN_REST)))
     }
@@ -200,6 +202,20 @@ mod tests {
         assert_eq!(tried(&mut book, None, until).await, "127.0.0.1:2");
         book.wake();
         assert_eq!(tried(&mut book, None, now).await, "127.0.0.1:1");
+        book.rest(first, now, true);
+        assert!(book.resting[0].until >= now + ONLY_NODE_REST / 2, "nobody else is there");
+    }
+
+    #[tokio::test]
+    async fn an_address_that_no_name_leads_to_any_more_is_not_waited_for() {
+        let (now, mut book) = (Instant::now(), book(&["127.0.0.1:1"], 0));
+        book.rest(address("127.0.0.9:1"), now, false);
+        let later = now + MAX_REST;
+        book.rest(address("127.0.0.1:1"), later, false);
+        let until = book.resting[1].until;
+
+        assert_eq!(book.next(None, later, MIN_REST).await.unwrap(), NextAddress::Rest(until));
+        assert!(until > later && book.resting.len() == 1);
     }
 
     #[test]
