@@ -6,11 +6,11 @@
 //! so that there is one hop at most.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
 use tracing::Instrument;
 
@@ -29,6 +29,9 @@ use crate::net::{Listener, Permit, ShutdownPhase, ShutdownSignal};
 const NODE_TIMEOUT: Duration = Duration::from_secs(3);
 /// How often it is looked for meanwhile.
 const NODE_INTERVAL: Duration = Duration::from_millis(25);
+/// What another node is told, and with it the visitor, where there are too many connections.
+const NO_ROOM: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n\
+    content-length: 0\r\nconnection: close\r\n\r\n";
 
 impl Gateway {
     /// Says who knows the hosts of other nodes.
@@ -39,7 +42,9 @@ impl Gateway {
     /// Serves the requests of a visitor that another node has taken, and who speaks HTTP; returns when
     /// the connection is over.
     pub async fn serve_relayed(&self, io: Io, visitor: Visitor) {
-        let Some(permit) = self.admit(visitor.peer.ip()) else { return };
+        let Some(permit) = self.0.limit.admit_relayed(visitor.peer.ip()) else {
+            return refuse(io).await;
+        };
         let (gateway, socket) = (self.0.clone(), AcceptedSocket::Relayed(io));
         let (span, mut shutdown) = (relayed(&visitor), self.0.shutdown.signal());
         let serving = server::http1(
@@ -55,8 +60,8 @@ impl Gateway {
     /// Carries the bytes of a visitor that another node has taken to an endpoint of this one; returns when
     /// the connection is over.
     pub async fn carry_relayed(&self, io: Io, visitor: Visitor, endpoint: EndpointTraffic) {
-        let Some(permit) = self.admit(visitor.peer.ip()) else { return };
-        let (span, mut shutdown) = (relayed(&visitor), self.0.shutdown.signal());
+        let Some(permit) = self.0.limit.admit_relayed(visitor.peer.ip()) else { return };
+        let (span, mut shutdown) = (relayed(&visitor), self.0.relays.signal());
         let carrying = endpoint.carry(self.0.clone(), (io, permit), visitor, shutdown.clone());
         shutdown.run_until(ShutdownPhase::Forced, carrying.instrument(span)).await;
     }
@@ -86,11 +91,6 @@ impl Gateway {
     /// Takes no more connections at a port for another node.
     pub fn release_port(&self, port: u16) {
         self.0.release_port(port);
-    }
-
-    /// Counts a connection that another node has taken among those of visitors.
-    fn admit(&self, address: IpAddr) -> Option<Permit> {
-        self.0.limit.admit(address)
     }
 }
 
@@ -181,6 +181,20 @@ impl EndpointTraffic {
             }
         }
     }
+}
+
+/// What leads everything to another node.
+fn led_to(node: Upstream) -> Arc<ArcSwap<VirtualHost>> {
+    Arc::new(ArcSwap::from_pointee(VirtualHost::of(Route::to_node(node))))
+}
+
+/// Says that there is no room, before a request is read.
+async fn refuse(mut io: Io) {
+    let said = async {
+        io.write_all(NO_ROOM).await?;
+        io.shutdown().await
+    };
+    or_debug!(said.await, "another node does not hear that there is no room");
 }
 
 fn relayed(visitor: &Visitor) -> tracing::Span {

@@ -99,7 +99,8 @@ struct Counts {
 /// The right to hold one connection; dropping it gives it back.
 pub(crate) struct Permit {
     limit: Arc<ConnectionLimit>,
-    source: SourceAddress,
+    /// None where it counts in the total alone.
+    source: Option<SourceAddress>,
 }
 
 impl ConnectionLimit {
@@ -131,8 +132,21 @@ impl ConnectionLimit {
 
     /// Counts a connection in, unless a cap is reached.
     pub fn admit(self: &Arc<Self>, address: IpAddr) -> Option<Permit> {
+        self.admit_as(address, Some(SourceAddress::of(address)))
+    }
+
+    /// Counts a connection in the total alone: where it comes from, it was counted by another node, and may be
+    /// one of several of one connection there.
+    pub fn admit_relayed(self: &Arc<Self>, address: IpAddr) -> Option<Permit> {
+        self.admit_as(address, None)
+    }
+
+    fn admit_as(
+        self: &Arc<Self>,
+        address: IpAddr,
+        source: Option<SourceAddress>,
+    ) -> Option<Permit> {
         let address = address.to_canonical();
-        let source = SourceAddress::of(address);
         let mut counts = self.counts();
         if !self.has_room(&counts, source) && !self.has_reserve(&counts, address) {
             counts.refused += 1;
@@ -142,7 +156,9 @@ impl ConnectionLimit {
         }
         counts.total += 1;
         counts.all_accepted += 1;
-        *counts.by_source.entry(source).or_default() += 1;
+        if let Some(source) = source {
+            *counts.by_source.entry(source).or_default() += 1;
+        }
         Some(Permit { limit: self.clone(), source })
     }
 
@@ -175,10 +191,10 @@ impl ConnectionLimit {
         Some(AcceptFailures { of: self.of, count: std::mem::take(&mut counts.failed), last })
     }
 
-    fn has_room(&self, counts: &Counts, source: SourceAddress) -> bool {
+    fn has_room(&self, counts: &Counts, source: Option<SourceAddress>) -> bool {
         let ConnectionCaps { total, per_address, reserved } = counts.caps;
-        counts.total + reserved < total
-            && counts.by_source.get(&source).is_none_or(|held| *held < per_address)
+        let held = source.and_then(|source| counts.by_source.get(&source));
+        counts.total + reserved < total && held.is_none_or(|held| *held < per_address)
     }
 
     fn has_reserve(&self, counts: &Counts, address: IpAddr) -> bool {
@@ -194,10 +210,11 @@ impl Drop for Permit {
     fn drop(&mut self) {
         let mut counts = self.limit.counts();
         counts.total -= 1;
-        if let Some(count) = counts.by_source.get_mut(&self.source) {
+        let Some(source) = self.source else { return };
+        if let Some(count) = counts.by_source.get_mut(&source) {
             *count -= 1;
             if *count == 0 {
-                counts.by_source.remove(&self.source);
+                counts.by_source.remove(&source);
             }
         }
     }
@@ -215,6 +232,21 @@ mod tests {
 
     fn ip(text: &str) -> IpAddr {
         text.parse().unwrap()
+    }
+
+    #[test]
+    fn what_another_node_has_taken_counts_in_the_total_alone() {
+        let limit = limit(3, 1, 0);
+        let address = ip("192.0.2.1");
+        let _own = limit.admit(address).unwrap();
+
+        let relayed = [limit.admit_relayed(address), limit.admit_relayed(address)];
+
+        assert!(relayed.iter().all(Option::is_some));
+        assert!(limit.admit_relayed(address).is_none() && limit.admit(ip("192.0.2.2")).is_none());
+        drop(relayed);
+        assert!(limit.admit(address).is_none(), "its own one is still there");
+        assert_eq!(limit.counts_of_all().open, 1);
     }
 
     #[test]
