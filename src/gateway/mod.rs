@@ -219,6 +219,8 @@ pub(crate) struct GatewayState {
     shutdown: Shutdown,
     /// Whether visitors are served, or wait.
     is_open: watch::Sender<bool>,
+    /// Of what is done for visitors of other nodes, which may go on while there are no visitors here.
+    relays: Shutdown,
     http: OnceLock<SocketAddr>,
     https: OnceLock<SocketAddr>,
     listeners: Mutex<Vec<Listener>>,
@@ -282,6 +284,7 @@ impl Gateway {
             request_ids,
             read_ahead: Arc::default(),
             shutdown: Shutdown::default(),
+            relays: Shutdown::default(),
             http: OnceLock::new(),
             https: OnceLock::new(),
             listeners: Mutex::default(),
@@ -446,7 +449,7 @@ impl Gateway {
     }
 
     /// Takes no more connections and requests, finishes those in flight for as long as `grace`, and
-    /// cuts off the rest.
+    /// cuts off the rest; what other nodes ask for goes on until [`Gateway::end_relays`].
     pub async fn stop(&self, grace: Duration) {
         self.close();
         self.0.shutdown.stop(grace).await;

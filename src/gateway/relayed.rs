@@ -46,7 +46,7 @@ impl Gateway {
             return refuse(io).await;
         };
         let (gateway, socket) = (self.0.clone(), AcceptedSocket::Relayed(io));
-        let (span, mut shutdown) = (relayed(&visitor), self.0.shutdown.signal());
+        let (span, mut shutdown) = (relayed(&visitor), self.0.relays.signal());
         let serving = server::http1(
             gateway,
             HostSelection::Relayed,
@@ -64,6 +64,16 @@ impl Gateway {
         let (span, mut shutdown) = (relayed(&visitor), self.0.relays.signal());
         let carrying = endpoint.carry(self.0.clone(), (io, permit), visitor, shutdown.clone());
         shutdown.run_until(ShutdownPhase::Forced, carrying.instrument(span)).await;
+    }
+
+    /// Does something for a visitor of another node, until that or all of it ends.
+    pub async fn relay<T>(&self, relaying: impl Future<Output = T>) -> Option<T> {
+        self.0.relays.signal().run_until(ShutdownPhase::Forced, relaying).await
+    }
+
+    /// Does nothing more for visitors of other nodes.
+    pub async fn end_relays(&self) {
+        self.0.relays.stop(Duration::ZERO).await;
     }
 
     /// Takes connections at a port for the endpoint of another node, until [`Gateway::release_port`] or an

@@ -413,18 +413,20 @@ impl Service {
         if let Some(agents) = self.agents.take() {
             agents.close();
         }
-        // Before visitors are let go: those of other nodes are led elsewhere from now on.
-        leave(self.shared.cluster.as_ref()).await;
         let (gateway, store) = (&self.shared.gateway, self.shared.store.clone());
+        let visitors = async { tokio::join!(gateway.stop(grace), self.drain_agents(grace)) };
         tokio::select! {
-            _ = async { tokio::join!(self.shutdown.stop(grace), gateway.stop(grace)) }, if !is_forced => {}
+            _ = async { tokio::join!(self.shutdown.stop(grace), visitors) }, if !is_forced => {}
             () = end_lock_waits(&store, grace) => {}
             () = async { if !is_forced { force.await } } => {
                 store.end_lock_waits();
                 tokio::join!(self.shutdown.stop(Duration::ZERO), gateway.stop(Duration::ZERO));
             }
         }
+        // Before agents are let go: visitors of other nodes are led elsewhere from now on.
+        leave(self.shared.cluster.as_ref()).await;
         self.shared.registry.dismiss().await;
+        gateway.end_relays().await;
         if let Some(peers) = &self.shared.peers {
             peers.stop().await;
         }
@@ -433,6 +435,16 @@ impl Service {
         or_debug!(flushed.await, "the last events of refused calls are not written");
         self.remove_token_files();
         close(self.shared.store.clone()).await;
+    }
+
+    /// Lets agents go to other nodes, where there are any, as soon as they carry nothing.
+    async fn drain_agents(&self, grace: Duration) {
+        let Some(cluster) = &self.shared.cluster else { return };
+        if grace.is_zero() {
+            return;
+        }
+        cluster.drain().await;
+        self.shared.registry.drain(&self.shared.gateway, grace).await;
     }
 
     /// Is not ready any more, and waits for whoever looks at that; true when `force` ends the wait.

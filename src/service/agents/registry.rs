@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::api::Timestamp;
-use crate::gateway::{ConnectionBudget, EndpointTraffic, PublicEndpoint, Target, TunnelGroups};
+use crate::gateway::{
+    ConnectionBudget, EndpointTraffic, Gateway, PublicEndpoint, Target, TunnelGroups,
+};
 use crate::logging::or_debug;
 use crate::mux::{Code, MuxSession};
 use crate::net::SourceAddress;
@@ -23,6 +25,8 @@ use crate::service::cluster::Cluster;
 
 /// How long a goodbye may take.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(100);
+/// How often it is looked which agents carry nothing any more, while the service stops.
+const DRAIN_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The agents that are connected, and their tunnels.
 #[derive(Default)]
@@ -373,25 +377,52 @@ impl Registry {
         self.lock().tunnels.serving(labels)
     }
 
+    /// Says goodbye to agents as soon as they carry nothing, until there are none or the time is over.
+    ///
+    /// The others are reached as before, also by visitors of other nodes: an agent with one session can be
+    /// nowhere else before that ends.
+    pub async fn drain(&self, gateway: &Gateway, limit: Duration) {
+        let draining = async {
+            loop {
+                // Connections that only wait for a request keep no agent.
+                self.tunnels().iter().for_each(|tunnel| gateway.close_idle(&tunnel.id));
+                let mut sessions = self.sessions();
+                if sessions.is_empty() {
+                    return;
+                }
+                sessions.retain(|online| online.shares.is_idle());
+                send_away(sessions).await;
+                tokio::time::sleep(DRAIN_INTERVAL).await;
+            }
+        };
+        let drained = tokio::time::timeout(limit, draining).await;
+        or_debug!(drained, "agents are sent away while they are in use");
+    }
+
     /// Says goodbye to all agents, who are to come back.
     pub async fn dismiss(&self) {
-        let mut leaving = tokio::task::JoinSet::new();
-        for online in self.sessions() {
-            leaving.spawn(async move {
-                let goodbye = online.session.go_away(Code::NONE, "the service is stopping");
-                // Whoever does not listen is not waited for.
-                let said = tokio::time::timeout(CLOSE_TIMEOUT, goodbye).await;
-                or_debug!(said, session = %online.id, "an agent did not hear that the service stops");
-                online.session.close();
-            });
-        }
-        while leaving.join_next().await.is_some() {}
+        send_away(self.sessions()).await;
         self.lock().binds.clear();
     }
 
     fn lock(&self) -> MutexGuard<'_, RegistryState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Ends sessions, whose agents are to come back.
+async fn send_away(sessions: Vec<Arc<OnlineAgent>>) {
+    let mut leaving = tokio::task::JoinSet::new();
+    for online in sessions {
+        leaving.spawn(async move {
+            let goodbye = online.session.go_away(Code::NONE, "the service is stopping");
+            // Whoever does not listen is not waited for.
+            let said = tokio::time::timeout(CLOSE_TIMEOUT, goodbye).await;
+            or_debug!(said, session = %online.id, "an agent did not hear that the service stops");
+            online.session.close();
+        });
+    }
+    while leaving.join_next().await.is_some() {}
 }
 
 impl RegistryState {

@@ -130,6 +130,11 @@ impl StreamShares {
         true
     }
 
+    /// Whether no visitor has a stream.
+    pub fn is_idle(&self) -> bool {
+        self.lock().by_source.values_mut().all(|share| share.live() == 0)
+    }
+
     fn lock(&self) -> MutexGuard<'_, Shares> {
         self.shares.lock().unwrap_or_else(PoisonError::into_inner)
     }

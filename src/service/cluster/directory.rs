@@ -91,7 +91,8 @@ impl Directory {
         state.tunnels.get(id).filter(|tunnel| state.is_current(tunnel)).cloned()
     }
 
-    /// The tunnels of other nodes at an endpoint, which are those of one bind.
+    /// The tunnels of other nodes at an endpoint, which are those of one bind: the newest first, those of nodes
+    /// that are about to stop last.
     pub fn at(&self, key: &EndpointKey) -> Vec<Arc<RemoteTunnel>> {
         self.read().at(key)
     }
@@ -124,12 +125,14 @@ impl Directory {
     pub fn at_host(&self, host: &str, port: u16) -> Vec<Arc<RemoteTunnel>> {
         let state = self.read();
         if state.by_key.is_empty() {
-            return Vec::new();
+            return None;
         }
         let at = |name: &str| {
-            let ports = [port, 443, 80].into_iter();
-            let found = ports.map(|port| state.at(&EndpointKey::http(name, port)));
-            found.into_iter().find(|found| !found.is_empty())
+            let mut ports = [port, 443, 80].into_iter();
+            ports.find_map(|one| {
+                let found = state.at(&EndpointKey::http(name, one));
+                (!found.is_empty()).then_some((one == port, found))
+            })
         };
         let parents = std::iter::successors(parent_of(host), |name| parent_of(name));
         let wild = || parents.into_iter().find_map(|parent| at(&format!("*.{parent}")));
@@ -137,7 +140,8 @@ impl Directory {
     }
 
     /// At most `most` of the tunnels of other nodes that serve all of these labels, oldest first, beginning
-    /// with the one after `skipped`, counted around; none for no labels.
+    /// with the one after `skipped`, counted around, and those of nodes that are about to stop last; none for
+    /// no labels.
     pub fn serving(
         &self,
         labels: &BTreeMap<String, String>,
@@ -147,7 +151,18 @@ impl Directory {
         let state = self.read();
         let mut found = state.tunnels.serving_from(labels, skipped, most);
         found.retain(|tunnel| state.is_current(tunnel));
+        found.sort_by_key(|tunnel| state.is_leaving(tunnel));
         found
+    }
+
+    /// The identifiers of the tunnels of nodes that are about to stop.
+    pub fn leaving(&self) -> Vec<String> {
+        let state = self.read();
+        if !state.nodes.values().any(|node| node.state.draining && node.state.is_serving()) {
+            return Vec::new();
+        }
+        let leaving = state.tunnels.values().filter(|it| state.is_leaving(it));
+        leaving.map(|it| it.id.to_string()).collect()
     }
 
     /// A tunnel of another node that something is true of.
@@ -248,9 +263,21 @@ impl DirectoryState {
         node.is_some_and(|node| node.record.epoch == tunnel.epoch && node.state.is_serving())
     }
 
+    /// Whether a tunnel is one of a node that is about to stop.
+    fn is_leaving(&self, tunnel: &RemoteTunnel) -> bool {
+        self.nodes.get(&*tunnel.node_id).is_some_and(|node| node.state.draining)
+    }
+
     fn at(&self, key: &EndpointKey) -> Vec<Arc<RemoteTunnel>> {
         let found = self.by_key.get(key).into_iter().flatten();
-        found.filter(|tunnel| self.is_current(tunnel)).cloned().collect()
+        let mut found: Vec<_> = found.filter(|it| self.is_current(it)).cloned().collect();
+        // The newest first, by the time that their identifiers begin with: an agent that has moved may have
+        // left a session behind that nobody knows to be dead yet.
+        found.sort_by(|one, other| {
+            let leaves = self.is_leaving(one).cmp(&self.is_leaving(other));
+            leaves.then_with(|| other.id.cmp(&one.id))
+        });
+        found
     }
 
     /// True when more than its beat has changed.
@@ -275,7 +302,8 @@ impl DirectoryState {
             self.nodes.insert(id, node);
             return true;
         };
-        let ended = (known.state.fenced, known.state.stopped) != (state.fenced, state.stopped);
+        let phase = |state: NodeState| (state.fenced, state.draining, state.stopped);
+        let ended = phase(known.state) != phase(state);
         if ended || known.state.beat != state.beat || known.record.epoch != record.epoch {
             known.seen = now;
             // A node that has just begun has not said yet what it knows.
@@ -384,8 +412,8 @@ mod tests {
             named("tn_6", "node_a", 1, EndpointKey::port(3000)),
         ]);
 
-        assert_eq!(ids(&directory.at_host("a.test", 443)), ["tn_1", "tn_2"], "of both nodes");
-        assert_eq!(ids(&directory.at_host("a.test", 80)), ["tn_1", "tn_2"], "as on one node");
+        assert_eq!(ids(&directory.at_host("a.test", 443)), ["tn_2", "tn_1"], "of both nodes");
+        assert_eq!(ids(&directory.at_host("a.test", 80)), ["tn_2", "tn_1"], "as on one node");
         assert_eq!(ids(&directory.at_host("x.y.wild.test", 443)), ["tn_3"]);
         assert!(directory.at_host("wild.test", 80).is_empty());
         assert_eq!(ids(&directory.at(&EndpointKey::port(2000))), ["tn_4"]);
@@ -442,6 +470,23 @@ mod tests {
         directory.note([], [("tn_1".to_owned(), None)], Instant::now(), 0);
         assert!(changes.has_changed().unwrap() && directory.at(&key).is_empty());
         assert!(directory.read().by_key.is_empty(), "nothing is kept of a tunnel that is gone");
+    }
+
+    #[test]
+    fn who_is_about_to_stop_is_found_after_the_others() {
+        let key = EndpointKey::http("a.test", 443);
+        let both = ["node_b", "node_c"].map(|id| named(&format!("tn_{id}"), id, 1, key.clone()));
+        let directory = directory(both.to_vec());
+        let first = || directory.at(&key)[0].node_id.to_string();
+        assert_eq!((first().as_str(), directory.leaving().len()), ("node_c", 0));
+
+        let (id, node) = node("node_c", 1, 0);
+        let state = NodeState { draining: true, ..NodeState::default() };
+        let leaving = node.map(|node| NodeDocument { state, ..node });
+        directory.note([(id, leaving)], [], Instant::now(), 0);
+
+        assert_eq!((first().as_str(), directory.at(&key).len()), ("node_b", 2));
+        assert_eq!(directory.leaving(), ["tn_node_c"]);
     }
 
     #[test]

@@ -206,6 +206,18 @@ impl Cluster {
         }
     }
 
+    /// Says that the node is about to stop: others lead visitors to it only where nobody else can serve them.
+    pub(crate) async fn drain(&self) {
+        let owner = self.owner();
+        let said = self.store.write(move |change| membership::drain(change, &owner));
+        let Ok(said) = tokio::time::timeout(STOP_TIMEOUT, said).await else {
+            return tracing::warn!(
+                "other nodes do not learn in time that this one is about to stop"
+            );
+        };
+        or_debug!(said, "other nodes do not learn that this one is about to stop");
+    }
+
     /// Ends the tasks, and says that the node stops; its rows are void then.
     pub(crate) async fn stop(&self) {
         self.close();

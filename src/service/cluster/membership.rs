@@ -51,7 +51,8 @@ pub(super) fn beat(
     said: NodeState,
 ) -> Result<bool, StoreError> {
     let Some(mut node) = serving(change, owner)? else { return Ok(false) };
-    node.state = NodeState { beat: node.state.beat + 1, ..said };
+    let NodeState { beat, draining, .. } = node.state;
+    node.state = NodeState { beat: beat + 1, draining, ..said };
     change.put(&node)?;
     Ok(true)
 }
@@ -98,6 +99,15 @@ pub(super) fn fence(
     node.record.epoch = next_epoch(change)?;
     change.put(&node)?;
     Ok(true)
+}
+
+/// Notes that a node is about to stop; it serves what only it can serve.
+pub(super) fn drain(change: &Transaction<'_>, owner: &RowOwner) -> Result<(), StoreError> {
+    if let Some(mut node) = serving(change, owner)? {
+        node.state.draining = true;
+        change.put(&node)?;
+    }
+    Ok(())
 }
 
 /// Notes that a node stops in order: its rows are void from now on.

@@ -58,6 +58,8 @@ pub(crate) struct NodeState {
     pub tunnels: u64,
     /// True once another node has taken its epoch from it.
     pub fenced: bool,
+    /// True once it is about to stop: visitors are led to it where nobody else can serve them.
+    pub draining: bool,
     /// True once it has stopped in order.
     pub stopped: bool,
 }

@@ -187,6 +187,8 @@ pub(super) async fn keep_all(linker: Weak<Linker>) {
         for node in strong.unlinked() {
             tokio::spawn(keep(linker.clone(), node.id));
         }
+        // What only waits for a request must not keep agents at a node that is about to stop.
+        strong.directory.leaving().iter().for_each(|id| strong.services.gateway.close_idle(id));
         drop(strong);
         // The directory is gone with the node.
         if let Ok(Err(_)) = timeout(LOOK_INTERVAL, changes.changed()).await {

@@ -84,16 +84,18 @@ async fn dial(services: &PeerServices, mut stream: Stream) -> io::Result<()> {
     };
     stream.write_all(&[status as u8]).await?;
     match io {
-        Some(io) => copy(stream, io).await,
+        Some(io) => {
+            services.gateway.relay(copy(stream, io)).await;
+            Ok(())
+        }
         None => stream.shutdown().await,
     }
 }
 
-async fn copy(mut stream: Stream, mut io: Io) -> io::Result<()> {
+async fn copy(mut stream: Stream, mut io: Io) {
     let (from, to) = (COPY_BUFFER_BYTES, COPY_BUFFER_BYTES);
     let copied = copy_bidirectional_with_sizes(&mut stream, &mut io, from, to).await;
     ignore(copied, "how a connection ends concerns the two whose it is");
-    Ok(())
 }
 
 /// Has an agent of this node obey.
