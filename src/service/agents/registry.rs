@@ -21,7 +21,7 @@ use crate::service::agents::session_counts::SessionCounts;
 use crate::service::agents::stream_shares::StreamShares;
 use crate::service::agents::tunnel::{OnlineTunnel, TunnelKind};
 use crate::service::agents::tunnel_table::TunnelTable;
-use crate::service::cluster::Cluster;
+use crate::service::cluster::{Cluster, TunnelDocument};
 
 /// How long a goodbye may take.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(100);
@@ -39,7 +39,8 @@ pub(crate) struct Registry {
 struct RegistryState {
     /// By identifier, so in the order of their start.
     sessions: BTreeMap<String, Arc<OnlineAgent>>,
-    /// The same by what agents name to come back: one each, but for those that were left behind.
+    /// The same by the digests of what agents name to come back: one each, but for those that were left
+    /// behind.
     clients: HashMap<String, Vec<Arc<OnlineAgent>>>,
     /// How many of them come from where.
     sources: HashMap<SourceAddress, usize>,
@@ -122,7 +123,7 @@ impl Registry {
     /// Notes that an agent is connected; a session that it left behind is ended.
     pub fn add(&self, online: &Arc<OnlineAgent>) {
         let mut inner = self.lock();
-        let clients = inner.clients.entry(online.client_id.clone()).or_default();
+        let clients = inner.clients.entry(rows::client_digest(&online.client_id)).or_default();
         if let Some(left) = clients.first() {
             left.session.close();
         }
@@ -143,12 +144,28 @@ impl Registry {
                 cookie.reveal().as_bytes(),
             ))
         };
-        inner.clients.get(client_id).is_some_and(|sessions| sessions.iter().any(same))
+        let sessions = inner.clients.get(&rows::client_digest(client_id));
+        sessions.is_some_and(|sessions| sessions.iter().any(same))
     }
 
     /// Whether an agent with this id has a session.
     pub fn has_client(&self, client_id: &str) -> bool {
-        self.lock().clients.contains_key(client_id)
+        self.lock().clients.contains_key(&rows::client_digest(client_id))
+    }
+
+    /// Ends the sessions that an agent has left behind for another node, where it has this tunnel in a later
+    /// session: they may be dead, and nobody would know for a while.
+    pub fn end_left(&self, row: &TunnelDocument) {
+        let inner = self.lock();
+        let sessions = inner.clients.get(&row.client).into_iter().flatten();
+        // Identifiers begin with the time.
+        let is_left = |online: &&Arc<OnlineAgent>| {
+            online.agent.owner_id == row.account_id && online.id < row.session_id
+        };
+        for online in sessions.filter(is_left) {
+            tracing::debug!(session = %online.id, "the agent is at another node now");
+            online.session.close();
+        }
     }
 
     /// Notes that an agent is gone: its tunnels are, its addresses wait for it.
@@ -434,7 +451,8 @@ impl RegistryState {
             }
             self.remove_source(SourceAddress::of(online.ip));
         }
-        let Some(clients) = self.clients.get_mut(&online.client_id) else { return };
+        let client = rows::client_digest(&online.client_id);
+        let Some(clients) = self.clients.get_mut(&client) else { return };
         clients.retain(|other| other.id != online.id);
         if clients.is_empty() {
             self.clients.remove(&client);

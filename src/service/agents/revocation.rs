@@ -42,9 +42,16 @@ pub(crate) fn follow(state: &AgentsState) {
     });
 }
 
-/// Ends the tunnels of this node whose endpoints belong to agents of other nodes, from now on.
+/// Ends the tunnels of this node whose endpoints belong to agents of other nodes, and the sessions of agents
+/// that have gone to one, from now on.
 pub(crate) fn end_lost(state: &AgentsState) {
     let Some(cluster) = &state.cluster else { return };
+    let left = Arc::downgrade(&state.registry);
+    cluster.on_tunnel(move |row| {
+        if let Some(registry) = left.upgrade() {
+            registry.end_left(row);
+        }
+    });
     let (registry, notifier) = (Arc::downgrade(&state.registry), Notifier::of(state));
     cluster.on_lost(move |bind_id| {
         let Some(registry) = registry.upgrade() else { return };

@@ -1,5 +1,7 @@
 //! Agents and their tunnels as the rows that other nodes see.
 
+use sha2::{Digest, Sha256};
+
 use crate::gateway::{EndpointPlace, EndpointSpec, Proto, PublicEndpoint, UpstreamProtocol};
 use crate::service::agents::registry::OnlineAgent;
 use crate::service::agents::tunnel::{OnlineTunnel, TunnelKind};
@@ -22,6 +24,12 @@ pub(crate) fn session_row(online: &OnlineAgent) -> SessionDocument {
     }
 }
 
+/// What other nodes know of what an agent names to come back: to name it is half of a proof.
+pub(super) fn client_digest(client_id: &str) -> String {
+    let digest = Sha256::digest(client_id);
+    digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// The row of a tunnel, with its endpoint if it has one of its own.
 pub(crate) fn tunnel_row(
     tunnel: &OnlineTunnel,
@@ -32,6 +40,7 @@ pub(crate) fn tunnel_row(
         owner: RowOwner::default(),
         bind_id: tunnel.bind_id.clone(),
         session_id: tunnel.session.id.clone(),
+        client: client_digest(&tunnel.session.client_id),
         account_id: tunnel.session.agent.owner_id.clone(),
         metadata: tunnel.metadata.clone(),
         forwards_to: tunnel.forwards_to.clone(),

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
+use super::rows::client_digest;
 use super::{AgentsState, Registry, revocation, session};
 use crate::api::Origin;
 use crate::api::id::Ids;
@@ -17,6 +18,7 @@ use crate::gateway::{Gateway, GatewaySettings};
 use crate::mux::{Incoming, MuxSession, Side};
 use crate::protocol::message::{Auth, AuthExtra, Bind, BindAnswer, BindExtra, BindOpts};
 use crate::protocol::rpc;
+use crate::service::cluster::TunnelDocument;
 use crate::service::store::{Store, StoreError, Transaction};
 use crate::service::{Options, accounts};
 
@@ -221,4 +223,29 @@ async fn until(is_so: impl Fn() -> bool) {
         }
     };
     tokio::time::timeout(TIMEOUT, looking).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_session_that_was_left_for_another_node_ends() {
+    let service = Service::start().await;
+    let agent = service.agent().await;
+    let registry = &service.state.registry;
+    let online = registry.sessions().remove(0);
+    let row = |client: &str, session_id: &str| TunnelDocument {
+        client: client_digest(client),
+        session_id: session_id.to_owned(),
+        account_id: online.agent.owner_id.to_string(),
+        ..TunnelDocument::default()
+    };
+    let stranger =
+        TunnelDocument { account_id: "usr_1".to_owned(), ..row(&online.client_id, "ts_zzz") };
+
+    for stays in [row("another", "ts_zzz"), row(&online.client_id, "ts_000"), stranger] {
+        registry.end_left(&stays);
+        assert!(!online.session.is_ended(), "{stays:?}");
+    }
+    registry.end_left(&row(&online.client_id, "ts_zzz"));
+
+    until(|| registry.sessions().is_empty()).await;
+    until(|| agent.session.is_ended()).await;
 }

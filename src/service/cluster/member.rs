@@ -52,6 +52,8 @@ pub(crate) struct NodeOptions {
 
 /// Ends a bind of this node that another has got.
 type OnLost = Box<dyn Fn(&str) + Send + Sync>;
+/// Looks at a tunnel that an agent has at another node.
+type OnTunnel = Box<dyn Fn(&TunnelDocument) + Send + Sync>;
 
 /// A service as one node of a cluster.
 pub(crate) struct Cluster {
@@ -64,6 +66,7 @@ pub(crate) struct Cluster {
     /// Set when everything is to be read again.
     outdated: Notify,
     on_lost: OnceLock<OnLost>,
+    on_tunnel: OnceLock<OnTunnel>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
     _local: LocalNode,
 }
@@ -94,6 +97,7 @@ impl Cluster {
             superseded: Notify::new(),
             outdated: Notify::new(),
             on_lost: OnceLock::new(),
+            on_tunnel: OnceLock::new(),
             tasks: Mutex::default(),
             _local: LocalNode::new(&node.id),
             node: Mutex::new(node),
@@ -149,6 +153,11 @@ impl Cluster {
     /// The binds that this node holds, and their endpoints.
     pub(super) fn binds(&self) -> Vec<(String, EndpointKey)> {
         self.rows.binds()
+    }
+
+    /// Calls `look` with each tunnel of another node that is new or has changed; set once.
+    pub(crate) fn on_tunnel(&self, look: impl Fn(&TunnelDocument) + Send + Sync + 'static) {
+        self.on_tunnel.get_or_init(|| Box::new(look));
     }
 
     /// Announces a session.
@@ -348,6 +357,9 @@ impl Cluster {
         };
         if is_over {
             self.superseded.notify_one();
+        }
+        if let Some(look) = self.on_tunnel.get() {
+            tunnels.iter().filter(|row| row.owner.node_id != owner.node_id).for_each(look);
         }
         let nodes: Vec<_> = nodes.into_iter().map(|node| (node.id.clone(), Some(node))).collect();
         let tunnels: Vec<_> = tunnels.into_iter().map(|row| (row.id.clone(), Some(row))).collect();

@@ -74,6 +74,8 @@ pub(crate) struct TunnelDocument {
     /// What its agent names it by; the tunnels of one bind are one to visitors.
     pub bind_id: String,
     pub session_id: String,
+    /// The digest of what its agent names to come back; empty where nobody has said it.
+    pub client: String,
     /// The user or bot user whose agent offers it.
     pub account_id: String,
     pub metadata: String,
