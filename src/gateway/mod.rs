@@ -41,7 +41,7 @@ pub use routing::endpoint_spec::{
 };
 pub(crate) use routing::internal::is_internal;
 pub use routing::target::{
-    BoxFuture, ConnectionReuse, DialError, RemoteHosts, RouteRef, Target, TunnelGroups,
+    BoxFuture, ConnectionReuse, DialError, HostRank, RemoteHosts, RouteRef, Target, TunnelGroups,
     UpstreamProtocol, Visitor, VisitorTls,
 };
 pub use timeouts::Timeouts;

@@ -17,7 +17,8 @@ use tracing::Instrument;
 use crate::gateway::http::connection::HostSelection;
 use crate::gateway::http::server;
 use crate::gateway::routing::endpoint::EndpointTraffic;
-use crate::gateway::routing::target::{RemoteHosts, Target, Visitor};
+use crate::gateway::routing::hosts::HostClaim;
+use crate::gateway::routing::target::{HostRank, RemoteHosts, Target, Visitor};
 use crate::gateway::routing::virtual_host::{Route, VirtualHost};
 use crate::gateway::upstream::forward::Upstream;
 use crate::gateway::{Gateway, GatewayError, GatewayState, Io, Proto, tcp};
@@ -111,8 +112,17 @@ impl GatewayState {
             || self.is_open.subscribe().wait_for(|is_open| *is_open).await.is_ok()
     }
 
-    /// The node that serves a host; none where no other node does, or where there are no others.
-    pub(crate) fn remote_host(&self, host: &str, port: u16) -> Option<Upstream> {
+    /// The node that serves a host, where what this node has for it, if anything, fits less or is gone for now.
+    pub(crate) fn remote_host(
+        &self,
+        host: &str,
+        port: u16,
+        own: Option<&(HostClaim, HostRank)>,
+    ) -> Option<Upstream> {
+        let is_offline = own.is_some_and(|(claim, _)| claim.is_offline());
+        if own.is_some_and(|(_, rank)| rank.is_best() && !is_offline) {
+            return None;
+        }
         let remote = self.remote_hosts.load();
         let (rank, node) = (**remote).as_ref()?.find(host, port)?;
         let is_better = own.is_none_or(|(_, own)| rank > *own || (rank == *own && is_offline));
@@ -137,7 +147,24 @@ impl GatewayState {
 
     /// Leaves a port to an endpoint of this node.
     pub(crate) fn release_port(&self, port: u16) {
-        self.relayed_ports().remove(&port);
+        if self.relayed_ports().remove(&port).is_some() {
+            self.port_freed.notify_one();
+        }
+    }
+
+    /// Connections at the port of an endpoint whose agent is gone for now, led to another node that has it;
+    /// none where no other one has.
+    pub(crate) fn elsewhere(
+        &self,
+        port: u16,
+        virtual_host: &ArcSwap<VirtualHost>,
+    ) -> Option<Arc<ArcSwap<VirtualHost>>> {
+        let remote = self.remote_hosts.load();
+        let remote = (**remote).as_ref()?;
+        if !virtual_host.load().is_offline() {
+            return None;
+        }
+        Some(led_to(self.upstream(remote.at_port(port)?)))
     }
 
     fn relayed_ports(&self) -> MutexGuard<'_, HashMap<u16, Listener>> {

@@ -417,15 +417,14 @@ impl HttpConnection {
         {
             return Err(error_response::MISDIRECTED);
         }
-        let claim = self.gateway.hosts.find(&host, port);
+        let found = self.gateway.hosts.find_ranked(&host, port);
         let may_be_elsewhere = self.gateway.has_remote_hosts() && !self.is_relayed();
         if may_be_elsewhere
-            && claim.as_ref().is_none_or(|claim| claim.is_offline())
-            && let Some(node) = self.gateway.remote_host(&host, port)
+            && let Some(node) = self.gateway.remote_host(&host, port, found.as_ref())
         {
             return Ok(HostMatch::Node(node));
         }
-        let claim = claim.ok_or(error_response::NO_ENDPOINT)?;
+        let (claim, _) = found.ok_or(error_response::NO_ENDPOINT)?;
         if !is_secure
             && claim.port != port
             && self.gateway.https.get().is_some()

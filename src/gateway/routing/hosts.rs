@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arc_swap::ArcSwap;
 use tokio::sync::Notify;
 
+use crate::gateway::routing::target::HostRank;
 use crate::gateway::routing::virtual_host::VirtualHost;
 
 /// Into how many tables the names are divided. A change copies the table of its name: about 400
@@ -83,14 +84,25 @@ impl Hosts {
     /// The virtual host of a host: by its name, else by the longest wildcard; there by its port, else
     /// whichever speaks HTTPS.
     pub(crate) fn find(&self, host: &str, port: u16) -> Option<HostClaim> {
+        self.find_ranked(host, port).map(|(claim, _)| claim)
+    }
+
+    /// As [`Hosts::find`], with how well it fits.
+    pub(crate) fn find_ranked(&self, host: &str, port: u16) -> Option<(HostClaim, HostRank)> {
         let chosen = |claims: &Arc<[HostClaim]>| {
             claims.iter().find(|claim| claim.port == port).or(claims.first()).cloned()
         };
         if let Some(claims) = self.shard(host).load().exact.get(host) {
-            return chosen(claims);
+            let claim = chosen(claims)?;
+            let rank = HostRank::exact(claim.port == port);
+            return Some((claim, rank));
         }
-        let parents = std::iter::successors(parent_of(host), |name| parent_of(name));
-        parents.into_iter().find_map(|name| chosen(self.shard(name).load().wild.get(name)?))
+        let mut parents = std::iter::successors(parent_of(host), |name| parent_of(name));
+        parents.find_map(|name| {
+            let claim = chosen(self.shard(name).load().wild.get(name)?)?;
+            let rank = HostRank::wild(name, claim.port == port);
+            Some((claim, rank))
+        })
     }
 
     /// The claims on a name as it was given.

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 
 use super::node::{LEASE, NodeDocument, NodeRecord, NodeState};
 use super::rows::{EndpointKey, RemoteTunnel, RowOwner, TunnelDocument};
+use crate::gateway::HostRank;
 use crate::service::agents::TunnelTable;
 
 /// What a node knows of the cluster.
@@ -121,8 +122,9 @@ impl Directory {
     }
 
     /// The tunnels of other nodes at a host on the shared ports: by its name, else by the longest
-    /// wildcard; there by the port, else whichever speaks HTTPS, else HTTP.
-    pub fn at_host(&self, host: &str, port: u16) -> Vec<Arc<RemoteTunnel>> {
+    /// wildcard; there by the port, else whichever speaks HTTPS, else HTTP; and how well the name fits.
+    /// None where there are none.
+    pub fn at_host(&self, host: &str, port: u16) -> Option<(HostRank, Vec<Arc<RemoteTunnel>>)> {
         let state = self.read();
         if state.by_key.is_empty() {
             return None;
@@ -134,9 +136,14 @@ impl Directory {
                 (!found.is_empty()).then_some((one == port, found))
             })
         };
-        let parents = std::iter::successors(parent_of(host), |name| parent_of(name));
-        let wild = || parents.into_iter().find_map(|parent| at(&format!("*.{parent}")));
-        at(host).or_else(wild).unwrap_or_default()
+        let exact = |(is_port, found)| (HostRank::exact(is_port), found);
+        let mut parents = std::iter::successors(parent_of(host), |name| parent_of(name));
+        at(host).map(exact).or_else(|| {
+            parents.find_map(|parent| {
+                let (is_port, found) = at(&format!("*.{parent}"))?;
+                Some((HostRank::wild(parent, is_port), found))
+            })
+        })
     }
 
     /// At most `most` of the tunnels of other nodes that serve all of these labels, oldest first, beginning
@@ -412,10 +419,14 @@ mod tests {
             named("tn_6", "node_a", 1, EndpointKey::port(3000)),
         ]);
 
-        assert_eq!(ids(&directory.at_host("a.test", 443)), ["tn_2", "tn_1"], "of both nodes");
-        assert_eq!(ids(&directory.at_host("a.test", 80)), ["tn_2", "tn_1"], "as on one node");
-        assert_eq!(ids(&directory.at_host("x.y.wild.test", 443)), ["tn_3"]);
-        assert!(directory.at_host("wild.test", 80).is_empty());
+        let at_host = |host: &str, port| {
+            directory.at_host(host, port).map(|(_, tunnels)| tunnels).unwrap_or_default()
+        };
+
+        assert_eq!(ids(&at_host("a.test", 443)), ["tn_2", "tn_1"], "of both nodes");
+        assert_eq!(ids(&at_host("a.test", 80)), ["tn_2", "tn_1"], "as on one node");
+        assert_eq!(ids(&at_host("x.y.wild.test", 443)), ["tn_3"]);
+        assert!(at_host("wild.test", 80).is_empty());
         assert_eq!(ids(&directory.at(&EndpointKey::port(2000))), ["tn_4"]);
         assert_eq!(ids(&directory.at(&EndpointKey::bytes("db.internal", 5432))), ["tn_5"]);
         assert!(directory.at(&EndpointKey::port(3000)).is_empty(), "its own are not there");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::ports::PortTarget;
 use super::sessions::PeerSessions;
 use super::target::RemoteTunnelTarget;
-use crate::gateway::{RemoteHosts, Target, TunnelGroups};
+use crate::gateway::{HostRank, RemoteHosts, Target, TunnelGroups};
 use crate::service::agents::Registry;
 use crate::service::cluster::directory::Directory;
 use crate::service::cluster::{EndpointKey, RemoteTunnel};
@@ -33,8 +33,8 @@ impl ClusterRouting {
 }
 
 impl RemoteHosts for ClusterRouting {
-    fn find(&self, host: &str, port: u16) -> Option<Arc<dyn Target>> {
-        let tunnels = self.directory.at_host(host, port);
+    fn find(&self, host: &str, port: u16) -> Option<(HostRank, Arc<dyn Target>)> {
+        let (rank, tunnels) = self.directory.at_host(host, port)?;
         let mut sessions = tunnels.iter().filter_map(|it| self.sessions.get(&it.node_id));
         sessions.next().map(|session| (rank, session.target.clone()))
     }

@@ -343,6 +343,36 @@ async fn an_agent_that_is_gone_here_is_found_where_it_is_now() {
 }
 
 #[tokio::test]
+async fn a_name_of_another_node_comes_before_a_wildcard_here() {
+    let nodes = two_nodes().await;
+    let _endpoint = publish(&nodes, http("app.test"), mirror().await).await;
+    let nobody = server(|stream| Box::pin(async move { drop(stream) })).await;
+    let wild = nodes[0].gateway.bind(http("*.test"), nobody).await.unwrap();
+
+    assert_eq!(status(&visit(&nodes[0], &get("app.test", "")).await), "200");
+    assert_eq!(status(&visit(&nodes[0], &get("other.test", "")).await), "502", "its own");
+    drop(wild);
+    let exact = nodes[0].gateway.bind_offline(http("other.test")).await.unwrap();
+    assert_eq!(status(&visit(&nodes[0], &get("other.test", "")).await), "404");
+    drop(exact);
+}
+
+#[tokio::test]
+async fn a_node_that_takes_no_visitors_serves_those_of_others_to_the_end() {
+    let nodes = two_nodes().await;
+    let _endpoint = publish(&nodes, http("app.test"), mirror().await).await;
+    assert_eq!(status(&visit(&nodes[0], &get("app.test", "")).await), "200");
+
+    nodes[1].gateway.stop(Duration::ZERO).await;
+    for _ in 0..9 {
+        assert_eq!(status(&visit(&nodes[0], &get("app.test", "")).await), "200");
+    }
+
+    nodes[1].gateway.end_relays().await;
+    assert_ne!(status(&visit(&nodes[0], &get("app.test", "")).await), "200");
+}
+
+#[tokio::test]
 async fn another_protocol_goes_on_through_both_nodes() {
     let nodes = two_nodes().await;
     let target = server(|stream| Box::pin(echo(stream))).await;
