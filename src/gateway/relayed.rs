@@ -208,7 +208,7 @@ impl EndpointTraffic {
             Proto::Http | Proto::Https => {
                 visitor.proto = if has_tls { "https" } else { "http" };
                 let host_selection = HostSelection::Single(self.virtual_host);
-                server::http1(gateway, host_selection, (socket, permit), visitor, shutdown).await;
+                server::http(gateway, host_selection, (socket, permit), visitor, shutdown).await;
             }
             Proto::Tcp | Proto::Tls => {
                 visitor.proto = if self.proto == Proto::Tls { "tls" } else { "tcp" };
@@ -236,4 +236,66 @@ async fn refuse(mut io: Io) {
 
 fn relayed(visitor: &Visitor) -> tracing::Span {
     tracing::debug_span!("relayed connection", peer = %visitor.peer)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use rcgen::{
+        BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    };
+    use rustls::pki_types::pem::PemObject;
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+    use rustls::{ClientConfig, RootCertStore};
+    use tokio_rustls::TlsConnector;
+
+    use super::*;
+    use crate::gateway::tls::authority::Authority;
+    use crate::gateway::{EndpointOptions, EndpointSpec, GatewaySettings};
+
+    /// The authority of visitors, and how one of them speaks TLS, who wants HTTP/2.
+    fn visitor_of(authority: &Authority) -> (Vec<u8>, ClientConfig) {
+        let (signer, own) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let pem = params.self_signed(&signer).unwrap().pem().into_bytes();
+        let issuer = Issuer::new(params, signer);
+        let mut params = CertificateParams::new(["visitor.test".to_owned()]).unwrap();
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        let certificate = params.signed_by(&own, &issuer).unwrap().der().clone();
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(authority.pem().as_bytes()).unwrap()).unwrap();
+        let config = ClientConfig::builder().with_root_certificates(roots);
+        let key = PrivateKeyDer::try_from(own.serialize_der()).unwrap();
+        let mut config = config.with_client_auth_cert(vec![certificate], key).unwrap();
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        (pem, config)
+    }
+
+    #[tokio::test]
+    async fn a_visitor_who_agrees_on_http2_at_the_wrong_node_is_spoken_to_so() {
+        let authority = Authority::open(None).unwrap();
+        let (signers, config) = visitor_of(&authority);
+        let settings = GatewaySettings { tls_endpoints: true, ..GatewaySettings::default() };
+        let gateway = Gateway::start(settings, authority).await.unwrap();
+        let options =
+            EndpointOptions { mutual_tls_cas: Some(signers), ..EndpointOptions::default() };
+        let spec = EndpointSpec { options, ..EndpointSpec::any(Proto::Https) };
+        let endpoint = gateway.bind_offline(spec).await.unwrap();
+        let (near, far) = tokio::io::duplex(1 << 16);
+        let address = endpoint.address().unwrap();
+        let visitor =
+            Visitor { peer: address, local: address, proto: "tcp", tls: None, passthrough: false };
+        let (carrier, traffic) = (gateway.clone(), endpoint.traffic());
+        tokio::spawn(async move { carrier.carry_relayed(Box::new(far), visitor, traffic).await });
+
+        let name = ServerName::try_from(address.ip().to_string()).unwrap();
+        let stream = TlsConnector::from(Arc::new(config)).connect(name, near).await.unwrap();
+        let (mut client, connection) = h2::client::handshake(stream).await.unwrap();
+        tokio::spawn(connection);
+        let request = http::Request::get(endpoint.url()).body(()).unwrap();
+        let (response, _) = client.send_request(request, true).unwrap();
+
+        assert_eq!(response.await.unwrap().status(), 404);
+    }
 }

@@ -85,11 +85,21 @@ pub(crate) async fn serve_tls(
         let closed = timeout(CLOSE_TIMEOUT, stream.shutdown()).await;
         return ignore(closed, "an authority need not wait for the end");
     }
-    let is_http2 = tls.alpn == "h2";
     let visitor =
         Visitor { peer, local, proto: "https", tls: Some(Arc::new(tls)), passthrough: false };
     let socket = AcceptedSocket::Tls(Box::new(stream));
-    if is_http2 {
+    http(gateway, host_selection, (socket, permit), visitor, shutdown).await;
+}
+
+/// Serves a visitor by the version of HTTP that TLS has agreed on, 1.1 where it has not.
+pub(crate) async fn http(
+    gateway: Arc<GatewayState>,
+    host_selection: HostSelection,
+    (socket, permit): (AcceptedSocket, Permit),
+    visitor: Visitor,
+    shutdown: ShutdownSignal,
+) {
+    if visitor.tls.as_ref().is_some_and(|tls| tls.alpn == "h2") {
         // Nothing goes on after it, as protocols do that HTTP/1.1 is left for.
         let _permit = permit;
         http2(gateway, host_selection, socket, visitor, shutdown).await;
