@@ -137,12 +137,14 @@ pub(super) enum DialStatus {
     Offline = 1,
     Busy = 2,
     Unreachable = 3,
+    /// It is there, and the agent has so few left that it is not to wait for another request.
+    Once = 4,
 }
 
 impl DialStatus {
     /// What a byte says; what it should not say is taken for a tunnel that cannot be reached.
     pub(super) fn of(byte: u8) -> Self {
-        let all = [Self::Connected, Self::Offline, Self::Busy];
+        let all = [Self::Connected, Self::Offline, Self::Busy, Self::Once];
         all.into_iter().find(|status| *status as u8 == byte).unwrap_or(Self::Unreachable)
     }
 }

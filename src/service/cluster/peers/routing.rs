@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use super::ports::PortTarget;
 use super::sessions::PeerSessions;
@@ -28,7 +29,8 @@ impl ClusterRouting {
     }
 
     fn target(&self, tunnel: Arc<RemoteTunnel>) -> Arc<dyn Target> {
-        Arc::new(RemoteTunnelTarget { sessions: self.sessions.clone(), tunnel })
+        let (sessions, may_idle) = (self.sessions.clone(), AtomicBool::new(true));
+        Arc::new(RemoteTunnelTarget { sessions, tunnel, may_idle })
     }
 }
 

@@ -72,11 +72,13 @@ async fn carry(services: &PeerServices, mut stream: Stream) -> io::Result<()> {
 async fn dial(services: &PeerServices, mut stream: Stream) -> io::Result<()> {
     let header = message::read::<VisitorHeader>(&mut stream).await?;
     let (visitor, through) = (header.visitor()?, header.route_ref());
-    let dialed = match services.registry.tunnel(&header.id) {
+    let tunnel = services.registry.tunnel(&header.id);
+    let dialed = match &tunnel {
         Some(tunnel) => timeout(DIAL_TIMEOUT, tunnel.dial(&visitor, &through)).await,
         None => Ok(Err(DialError::Offline)),
     };
     let (status, io) = match dialed {
+        Ok(Ok(io)) if tunnel.is_some_and(|it| !it.may_idle()) => (DialStatus::Once, Some(io)),
         Ok(Ok(io)) => (DialStatus::Connected, Some(io)),
         Ok(Err(DialError::Offline)) => (DialStatus::Offline, None),
         Ok(Err(DialError::Busy)) => (DialStatus::Busy, None),

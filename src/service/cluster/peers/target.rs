@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use tokio::io::AsyncReadExt;
 
@@ -21,10 +22,12 @@ pub(super) struct NodeTarget {
     pub key: String,
 }
 
-/// A tunnel of another node, for the edges of this one.
+/// A tunnel of another node, for the edges of this one; made for each request.
 pub(super) struct RemoteTunnelTarget {
     pub sessions: Arc<PeerSessions>,
     pub tunnel: Arc<RemoteTunnel>,
+    /// Whether the last connection may wait for another request: its node counts those of the agent.
+    pub may_idle: AtomicBool,
 }
 
 impl Target for NodeTarget {
@@ -71,6 +74,10 @@ impl Target for RemoteTunnelTarget {
         true
     }
 
+    fn may_idle(&self) -> bool {
+        self.may_idle.load(Relaxed)
+    }
+
     fn dial<'a>(
         &'a self,
         visitor: &'a Visitor,
@@ -80,8 +87,11 @@ impl Target for RemoteTunnelTarget {
             let header = VisitorHeader::new(visitor, &self.tunnel.id, through);
             let mut stream =
                 self.sessions.open(&self.tunnel.node_id, kind::TUNNEL, &header).await?;
-            match or_debug!(status(&mut stream).await, "a node does not say if it has a tunnel") {
-                Some(DialStatus::Connected) => Ok(Box::new(stream) as Io),
+            let status = status(&mut stream).await;
+            let status = or_debug!(status, "a node does not say if it has a tunnel");
+            self.may_idle.store(status != Some(DialStatus::Once), Relaxed);
+            match status {
+                Some(DialStatus::Connected | DialStatus::Once) => Ok(Box::new(stream) as Io),
                 Some(DialStatus::Busy) => Err(DialError::Busy),
                 Some(DialStatus::Unreachable) => {
                     Err(DialError::Unreachable("said by another node".to_owned()))
