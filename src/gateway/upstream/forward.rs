@@ -39,13 +39,13 @@ impl Upstream {
         visitor: &Visitor,
         route_ref: &RouteRef,
     ) -> Option<ConnectionIdentity> {
-        let speaks = match self.target.reuse() {
+        let (address, route_ref) = (visitor.peer.ip(), route_ref.clone());
+        let visitor = match self.target.reuse() {
             ConnectionReuse::Nobody | ConnectionReuse::Everybody => return None,
             ConnectionReuse::SameAddress => None,
-            ConnectionReuse::SameVisitor => Some((visitor.proto, visitor.tls.clone())),
+            ConnectionReuse::SameVisitor => Some(visitor.clone()),
         };
-        let (address, route_ref) = (visitor.peer.ip(), route_ref.clone());
-        Some(ConnectionIdentity { address, route_ref, speaks })
+        Some(ConnectionIdentity { address, route_ref, visitor })
     }
 
     /// Opens a connection, which may take so long once there is room for it.
@@ -242,4 +242,56 @@ fn hold(request: Request<RequestBody>) -> Request<RequestBody> {
     let mut request = request.map(|body| body.held(word.clone()));
     request.extensions_mut().insert(word);
     request
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::gateway::BoxFuture;
+    use crate::gateway::upstream::pool::UpstreamPools;
+
+    struct Reused(ConnectionReuse);
+
+    impl Target for Reused {
+        fn key(&self) -> &str {
+            "target"
+        }
+
+        fn reuse(&self) -> ConnectionReuse {
+            self.0
+        }
+
+        fn dial<'a>(
+            &'a self,
+            _: &'a Visitor,
+            _: &'a RouteRef,
+        ) -> BoxFuture<'a, Result<Io, DialError>> {
+            Box::pin(std::future::ready(Err(DialError::Offline)))
+        }
+    }
+
+    #[test]
+    fn a_connection_that_names_its_visitor_carries_nobody_else() {
+        let visitor = |peer: &str, local: &str| Visitor {
+            peer: peer.parse().unwrap(),
+            local: local.parse().unwrap(),
+            proto: "http",
+            tls: None,
+            passthrough: false,
+        };
+        let one = visitor("192.0.2.1:1000", "192.0.2.9:80");
+        let others =
+            [visitor("192.0.2.1:1001", "192.0.2.9:80"), visitor("192.0.2.1:1000", "192.0.2.8:80")];
+        let is_shared = |reuse| {
+            let target = Arc::new(Reused(reuse));
+            let pool = UpstreamPools::new(1).of(target.as_ref());
+            let upstream = Upstream { target, pool };
+            let identity = |visitor| upstream.identity(visitor, &RouteRef::none());
+            others.each_ref().map(|other| identity(&one) == identity(other))
+        };
+
+        assert_eq!(is_shared(ConnectionReuse::SameVisitor), [false, false]);
+        assert_eq!(is_shared(ConnectionReuse::SameAddress), [true, true]);
+    }
 }

@@ -25,7 +25,7 @@ use crate::gateway::http::field_names::{
     FieldNames, FieldWriter, ReasonPhrase, headers, write_announced,
 };
 use crate::gateway::http::request_body::{ContinueSignal, RequestBody};
-use crate::gateway::routing::target::{RouteRef, VisitorTls};
+use crate::gateway::routing::target::{RouteRef, Visitor};
 use crate::gateway::upstream::pool::{PooledConnection, UpstreamPool};
 use crate::http1::{
     self, Body, ConnectionOptions, HeadWriter, ResponseHead, may_end_head, write_chunk,
@@ -66,8 +66,8 @@ pub(crate) struct ConnectionIdentity {
     pub address: IpAddr,
     /// What led the visitor here.
     pub route_ref: RouteRef,
-    /// What the visitor speaks; none where that makes no difference.
-    pub speaks: Option<(&'static str, Option<Arc<VisitorTls>>)>,
+    /// The visitor's connection; none where that makes no difference.
+    pub visitor: Option<Visitor>,
 }
 
 /// Why an exchange failed.
