@@ -16,6 +16,8 @@ use crate::agent::backoff::random_fraction;
 /// The shortest and the longest rest of an address that leads to the node of the other session.
 const MIN_REST: Duration = Duration::from_secs(1);
 const MAX_REST: Duration = Duration::from_secs(60);
+/// How long it rests where there is no other node: one may come.
+const ONLY_NODE_REST: Duration = Duration::from_secs(600);
 
 /// The addresses of the service, as one session tries them.
 #[derive(Debug)]
@@ -90,11 +92,12 @@ impl AddressBook {
         self.next = self.next.checked_sub(1).unwrap_or(self.names.len().saturating_sub(1));
     }
 
-    /// Notes that an address leads to the node of the other session.
-    pub fn rest(&mut self, address: SocketAddr, now: Instant) {
+    /// Notes that an address leads to the node of the other session, which may be the only node.
+    pub fn rest(&mut self, address: SocketAddr, now: Instant, is_only: bool) {
         let found = self.resting.iter_mut().find(|it| is_same(it.address, address));
         let times = found.as_ref().map_or(0, |resting| resting.times + 1);
-        let until = now + rest(times);
+        let longest = if is_only { ONLY_NODE_REST } else { rest(times) };
+        let until = now + spread(longest);
         match found {
             Some(resting) => (resting.times, resting.until) = (times, until),
             None => self.resting.push(RestingAddress { address, times, until }),
@@ -143,10 +146,13 @@ fn is_same(one: SocketAddr, other: SocketAddr) -> bool {
     (one.ip(), one.port()) == (other.ip(), other.port())
 }
 
-/// How long an address rests that has rested so many times before: spread, so that many agents do not
-/// come at once.
+/// How long an address rests at most that has rested so many times before.
 fn rest(times: u32) -> Duration {
-    let longest = MIN_REST.saturating_mul(1 << times.min(16)).min(MAX_REST);
+    MIN_REST.saturating_mul(1 << times.min(16)).min(MAX_REST)
+}
+
+/// A part of a time, so that many agents do not come at once.
+fn spread(longest: Duration) -> Duration {
     longest.mul_f64(0.5 + 0.5 * random_fraction()).max(MIN_REST)
 }
 
@@ -188,7 +194,7 @@ mod tests {
 
         let mut rests = Vec::new();
         for _ in 0..9 {
-            book.rest(first, now);
+            book.rest(first, now, false);
             rests.push(book.resting[0].until.duration_since(now));
         }
         assert!(rests.iter().all(|rest| (MIN_REST..=MAX_REST).contains(rest)), "{rests:?}");
@@ -196,7 +202,7 @@ mod tests {
 
         assert_eq!(tried(&mut book, None, now).await, "127.0.0.1:2");
         assert_eq!(tried(&mut book, None, now).await, "127.0.0.1:2", "the other one rests");
-        book.rest(address("127.0.0.1:2"), now);
+        book.rest(address("127.0.0.1:2"), now, false);
         let until = book.resting[1].until;
         assert_eq!(book.next(None, now, MIN_REST).await.unwrap(), NextAddress::Rest(until));
         assert_eq!(tried(&mut book, None, until).await, "127.0.0.1:2");
@@ -231,7 +237,7 @@ mod tests {
         assert_eq!(last_bytes(&book, Some(resolved[0])), "231", "where the other session is, last");
         book.advance();
         assert_eq!(last_bytes(&book, None), "231");
-        book.rest(resolved[1], Instant::now());
+        book.rest(resolved[1], Instant::now(), false);
         assert_eq!(last_bytes(&book, None), "31");
     }
 }

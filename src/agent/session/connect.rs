@@ -36,8 +36,8 @@ pub(super) enum ConnectError {
     Retriable(String),
     /// The service refuses the authtoken.
     Credential(String),
-    /// The session would lead to the node of the other one.
-    SameNode,
+    /// The session would lead to the node of the other one, which may be the only node.
+    SameNode { is_only: bool },
 }
 
 /// A session that has logged in.
@@ -86,9 +86,9 @@ impl SessionKeeper {
         let address = stream.get_ref().0.peer_addr();
         let address = address.map_err(|error| retriable(&name, error))?;
         let entered = self.enter(shared, stream, address).await;
-        if matches!(entered, Err(ConnectError::SameNode)) {
+        if let Err(ConnectError::SameNode { is_only }) = entered {
             tracing::debug!(address = name, "the other session leads to the same node");
-            self.addresses.rest(address, Instant::now());
+            self.addresses.rest(address, Instant::now(), is_only);
         }
         let connected = entered?;
         let node = connected.online.node.as_deref();
@@ -112,7 +112,7 @@ impl SessionKeeper {
         let claim = NodeClaim { node: node.clone(), address };
         let Some(claim) = shared.claims.claim(self.slot, claim) else {
             session.go_away(Code::NONE, "").await;
-            return Err(ConnectError::SameNode);
+            return Err(ConnectError::SameNode { is_only: false });
         };
         let latency = keep_beating(options, &session);
         let (slot, region) = (self.slot, answer.extra.region);
@@ -181,7 +181,9 @@ impl SessionKeeper {
         if let Some(failure) = answer.failure() {
             session.close();
             return Err(match failure.number() {
-                Some(SAME_NODE_CODE) => ConnectError::SameNode,
+                Some(SAME_NODE_CODE) => {
+                    ConnectError::SameNode { is_only: answer.extra.is_only_node }
+                }
                 Some(code) if CREDENTIAL_CODES.contains(&code) => {
                     ConnectError::Credential(failure.to_string())
                 }

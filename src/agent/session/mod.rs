@@ -94,7 +94,7 @@ async fn keep(shared: &Arc<AgentInner>, slot: SessionSlot) -> Result<(), Refused
             }
             Err(ConnectError::Retriable(reason)) => shared.note_disconnected(slot, &reason),
             // Its address rests; another may be tried at once.
-            Err(ConnectError::SameNode) => continue,
+            Err(ConnectError::SameNode { .. }) => continue,
         }
         if shutdown.run_until(ShutdownPhase::Graceful, keeper.pause()).await.is_none() {
             return Ok(());

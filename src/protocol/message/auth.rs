@@ -127,6 +127,9 @@ pub struct AuthAnswerExtra {
     /// Which node of a cluster the service is; empty where it is the only one.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub node: String,
+    /// True where a session at the same node was refused and there is no other node now.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_only_node: bool,
 }
 
 /// One further address of the service.

@@ -120,6 +120,8 @@ impl PendingLogin {
                 } else {
                     tracing::info!(peer = %self.peer, err = %refused.0, "an agent was refused");
                 }
+                let is_only_node = refused.1 == SAME_NODE_CODE && self.state.is_only_node();
+                let extra = AuthAnswerExtra { is_only_node, ..AuthAnswerExtra::default() };
                 let error = Some(self.state.text(refused));
                 // An agent that is gone already needs no reason.
                 let answer = AuthAnswer { error, extra, ..AuthAnswer::default() };
@@ -138,12 +140,13 @@ impl PendingLogin {
         }
         let AuthExtra { auth_token, cookie, .. } = &auth.extra;
         let shown = auth_token.reveal().to_owned();
-        let found = self.state.store.read(move |view| accounts::agent(view, &shown)).await?;
-        let agent = found.map_err(token_refused)?;
+        // Before anything is read: behind a balancer it comes again and again.
         if self.state.node.get().is_some_and(|node| *node == auth.extra.other_node) {
             let problem = "the other session of the agent leads to the same node".to_owned();
             return Err(AgentRefusal(problem, SAME_NODE_CODE));
         }
+        let found = self.state.store.read(move |view| accounts::agent(view, &shown)).await?;
+        let agent = found.map_err(token_refused)?;
         let registry = &self.state.registry;
         let returns = !auth.client_id.is_empty() && registry.returning(&auth.client_id, cookie);
         // An id without its cookie may be of a session before a restart of the service: then nobody

@@ -1,6 +1,7 @@
 //! What all sessions with agents share, and how they are told no.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use arc_swap::ArcSwap;
 
@@ -171,6 +172,11 @@ impl AgentsState {
             RemotePlace::Endpoint { url, .. } => Some((key, url.to_string())),
             RemotePlace::Labels(_) => None,
         }
+    }
+
+    /// Whether no other node of the cluster serves now.
+    pub(crate) fn is_only_node(&self) -> bool {
+        self.cluster.as_ref().is_some_and(|cluster| cluster.directory.is_alone(Instant::now()))
     }
 
     /// Gives up the addresses of binds that the registry has ended.

@@ -80,6 +80,13 @@ impl Directory {
         self.read().nodes.get(id).cloned()
     }
 
+    /// Whether no other node serves and is there.
+    pub fn is_alone(&self, now: Instant) -> bool {
+        let state = self.read();
+        let mut others = state.nodes.iter().filter(|(id, _)| **id != self.own_id);
+        !others.any(|(_, node)| node.state.is_serving() && !node.is_lapsed(now))
+    }
+
     /// All nodes, oldest first; the own one too.
     pub fn nodes(&self) -> Vec<KnownNode> {
         self.read().nodes.values().cloned().collect()
@@ -528,6 +535,8 @@ mod tests {
         // Read again, it has not beaten again.
         directory.note([node("node_b", 1, 1)], [], began + Duration::from_secs(20), 0);
         assert_eq!(lapsed(Duration::from_secs(26)), ["node_b", "node_c"]);
+        assert!(directory.is_alone(began + Duration::from_secs(26)));
+        assert!(!directory.is_alone(began + Duration::from_secs(14)));
 
         directory.renew_leases(began + Duration::from_secs(26));
         assert_eq!(lapsed(Duration::from_secs(40)), [""; 0]);
