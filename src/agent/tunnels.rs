@@ -321,13 +321,18 @@ impl RunningTunnel {
 }
 
 /// What has to be the same in all sessions of a public address. Each node may have other ports, before
-/// which something else stands: where names tell tunnels apart, ports do not.
+/// which something else stands: where names tell tunnels apart, ports do not. The address of numbers is that
+/// of the node itself: there it is the port that tells them apart.
 fn place(url: &Option<String>) -> Option<&str> {
     let url = url.as_deref()?;
     let (scheme, place) = url.split_once("://")?;
-    let (host, _) = place.rsplit_once(':').unwrap_or((place, ""));
+    let (host, port) = place.rsplit_once(':').unwrap_or((place, ""));
     let is_address = host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
-    Some(if scheme == "tcp" || is_address { place } else { host })
+    Some(match scheme {
+        _ if is_address => port,
+        "tcp" => place,
+        _ => host,
+    })
 }
 
 /// Waits until a connection must end: at once, or as soon as it carries nothing.

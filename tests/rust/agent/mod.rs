@@ -18,5 +18,5 @@ mod silent;
 pub mod support;
 mod swapped;
 mod tls;
-mod two_nodes;
+pub mod two_nodes;
 mod whole;

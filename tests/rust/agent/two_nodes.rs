@@ -26,14 +26,14 @@ const HOST: &str = "app.example.test";
 
 /// What lies between an agent and nodes: connections go to one after another of `to`, and to the last of
 /// it from then on.
-struct Wire {
-    address: SocketAddr,
+pub struct Wire {
+    pub address: SocketAddr,
     is_cut: Arc<watch::Sender<bool>>,
     connections: Arc<AtomicUsize>,
 }
 
 impl Wire {
-    async fn to(to: &[SocketAddr]) -> Self {
+    pub async fn to(to: &[SocketAddr]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (is_cut, connections) = (Arc::new(watch::Sender::new(false)), Arc::default());
@@ -60,11 +60,11 @@ impl Wire {
     }
 
     /// Ends all connections without a word, and brings none.
-    fn cut(&self) {
+    pub fn cut(&self) {
         self.is_cut.send_replace(true);
     }
 
-    fn mend(&self) {
+    pub fn mend(&self) {
         self.is_cut.send_replace(false);
     }
 }

@@ -18,11 +18,11 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(40);
 /// Nodes on one database, `a`, `b` and so on.
 pub(super) struct Nodes {
     pub nodes: Vec<Service>,
-    key: String,
+    pub key: String,
     pub http: Client,
 }
 
-fn options(database: &PostgresOptions, name: &str) -> Options {
+pub(super) fn options(database: &PostgresOptions, name: &str) -> Options {
     Options {
         store: Some(database.clone()),
         node_name: Some(name.to_owned()),
@@ -38,15 +38,18 @@ impl Nodes {
     }
 
     pub async fn on(database: &PostgresOptions, names: &[&str]) -> Self {
-        let each: Vec<_> = names.iter().map(|name| (*name, database)).collect();
-        Self::on_each(&each).await
+        Self::with(names.iter().map(|name| options(database, name))).await
     }
 
     /// Nodes with their ways to the database.
     pub async fn on_each(each: &[(&str, &PostgresOptions)]) -> Self {
+        Self::with(each.iter().map(|(name, database)| options(database, name))).await
+    }
+
+    pub async fn with(all: impl IntoIterator<Item = Options>) -> Self {
         let mut nodes = Vec::new();
-        for (name, database) in each {
-            nodes.push(Service::start(options(database, name)).await.unwrap());
+        for options in all {
+            nodes.push(Service::start(options).await.unwrap());
         }
         let key = nodes[0].api_key().unwrap().0.clone();
         Self { nodes, key, http: client() }
@@ -66,7 +69,7 @@ impl Nodes {
     }
 
     /// The members of a list of all items, as a node gives it.
-    async fn list(&self, node: usize, path: &str, field: &str, member: &str) -> Vec<String> {
+    pub async fn list(&self, node: usize, path: &str, field: &str, member: &str) -> Vec<String> {
         let reply = self.get(node, path).await;
         assert_eq!(reply.status, 200, "{}", reply.json);
         let items = reply.json[field].as_array().unwrap().iter();
@@ -74,7 +77,12 @@ impl Nodes {
     }
 
     /// Waits until a list of a node has these members.
-    async fn until(&self, node: usize, (path, field, member): (&str, &str, &str), all: &[&str]) {
+    pub async fn until(
+        &self,
+        node: usize,
+        (path, field, member): (&str, &str, &str),
+        all: &[&str],
+    ) {
         let began = Instant::now();
         loop {
             let mut found = self.list(node, path, field, member).await;
@@ -133,7 +141,7 @@ async fn body_of(response: reqwest::Response) -> Value {
 
 const NODES: (&str, &str, &str) = ("/nodes", "nodes", "name");
 const STATES: (&str, &str, &str) = ("/nodes", "nodes", "state");
-const TUNNELS: (&str, &str, &str) = ("/tunnels", "tunnels", "public_url");
+pub(super) const TUNNELS: (&str, &str, &str) = ("/tunnels", "tunnels", "public_url");
 
 #[tokio::test]
 async fn every_node_shows_the_nodes_sessions_and_tunnels_of_all() {

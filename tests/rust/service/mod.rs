@@ -6,6 +6,7 @@ mod audit;
 mod bad_input;
 mod breaker;
 mod cluster;
+mod elsewhere;
 mod endpoints;
 mod http;
 mod nodes;

@@ -1,0 +1,144 @@
+//! Tunnels whose agent has left a node, or is about to: they are reached where it is now.
+
+use std::time::{Duration, Instant};
+
+use ginnel::agent::Agent;
+use ginnel::service::Options;
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::cluster::{Nodes, PATIENCE, TUNNELS, options};
+use crate::agent::support::{mirror, online, options_of};
+use crate::agent::two_nodes::Wire;
+use crate::engines::new_database;
+
+/// Shorter than the address of an agent that is gone is kept for it.
+const RESERVE: Duration = Duration::from_secs(20);
+
+/// Nodes `a` and `b`, which take visitors at addresses of their own.
+async fn two_nodes() -> Nodes {
+    let database = new_database();
+    let named = [("a", "127.0.0.1"), ("b", "127.0.0.2")];
+    let all = named
+        .map(|(name, host)| Options { edge_host: host.to_owned(), ..options(&database, name) });
+    Nodes::with(all).await
+}
+
+impl Nodes {
+    /// What a visitor gets at a port of a node; 0 where nobody answers.
+    async fn visit_port(&self, node: usize, port: u16) -> u16 {
+        let host = ["127.0.0.1", "127.0.0.2"][node];
+        let request = self.http.get(format!("http://{host}:{port}/")).header("connection", "close");
+        request.send().await.map_or(0, |response| response.status().as_u16())
+    }
+
+    async fn until_port(&self, node: usize, port: u16, limit: Duration) {
+        let began = Instant::now();
+        while self.visit_port(node, port).await != 200 {
+            assert!(began.elapsed() < limit, "nobody answers at {port} of node {node}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+fn port_of(agent: &Agent) -> u16 {
+    agent.tunnels()[0].public_url.rsplit_once(':').unwrap().1.parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_port_leads_to_the_other_node_while_its_agent_is_gone_here() {
+    let nodes = two_nodes().await;
+    let mut wires = Vec::new();
+    for node in &nodes.nodes {
+        wires.push(Wire::to(&[node.agent_address().unwrap()]).await);
+    }
+    let mut options = options_of(&nodes.nodes[0]);
+    options.server_addrs = wires.iter().map(|wire| wire.address.to_string()).collect();
+    let agent = Agent::start(options).await.unwrap();
+    online(&agent).await;
+    let definition = json!({"name": "db", "addr": mirror().await, "proto": "tcp"});
+    assert_eq!(nodes.tunnel(&agent, definition).await.0, 201);
+    let port = port_of(&agent);
+    let url = format!("tcp://127.0.0.{{}}:{port}");
+    let at = |node: u8| url.replace("{}", &node.to_string());
+    nodes.until(0, TUNNELS, &[&at(1), &at(2)]).await;
+    for node in [0, 1] {
+        nodes.until_port(node, port, PATIENCE).await;
+    }
+
+    for (lost, stays) in [(0, 1), (1, 0)] {
+        wires[lost].cut();
+        let left = at(u8::try_from(stays).unwrap() + 1);
+        nodes.until(stays, TUNNELS, &[&left]).await;
+        nodes.until_port(lost, port, RESERVE).await;
+        assert_eq!(nodes.visit_port(stays, port).await, 200);
+        wires[lost].mend();
+        nodes.until(0, TUNNELS, &[&at(1), &at(2)]).await;
+    }
+    nodes.stop().await;
+}
+
+#[tokio::test]
+async fn an_agent_that_asks_for_the_port_of_another_does_not_cut_it_off() {
+    let nodes = two_nodes().await;
+    let (owner, other) = (nodes.agent(0).await, nodes.agent(1).await);
+    let definition = json!({"name": "db", "addr": mirror().await, "proto": "tcp"});
+    assert_eq!(nodes.tunnel(&owner, definition).await.0, 201);
+    let port = port_of(&owner);
+    nodes.until_port(1, port, PATIENCE).await;
+
+    let taking = json!({"name": "db", "addr": 9, "proto": "tcp",
+        "remote_addr": format!("127.0.0.2:{port}")});
+    let (status, text) = nodes.tunnel(&other, taking).await;
+
+    assert!(status >= 400 && text.to_string().contains("already online"), "{text}");
+    assert_eq!(nodes.visit_port(1, port).await, 200);
+    nodes.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_stops_in_order_serves_what_nobody_else_can() {
+    let mut nodes = two_nodes().await;
+    let local = mirror().await;
+    let mut agents = Vec::new();
+    for host in ["busy.tunnels.test", "idle.tunnels.test"] {
+        let agent = nodes.agent(1).await;
+        let definition = json!({"name": "web", "addr": local, "proto": "http",
+            "schemes": ["http"], "hostname": host});
+        assert_eq!(nodes.tunnel(&agent, definition).await.0, 201);
+        let began = Instant::now();
+        while nodes.visit(0, host).await != 200 {
+            assert!(began.elapsed() < PATIENCE, "the nodes are not connected");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        agents.push(agent);
+    }
+    let leaving = nodes.nodes.pop().unwrap();
+    let at = leaving.gateway().http_address().unwrap();
+    let mut visitor = TcpStream::connect(at).await.unwrap();
+    let head = "POST / HTTP/1.1\r\nhost: busy.tunnels.test\r\ncontent-length: 2\r\n\
+        connection: close\r\n\r\n1";
+    visitor.write_all(head.as_bytes()).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+
+    let stopping = tokio::spawn(leaving.stop(Duration::from_secs(300)));
+
+    // The agent that carries nothing is let go at once: it has nowhere to go here, but may look.
+    let began = Instant::now();
+    while nodes.visit(0, "idle.tunnels.test").await != 404 {
+        assert!(began.elapsed() < PATIENCE, "an agent that carries nothing stays");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    for visit in 0..20 {
+        assert_eq!(nodes.visit(0, "busy.tunnels.test").await, 200, "{visit}");
+    }
+    visitor.write_all(b"2").await.unwrap();
+    let mut response = String::new();
+    visitor.read_to_string(&mut response).await.unwrap();
+    assert!(response.starts_with("HTTP/1.1 200"), "{response}");
+    // The grace is longer than anybody waits.
+    tokio::time::timeout(PATIENCE, stopping).await.expect("nothing is left to do").unwrap();
+    drop(agents);
+    nodes.stop().await;
+}
