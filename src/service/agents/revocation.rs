@@ -165,7 +165,8 @@ fn review_all(
         return Ok(());
     }
     // One read for all: with a server, each costs a round trip or more.
-    let access = store.read_blocking::<_, StoreError>(|view| accounts::access_lists(view, &agents))?;
+    let access =
+        store.read_blocking::<_, StoreError>(|view| accounts::access_lists(view, &agents))?;
     for (agent, access) in agents.iter().zip(access) {
         apply(registry, notifier, agent, access);
     }

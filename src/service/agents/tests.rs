@@ -19,7 +19,7 @@ use crate::mux::{Incoming, MuxSession, Side};
 use crate::protocol::message::{Auth, AuthExtra, Bind, BindAnswer, BindExtra, BindOpts};
 use crate::protocol::rpc;
 use crate::service::cluster::TunnelDocument;
-use crate::service::store::{Store, StoreError, Transaction};
+use crate::service::store::{Changes, Store, StoreError, Transaction};
 use crate::service::{Options, accounts};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -170,7 +170,7 @@ async fn a_failed_look_at_an_account_ends_no_session() {
 
     service.state.store.close();
     let reviewed = revocation::review(&service.state, &online.agent).await;
-    let changed = std::iter::once(online.agent.credential_id.clone()).collect();
+    let changed = Changes::Of(vec![online.agent.credential_id.clone()]);
     revocation::Reviewer::of(&service.state).changed(changed);
     let refused = agent.bind("other.test", None).await;
 

@@ -50,7 +50,7 @@ impl RemoteHosts for ClusterRouting {
     fn is_cut_off(&self, host: &str, port: u16) -> bool {
         let tunnels = self.directory.at_host(host, port);
         let is_reached = |it: &Arc<RemoteTunnel>| self.sessions.get(&it.node_id).is_some();
-        !tunnels.is_empty() && !tunnels.iter().any(is_reached)
+        tunnels.is_some_and(|(_, tunnels)| !tunnels.iter().any(is_reached))
     }
 }
 

@@ -14,7 +14,6 @@ use ginnel::service::store::{Changes, DatabaseLocation, PostgresOptions, Store, 
 
 use super::{Note, ids, note};
 use crate::engines::{self, PostgresServer};
-use crate::service::nodes::Gate;
 use crate::service::support::Folder;
 
 /// Adds one to a number that is stored, which has to be read for that.
