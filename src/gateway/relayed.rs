@@ -22,6 +22,7 @@ use crate::gateway::routing::target::{HostRank, RemoteHosts, Target, Visitor};
 use crate::gateway::routing::virtual_host::{Route, VirtualHost};
 use crate::gateway::upstream::forward::Upstream;
 use crate::gateway::{Gateway, GatewayError, GatewayState, Io, Proto, tcp};
+use crate::http1::HeadWriter;
 use crate::logging::or_debug;
 use crate::net::tls::{self, AcceptedSocket};
 use crate::net::{Listener, Permit, ShutdownPhase, ShutdownSignal};
@@ -30,9 +31,6 @@ use crate::net::{Listener, Permit, ShutdownPhase, ShutdownSignal};
 const NODE_TIMEOUT: Duration = Duration::from_secs(3);
 /// How often it is looked for meanwhile.
 const NODE_INTERVAL: Duration = Duration::from_millis(25);
-/// What another node is told, and with it the visitor, where there are too many connections.
-const NO_ROOM: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n\
-    content-length: 0\r\nconnection: close\r\n\r\n";
 
 impl Gateway {
     /// Says who knows the hosts of other nodes.
@@ -227,8 +225,12 @@ fn led_to(node: Upstream) -> Arc<ArcSwap<VirtualHost>> {
 
 /// Says that there is no room, before a request is read.
 async fn refuse(mut io: Io) {
+    let mut head = Vec::new();
+    let mut writer = HeadWriter::response_with(true, 503, b"Service Unavailable", &mut head);
+    writer.field("retry-after", "1").field("content-length", "0").field("connection", "close");
+    writer.end();
     let said = async {
-        io.write_all(NO_ROOM).await?;
+        io.write_all(&head).await?;
         io.shutdown().await
     };
     or_debug!(said.await, "another node does not hear that there is no room");
