@@ -43,7 +43,7 @@ impl Upstream {
         let visitor = match self.target.reuse() {
             ConnectionReuse::Nobody | ConnectionReuse::Everybody => return None,
             ConnectionReuse::SameAddress => None,
-            ConnectionReuse::SameVisitor => Some(visitor.clone()),
+            ConnectionReuse::SameVisitor => Some(Box::new(visitor.clone())),
         };
         Some(ConnectionIdentity { address, route_ref, visitor })
     }

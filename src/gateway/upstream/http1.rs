@@ -67,7 +67,7 @@ pub(crate) struct ConnectionIdentity {
     /// What led the visitor here.
     pub route_ref: RouteRef,
     /// The visitor's connection; none where that makes no difference.
-    pub visitor: Option<Visitor>,
+    pub visitor: Option<Box<Visitor>>,
 }
 
 /// Why an exchange failed.
