@@ -10,17 +10,18 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 
 use super::rows::client_digest;
-use super::{AgentsState, Registry, revocation, session};
+use super::{AgentSettings, AgentsState, Registry, revocation, session};
 use crate::api::Origin;
 use crate::api::id::Ids;
 use crate::gateway::tls::authority::Authority;
-use crate::gateway::{Gateway, GatewaySettings};
-use crate::mux::{Incoming, MuxSession, Side};
+use crate::gateway::{Gateway, GatewaySettings, TrustedProxies};
+use crate::mux::{Incoming, LoginLimits, MuxSession, Side};
+use crate::net::ConnectionCaps;
 use crate::protocol::message::{Auth, AuthExtra, Bind, BindAnswer, BindExtra, BindOpts};
 use crate::protocol::rpc;
+use crate::service::accounts;
 use crate::service::cluster::TunnelDocument;
 use crate::service::store::{Changes, Store, StoreError, Transaction};
-use crate::service::{Options, accounts};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -34,6 +35,27 @@ struct Service {
 impl Drop for Service {
     fn drop(&mut self) {
         std::fs::remove_dir_all(&self.folder).unwrap();
+    }
+}
+
+fn settings() -> AgentSettings {
+    AgentSettings {
+        host: "127.0.0.1".to_owned(),
+        port: 0,
+        connections: ConnectionCaps { total: 9, per_address: 9, reserved: 0 },
+        first_byte_timeout: TIMEOUT,
+        handshake_timeout: TIMEOUT,
+        trusted_proxies: TrustedProxies::default(),
+        proxy_protocol: false,
+        heartbeat_interval: TIMEOUT,
+        heartbeat_tolerance: TIMEOUT,
+        login_timeout: TIMEOUT,
+        streams: 9,
+        queue_timeout: Duration::ZERO,
+        login: LoginLimits::default(),
+        reserve: TIMEOUT,
+        reserved_domains_only: false,
+        code_prefix: "ERR_".to_owned(),
     }
 }
 
@@ -55,13 +77,10 @@ struct Agent {
 
 impl Service {
     async fn start() -> Self {
-        let options = Options { base_domain: Some("test".to_owned()), ..Options::default() };
-        let settings = GatewaySettings {
-            base_domain: options.base_domain.clone(),
-            ..GatewaySettings::default()
-        };
+        let gateway =
+            GatewaySettings { base_domain: Some("test".to_owned()), ..GatewaySettings::default() };
         let authority = Authority::open(None).unwrap();
-        let gateway = Gateway::start(settings, authority).await.unwrap();
+        let gateway = Gateway::start(gateway, authority).await.unwrap();
         // A file, because reads of a database in memory wait for its writes.
         let folder = new_folder();
         let store = Arc::new(Store::open(Some(&folder.join("service.db"))).unwrap());
@@ -71,7 +90,7 @@ impl Service {
         });
         let authtoken = token.await.unwrap().unwrap().0;
         let state = Arc::new(AgentsState {
-            settings: Arc::new(ArcSwap::from_pointee(options.agent_settings().unwrap())),
+            settings: Arc::new(ArcSwap::from_pointee(settings())),
             store,
             gateway,
             registry: Arc::new(Registry::new(None)),
