@@ -402,6 +402,54 @@ async fn other_nodes_are_notified_of_a_change_and_once_of_many() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_store_closes_although_its_server_does_not_respond() {
+    let server = engines::server();
+    let database = server.new_database();
+    let gate = Gate::start(server.port()).await;
+    let address = format!("postgres://ginnel@127.0.0.1:{}/{database}", gate.port);
+    let store = Arc::new(engines::open(&address.parse().unwrap()));
+    count_up(&store).await.unwrap();
+
+    gate.close(true);
+    let (writing, reading) = (store.clone(), store.clone());
+    let write = tokio::spawn(async move { count_up(&writing).await });
+    let read = tokio::spawn(async move { reading.read(|view| view.exists("note_1")).await });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let closed = tokio::task::spawn_blocking(move || store.close());
+
+    // A response is waited for twelve seconds otherwise, and more than once.
+    tokio::time::timeout(Duration::from_secs(8), closed).await.unwrap().unwrap();
+    assert!(write.await.unwrap().is_err());
+    assert!(read.await.unwrap().is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_gives_up_within_its_time_although_the_server_does_not_respond() {
+    let server = engines::server();
+    let database = server.new_database();
+    let gate = Gate::start(server.port()).await;
+    let address = format!("postgres://ginnel@127.0.0.1:{}/{database}", gate.port);
+    let store = Arc::new(engines::open(&address.parse().unwrap()));
+    count_up(&store).await.unwrap();
+
+    gate.close(true);
+    let reads: Vec<_> = (0..40)
+        .map(|_| {
+            let store = store.clone();
+            tokio::spawn(async move { store.read(|view| view.exists("note_1")).await })
+        })
+        .collect();
+
+    let written = tokio::time::timeout(Duration::from_secs(11), count_up(&store)).await;
+    assert!(written.unwrap().is_err(), "ten seconds are promised");
+    for read in reads {
+        let read = tokio::time::timeout(Duration::from_secs(10), read).await;
+        assert!(read.unwrap().unwrap().is_err(), "none waits for the others");
+    }
+    store.close();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_only_follows_another_is_not_read() {
     let server = PostgresServer::start(&["-c", "fsync=off"]);
     let address: PostgresOptions = server.address(&server.new_database()).parse().unwrap();
