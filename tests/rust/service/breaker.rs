@@ -15,6 +15,9 @@ pub(super) const ARMED: u8 = 1;
 /// All connections are closed that something is sent over, and no other is made.
 pub(super) const CLOSED: u8 = 2;
 
+/// A commit as it is sent, which is not a level of isolation.
+pub(super) const COMMIT: &str = "COMMIT\0";
+
 /// A way to the server that closes when a commit with a certain text is sent over it, which the server gets.
 pub(super) struct Breaker {
     pub port: u16,
@@ -52,9 +55,13 @@ impl Way {
             (client.into_split(), upstream.into_split());
         let responses = tokio::spawn(async move { copy(&mut from_server, &mut to_client).await });
         let mut buffer = vec![0; 1 << 16];
+        // A transaction may come in pieces.
+        let mut has_text = false;
         while let Ok(read @ 1..) = from_client.read(&mut buffer).await {
             let bytes = &buffer[..read];
-            if self.is_meant(bytes) {
+            let sent = String::from_utf8_lossy(bytes);
+            has_text |= sent.contains(self.text);
+            if sent.contains(COMMIT) && std::mem::take(&mut has_text) && self.closes() {
                 if !self.responds {
                     responses.abort();
                 }
@@ -70,12 +77,9 @@ impl Way {
         responses.abort();
     }
 
-    /// Closes the way when this is the commit.
-    fn is_meant(&self, bytes: &[u8]) -> bool {
-        let text = String::from_utf8_lossy(bytes);
+    /// Closes the way, where the commit is awaited.
+    fn closes(&self) -> bool {
         let (from, to, order) = (ARMED, CLOSED, Ordering::SeqCst);
-        text.contains("COMMIT")
-            && text.contains(self.text)
-            && self.state.compare_exchange(from, to, order, order).is_ok()
+        self.state.compare_exchange(from, to, order, order).is_ok()
     }
 }

@@ -14,6 +14,8 @@ use ginnel::service::store::{Changes, DatabaseLocation, PostgresOptions, Store, 
 
 use super::{Note, ids, note};
 use crate::engines::{self, PostgresServer};
+use crate::service::breaker::COMMIT;
+use crate::service::nodes::Gate;
 use crate::service::support::Folder;
 
 /// Adds one to a number that is stored, which has to be read for that.
@@ -245,7 +247,7 @@ fn forward(
         let bytes = &buffer[..read];
         // Readers commit as well; only who writes sets this.
         writes |= contains(bytes, "synchronous_commit");
-        let cut = match writes && contains(bytes, "COMMIT") {
+        let cut = match writes && contains(bytes, COMMIT) {
             true => next.lock().unwrap().take(),
             false => None,
         };
