@@ -29,7 +29,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tokio::sync::watch;
+use tokio::sync::SetOnce;
 
 pub use events::{Event, EventDelivery, EventSubscriber};
 pub use listener::trusted_proxies::{TrustedProxies, TrustedProxyError};
@@ -218,7 +218,7 @@ pub(crate) struct GatewayState {
     read_ahead: Arc<ReadAheadBudget>,
     shutdown: Shutdown,
     /// Whether visitors are served, or wait.
-    is_open: watch::Sender<bool>,
+    is_open: SetOnce<()>,
     /// Of what is done for visitors of other nodes, which may go on while there are no visitors here.
     relays: Shutdown,
     http: OnceLock<SocketAddr>,
@@ -266,7 +266,7 @@ impl Gateway {
         authority.add_host(&settings.host);
         let pools = UpstreamPools::new(settings.upstream_idle_connections);
         let gateway = Arc::new(GatewayState {
-            is_open: watch::Sender::new(!settings.opens_later),
+            is_open: SetOnce::new_with((!settings.opens_later).then_some(())),
             settings,
             live,
             authority,
@@ -316,7 +316,7 @@ impl Gateway {
 
     /// Serves visitors, where they have waited until now: all routes are known.
     pub fn open(&self) {
-        self.0.is_open.send_replace(true);
+        ignore(self.0.is_open.set(()), "whoever is served already stays so");
     }
 
     /// The address of the shared HTTP port.

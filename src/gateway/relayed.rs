@@ -104,10 +104,9 @@ impl Gateway {
 }
 
 impl GatewayState {
-    /// Waits until visitors are served; false when they never are.
-    pub(crate) async fn opened(&self) -> bool {
-        *self.is_open.borrow()
-            || self.is_open.subscribe().wait_for(|is_open| *is_open).await.is_ok()
+    /// Waits until visitors are served.
+    pub(crate) async fn opened(&self) {
+        self.is_open.wait().await;
     }
 
     /// The node that serves a host, where what this node has for it, if anything, fits less or is gone for now.

@@ -117,7 +117,11 @@ pub(crate) async fn protocol(
 ) -> bool {
     let timeouts = gateway.timeouts();
     let limit = timeouts.first_byte.min(timeouts.head);
-    let speaking = async { net::first_byte(stream, limit).await && gateway.opened().await };
+    let speaking = async {
+        let speaks = net::first_byte(stream, limit).await;
+        gateway.opened().await;
+        speaks
+    };
     shutdown.run_until(ShutdownPhase::Graceful, speaking).await.unwrap_or_default()
 }
 

@@ -53,6 +53,7 @@ fn settings() -> AgentSettings {
         streams: 9,
         queue_timeout: Duration::ZERO,
         login: LoginLimits::default(),
+        unread: 1 << 20,
         reserve: TIMEOUT,
         reserved_domains_only: false,
         code_prefix: "ERR_".to_owned(),

@@ -205,6 +205,7 @@ impl Parameters {
     fn take(&mut self, name: &str, value: &str) -> Result<(), PostgresAddressError> {
         match name {
             "host" => self.host = Some(value.to_owned()),
+            "user" => self.user = Some(value.to_owned()),
             "sslrootcert" => self.authority = Some(value.into()),
             "passfile" => self.password_file = Some(value.into()),
             "password" => return Err(PostgresAddressError::Password),
@@ -350,7 +351,7 @@ mod tests {
 
     #[test]
     fn a_service_says_what_the_address_leaves_out() {
-        let url = Url::parse("postgres://me@/?service=db&passfile=/mine").unwrap();
+        let url = Url::parse("postgres:///?service=db&user=me&passfile=/mine").unwrap();
         let mut parameters = Parameters::of_address(&url).unwrap().unwrap();
         let mut service = Parameters::default();
         for (name, value) in [
