@@ -210,11 +210,11 @@ class ServiceSettings(TypedDict, total=False):
     """The port for public HTTP; 0 picks a free port, none disables it; by default 0."""
     https_port: int | Literal["none"]
     """The port for public HTTPS; 0 picks a free port, none disables it; by default 0."""
-    public_http_port: int | Literal["none"]
+    public_http_port: int
     """The port for HTTP in addresses that visitors get, if a load balancer listens at another
     one; by default `http_port`.
     """
-    public_https_port: int | Literal["none"]
+    public_https_port: int
     """The port for HTTPS in addresses that visitors get, if a load balancer listens at another
     one; by default `https_port`.
     """

@@ -79,16 +79,17 @@ def test_each_name_is_ordered_by_one_node(tmp_path: Path, store: str) -> None:
 
 
 def test_an_order_of_a_node_that_was_killed_is_made_by_another(tmp_path: Path, store: str) -> None:
-    slow = {"PEBBLE_VA_NOSLEEP": "0", "PEBBLE_VA_SLEEPTIME": "4"}
     with contextlib.ExitStack() as stack:
-        authority = stack.enter_context(pebble(tmp_path, **slow))
+        slow = pebble(tmp_path, PEBBLE_VA_NOSLEEP="0", PEBBLE_VA_SLEEPTIME="4")
+        authority = stack.enter_context(slow)
         killed = stack.enter_context(node(store, "one", *ANY_PORTS, *authority.options))
         where = killed.line()
         with ginnel.RemoteClient(where["api_key"], base_url=where["url"]) as remote:
             edge(remote, "late.example.test")
         log = tmp_path / "pebble.log"
         wait_until(lambda: "There are now 1 orders" in log.read_text(), "an order")
-        other = stack.enter_context(node(store, "two", *authority.ports, *authority.options))
+        options = [*authority.ports, *authority.options, "--acme-retry-after", "1s"]
+        other = stack.enter_context(node(store, "two", *options))
         second = other.line()
 
         killed.process.send_signal(signal.SIGKILL)

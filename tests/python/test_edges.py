@@ -22,6 +22,7 @@ import trustme
 
 import ginnel
 from ginnel import Service, ServiceError
+from ginnel.service_settings import ServiceSettings
 from ginnel.traffic import TrafficEvent, TrafficEvents
 
 
@@ -69,7 +70,7 @@ def test_a_service_without_tls_serves_edges_over_http() -> None:
 
 
 def test_addresses_are_those_of_the_load_balancer() -> None:
-    ports = {"public_http_port": 80, "public_https_port": 8443}
+    ports: ServiceSettings = {"public_http_port": 80, "public_https_port": 8443}
     with (
         Service(base_domain="tunnels.test", settings=ports) as service,
         ginnel.Agent(service) as agent,

@@ -124,6 +124,7 @@ fn now() -> u64 {
 impl ManagerState {
     async fn run(self: Arc<Self>, shutdown: Shutdown) {
         let mut signal = shutdown.signal();
+        let mut changes = self.shared.subscribe();
         loop {
             let pause = match self.start_due(&shutdown).await {
                 Ok(pause) => pause,
@@ -137,7 +138,7 @@ impl ManagerState {
                     () = sleep(pause) => return,
                     () = self.wake.notified() => {}
                     () = self.service.gateway.names_changed() => {}
-                    () = self.shared.changed() => {}
+                    () = changes.next() => {}
                 }
                 sleep(SETTLE).await;
             };

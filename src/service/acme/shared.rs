@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use crate::api::id::{has_prefix, prefix};
 use crate::gateway::tls::challenges::{Challenges, OpenChallenge};
@@ -134,13 +134,10 @@ impl SharedOrders {
         cluster.directory.nodes().iter().filter(|node| node.state.is_serving()).count().max(1)
     }
 
-    /// Waits until other nodes have other names, or have ended.
-    pub async fn changed(&self) {
-        let Some(cluster) = &self.0 else { return std::future::pending().await };
-        let mut changes = cluster.directory.subscribe();
-        if changes.changed().await.is_err() {
-            std::future::pending().await
-        }
+    /// Counts up whenever other nodes have other names, or have ended. To be taken before it is looked at
+    /// what there is, so that no change is missed.
+    pub fn subscribe(&self) -> ClusterChanges {
+        ClusterChanges(self.0.as_ref().map(|cluster| cluster.directory.subscribe()))
     }
 
     /// Whether another node obtains the certificate of a name, as far as this one knows.
@@ -160,6 +157,20 @@ impl SharedOrders {
     pub async fn spread(&self) {
         if self.nodes() > 1 {
             tokio::time::sleep(SPREAD).await;
+        }
+    }
+}
+
+/// Changes of other nodes; there are none where there is no cluster.
+pub(super) struct ClusterChanges(Option<watch::Receiver<u64>>);
+
+impl ClusterChanges {
+    /// Waits for a change that nobody has waited for yet.
+    pub async fn next(&mut self) {
+        let Some(changes) = &mut self.0 else { return std::future::pending().await };
+        if changes.changed().await.is_err() {
+            // The cluster has ended with the service.
+            std::future::pending().await
         }
     }
 }

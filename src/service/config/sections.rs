@@ -137,12 +137,12 @@ const PUBLIC_TRAFFIC: SettingSection<ServeConfig> = SettingSection {
             "The port for public HTTPS; 0 picks a free port, none disables it"
         ),
         row!(
-            options.public_http_port: PublicPort, "public_http_port", "PORT",
+            options.public_http_port: PublicPort, "public_http_port", "N",
             "The port for HTTP in addresses that visitors get, if a load balancer listens at another one"
         )
         .unset("`http_port`"),
         row!(
-            options.public_https_port: PublicPort, "public_https_port", "PORT",
+            options.public_https_port: PublicPort, "public_https_port", "N",
             "The port for HTTPS in addresses that visitors get, if a load balancer listens at another one"
         )
         .unset("`https_port`"),
