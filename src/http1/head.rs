@@ -25,7 +25,7 @@ pub(super) const MAX_READ_FIELDS: usize = 128;
 pub struct HeadLimits {
     /// Its first line and the empty one at its end count.
     pub bytes: usize,
-    /// At most [`MAX_READ_FIELDS`].
+    /// At most `MAX_READ_FIELDS`.
     pub fields: usize,
 }
 
