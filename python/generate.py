@@ -540,7 +540,7 @@ def write_settings() -> None:
     for name, doc, fields in classes:
         body += f"\n\nclass {name}(TypedDict, total=False):\n{docstring(doc, 4)}\n\n"
         body += "\n".join(fields) + "\n"
-    head = HEAD.format(source="src/service/config/{sections,limits}.rs")
+    head = HEAD.format(source="src/service/config/sections.rs")
     (PACKAGE / f"{SETTINGS}.py").write_text(head + body)
 
 

@@ -1,10 +1,9 @@
 //! The configuration of `ginnel serve`: what can be set, and the options of a service that follow.
 //!
-//! A setting is one row of [`SECTIONS`], in the file `sections` or `limits`, for a field of [`ServeConfig`] or of
+//! A setting is one row of [`SECTIONS`], in the file `sections`, for a field of [`ServeConfig`] or of
 //! the [`Options`] in it. Its flag, its variable, its key and its line of the reference come from there.
 
 mod embedded;
-mod limits;
 mod secrets;
 mod sections;
 mod values;
