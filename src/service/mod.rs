@@ -493,7 +493,7 @@ async fn join(
     Ok((Cluster::join(store, node).await?, listener))
 }
 
-/// Listens for other nodes; with it comes the address that they are given.
+/// Listens for other nodes; with it comes the address that they connect to.
 async fn listen_for_peers(
     address: &str,
     options: &Options,

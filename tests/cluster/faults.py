@@ -15,7 +15,7 @@ from processes import wait_until
 from workload import Workload
 
 HOUR = 3600
-# An agent whose connections were cut is back when its heartbeat has told it so.
+# An agent whose connections were cut is back when its heartbeat has failed.
 PAUSE = 1.0
 
 

@@ -67,7 +67,7 @@ def report(results: Queue[Any], perform: Callable[..., Result], *arguments: Any)
 
 
 class Load:
-    """Processes that go on until they are told to end."""
+    """Processes that go on until they are to end."""
 
     def __init__(self) -> None:
         self._over = PROCESSES.Event()

@@ -249,7 +249,7 @@ def test_a_killed_command_leaves_no_half_copy(tmp_path: Path) -> None:
         def again() -> bool:
             return backup(service.url, out, key=service.key).returncode == 0
 
-        wait_until(again, "the copy before it to be given up")
+        wait_until(again, "the copy before it to be ended")
         assert not out.with_name("copy.db.new").exists()
 
 

@@ -51,8 +51,8 @@ def serve(*place: str) -> tuple[subprocess.Popen[str], str, str | None]:
     command = [sys.executable, "-m", "ginnel", "serve", *place, "--json"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout
-    told = json.loads(process.stdout.readline())
-    return process, told["url"], told["api_key"]
+    started = json.loads(process.stdout.readline())
+    return process, started["url"], started["api_key"]
 
 
 def test_a_killed_service_keeps_what_it_acknowledged(tmp_path: Path) -> None:
@@ -163,13 +163,13 @@ def test_a_first_start_may_be_killed_at_any_point(tmp_path: Path) -> None:
         if not line:
             unusable.append(process.communicate()[1])
             continue
-        told = json.loads(line)
+        started = json.loads(line)
         shown = [json.loads(text)["api_key"] for text in (printed, line) if text.endswith("\n")]
         keys = {key for key in shown if key}
         if not keys:
             keyless.append(path)
         for key in keys:
-            with ginnel.RemoteClient(key, base_url=told["url"], max_retries=0) as client:
+            with ginnel.RemoteClient(key, base_url=started["url"], max_retries=0) as client:
                 assert client.api_keys.list().first()
         process.kill()
         process.communicate()

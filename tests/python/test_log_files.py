@@ -190,10 +190,10 @@ def test_a_line_for_each_request_with_the_id_that_visitor_and_upstream_have(
     assert "planted" not in path.read_text()
 
 
-def tcp_edge(told: dict[str, Any], backend_port: int) -> int:
+def tcp_edge(started: dict[str, Any], backend_port: int) -> int:
     """The port of a TCP edge."""
     port = free_port()
-    with ginnel.RemoteClient(told["api_key"], base_url=told["url"]) as remote:
+    with ginnel.RemoteClient(started["api_key"], base_url=started["url"]) as remote:
         backend = remote.backends.static.create(address=f"127.0.0.1:{backend_port}")
         remote.edges.tcp.create(hostports=[f"localhost:{port}"], backend={"backend_id": backend.id})
     return port

@@ -38,7 +38,7 @@ use crate::net::{self, AcceptedConnection, Permit, ShutdownPhase, ShutdownSignal
 
 /// How long the end of a connection may take.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
-/// By how much a head of HTTP/2 may be too large and still be read, so that its visitor is told why it is
+/// By how much a head of HTTP/2 may be too large and still be read, so that the response says why it is
 /// refused, in bytes.
 const SPARE_HEAD_BYTES: usize = 16 << 10;
 /// How much of a connection is buffered at most in either direction, in bytes.

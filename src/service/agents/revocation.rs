@@ -97,7 +97,7 @@ impl Reviewer {
         let Some((registry, store)) = self.both() else { return };
         let runtime = self.notifier.runtime.clone();
         let _entered = runtime.enter();
-        // What nobody knows to have been revoked is given up by whoever revoked it.
+        // Where nobody knows what has changed, the node that revoked a credential releases its addresses.
         if let Changes::Of(accounts) = &accounts {
             release_all(&store, &self.notifier, accounts);
         }

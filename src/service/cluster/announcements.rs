@@ -118,7 +118,7 @@ impl Announcements {
         self.lock().binds.remove(bind_id);
     }
 
-    /// Notes that a bind is held no more; its address `waits` for its agent, or is given up.
+    /// Notes that a bind is held no more; its address `waits` for its agent, or is released.
     pub(super) fn let_go(&self, bind_id: &str, waits: bool) {
         let mut state = self.lock();
         if state.binds.remove(bind_id).is_some() {

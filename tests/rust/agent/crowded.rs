@@ -131,7 +131,7 @@ async fn answer(mut stream: Stream) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn five_hundred_connections_live_and_the_next_is_told_to_wait() {
+async fn five_hundred_connections_live_and_the_next_gets_503() {
     let service = Service::start(service::Options::default()).await.unwrap();
     let mut agent = Foreign::connect(&service).await;
     let mut asking = JoinSet::new();
@@ -217,12 +217,12 @@ async fn a_request_whose_response_is_pending_never_makes_room() {
         held.push(agent.visitor().await);
     }
 
-    // Whoever comes from elsewhere waits as long as it may, and is told when to come again.
+    // Whoever comes from elsewhere waits as long as it may; the response says when to come again.
     for address in ["127.0.0.2", "127.0.0.3"] {
-        let told = ask_from(address, &agent.place).await;
-        assert_eq!(status_of(&told), 503);
-        assert!(told.contains("retry-after: 1\r\n"), "{told}");
-        assert!(told.ends_with("ERR_NGROK_724\n"), "{told}");
+        let response = ask_from(address, &agent.place).await;
+        assert_eq!(status_of(&response), 503);
+        assert!(response.contains("retry-after: 1\r\n"), "{response}");
+        assert!(response.ends_with("ERR_NGROK_724\n"), "{response}");
     }
 
     for stream in held {
@@ -306,8 +306,8 @@ async fn a_visitor_who_does_not_read_makes_room() {
         answer(stream).await;
     }
     for mut visitor in visitors.into_iter().skip(1) {
-        let mut told = String::new();
-        visitor.read_to_string(&mut told).await.unwrap();
-        assert_eq!(status_of(&told), 200);
+        let mut response = String::new();
+        visitor.read_to_string(&mut response).await.unwrap();
+        assert_eq!(status_of(&response), 200);
     }
 }

@@ -75,7 +75,7 @@ async fn a_name_whose_bind_failed_is_free_however_its_commit_ended() {
     assert_eq!(breaker.state.load(Ordering::SeqCst), CLOSED);
     let count = "SELECT count(*) FROM ginnel.claims WHERE key = 'http web.tunnels.test:80'";
     assert_eq!(server().psql(&name_of(&database), count), "1", "the server has got it");
-    // The agent may have given up a moment before the service.
+    // The agent may have stopped waiting a moment before the service.
     tokio::time::sleep(Duration::from_secs(3)).await;
     breaker.state.store(OPEN, Ordering::SeqCst);
 

@@ -5,7 +5,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// What a node says to be notified, and what is said in its place: as long, and heard by nobody.
+/// What a node says to be notified, and what is said in its place: as long, and without effect.
 const LISTEN: &[u8] = b"LISTEN ginnel_changes";
 const DEAF: &[u8] = b"LISTEN ginnel_silence";
 
