@@ -133,7 +133,10 @@ impl PostgresCommitter {
                     let stored = resolved.inspect_err(|_| self.abandon(&token, shared))?;
                     self.tokens.forget(&token);
                     match stored {
-                        Some(changed) => return Ok(changed),
+                        Some(changed) => {
+                            self.follower.note_stored(version, &token);
+                            return Ok(changed);
+                        }
                         None => error,
                     }
                 }
@@ -195,6 +198,7 @@ impl PostgresCommitter {
         self.tokens.begin(token);
         end.commit(session, &changes)?;
         self.tokens.forget(token);
+        self.follower.note_stored(version, token);
         Ok(changed)
     }
 

@@ -7,7 +7,8 @@
 //!
 //! Each look begins with the row of the last version that was seen. When that row is gone, too much was
 //! missed; when it is another batch's, or newer than all there is, the database is one that was restored.
-//! Either way nobody can say what has changed, and whoever remembers anything reads everything again.
+//! So it is when the newest version that this process has stored itself is not found on the way: a backup
+//! may be back before the next look. Either way nobody can say what has changed, and whoever remembers anything reads everything again.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -59,6 +60,8 @@ pub(super) struct FollowerState {
     woken: Condvar,
     /// The newest version that is known, and when the look began that saw it.
     looked: Mutex<(i64, Instant)>,
+    /// The newest version that this process has stored since the last look.
+    stored: Mutex<Option<SeenVersion>>,
 }
 
 /// What has happened since the thread was last awake.
@@ -82,8 +85,15 @@ impl Follower {
         let session = connection.make()?;
         let seen = SeenVersion::newest(&session)?;
         state.note(seen.version, Instant::now());
-        let follow =
-            Following { connection, session: Some(session), seen, tokens, shared, is_blind: false };
+        let follow = Following {
+            connection,
+            session: Some(session),
+            seen,
+            unfound: None,
+            tokens,
+            shared,
+            is_blind: false,
+        };
         let following = state.clone();
         let thread = std::thread::Builder::new()
             .name("ginnel-follower".to_owned())
@@ -126,7 +136,17 @@ impl FollowerState {
             hints: Mutex::default(),
             woken: Condvar::default(),
             looked: Mutex::new((0, Instant::now())),
+            stored: Mutex::default(),
         }
+    }
+
+    /// Notes a version of this process, which every later look must find.
+    pub(super) fn note_stored(&self, version: i64, token: &[u8]) {
+        *self.stored() = Some(SeenVersion { version, token: token.to_owned() });
+    }
+
+    fn stored(&self) -> MutexGuard<'_, Option<SeenVersion>> {
+        self.stored.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Has the other nodes notified of a change.
@@ -198,6 +218,8 @@ struct Following {
     session: Option<ServerSession>,
     /// The newest version whose changes are known here.
     seen: SeenVersion,
+    /// What this process has stored, and has not been found yet.
+    unfound: Option<SeenVersion>,
     tokens: Arc<BatchTokens>,
     shared: Arc<WriterShared>,
     /// Whether the last look failed.
@@ -246,6 +268,9 @@ impl Following {
 
     /// Tells of what has been changed since the last look.
     fn look(&mut self) -> Result<(), StoreError> {
+        // Taken before the database is read: what is stored by now is there to be found.
+        let stored = self.connection.state.stored().take();
+        self.unfound = stored.or(self.unfound.take()).filter(|own| own.version > self.seen.version);
         let session = match self.session.take() {
             Some(session) if !session.is_closed() => session,
             _ => self.connection.make()?,
@@ -262,6 +287,9 @@ impl Following {
                 break;
             }
         }
+        if self.unfound.is_some() {
+            self.begin_again(&session)?;
+        }
         self.session = Some(session);
         Ok(())
     }
@@ -273,6 +301,7 @@ impl Following {
         if self.tokens.is_news(&seen.token, &changed) {
             self.shared.note_commit(changed);
         }
+        self.unfound.take_if(|own| *own == seen);
         self.seen = seen;
         Ok(())
     }
@@ -287,12 +316,14 @@ impl Following {
             "the changes since the last look are not in the database; everything is read again"
         );
         self.seen = newest;
+        self.unfound = None;
         self.shared.note_loss();
         Ok(())
     }
 }
 
 /// A version, and the batch that made it.
+#[derive(PartialEq, Eq)]
 struct SeenVersion {
     version: i64,
     token: Vec<u8>,
