@@ -106,7 +106,7 @@ impl PendingLogin {
         heartbeat: Option<Stream>,
     ) -> Option<LoggedInAgent> {
         let admitted = match call.decode::<Auth>() {
-            Ok(auth) => self.admit(auth).await,
+            Ok(auth) => self.admit_patiently(&auth).await,
             Err(error) => Err(AgentRefusal(error.to_string(), 102)),
         };
         match admitted {
@@ -133,7 +133,20 @@ impl PendingLogin {
         }
     }
 
-    async fn admit(&self, auth: Auth) -> Result<(EndpointRegistration, AuthAnswer), AgentRefusal> {
+    async fn admit_patiently(
+        &self,
+        auth: &Auth,
+    ) -> Result<(EndpointRegistration, AuthAnswer), AgentRefusal> {
+        let patience = self.state.patience();
+        loop {
+            match self.admit(auth).await {
+                Err(refusal) if patience.outlasts(&refusal).await => {}
+                ended => return ended,
+            }
+        }
+    }
+
+    async fn admit(&self, auth: &Auth) -> Result<(EndpointRegistration, AuthAnswer), AgentRefusal> {
         if !auth.version.is_empty() && !auth.version.iter().any(|version| version == VERSION) {
             let known = auth.version.join(", ");
             return Err(AgentRefusal(format!("no common version of the protocol: {known}"), 102));
@@ -158,7 +171,7 @@ impl PendingLogin {
         };
         // Our own agent does not hold small frames back.
         self.prompt.store(auth.extra.client_type != "ginnel", Ordering::Relaxed);
-        let online = self.introduce(auth.extra, agent, client_id)?;
+        let online = self.introduce(&auth.extra, agent, client_id)?;
         let registration = EndpointRegistration::new(registry, online);
         // The credential may have been revoked after it was read, when the session was not noted yet.
         revocation::review(&self.state, &registration.online.agent).await?;
@@ -173,13 +186,13 @@ impl PendingLogin {
 
     fn introduce(
         &self,
-        said: AuthExtra,
+        said: &AuthExtra,
         agent: AuthenticatedAgent,
         client_id: String,
     ) -> Result<OnlineAgent, AgentRefusal> {
-        let unsupported = |error: Option<String>| match error {
+        let unsupported = |error: &Option<String>| match error {
             None => Some("the agent is too old for this".to_owned()),
-            Some(reason) => Some(reason).filter(|reason| !reason.is_empty()),
+            Some(reason) => Some(reason.clone()).filter(|reason| !reason.is_empty()),
         };
         let settings = self.state.settings.load_full();
         Ok(OnlineAgent {
@@ -196,14 +209,14 @@ impl PendingLogin {
             counts: self.state.registry.counts().clone(),
             agent,
             ip: self.peer.ip().to_canonical(),
-            os: said.os,
-            agent_version: said.version,
-            metadata: said.metadata,
+            os: said.os.clone(),
+            agent_version: said.version.clone(),
+            metadata: said.metadata.clone(),
             started_at: self.state.ids.now(),
             unsupported: [
-                unsupported(said.stop_unsupported_error),
-                unsupported(said.restart_unsupported_error),
-                unsupported(said.update_unsupported_error),
+                unsupported(&said.stop_unsupported_error),
+                unsupported(&said.restart_unsupported_error),
+                unsupported(&said.update_unsupported_error),
             ],
         })
     }

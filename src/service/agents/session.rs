@@ -113,7 +113,7 @@ impl AgentSession {
             }
             stream_kind::BIND => {
                 let bind: Bind = call.decode()?;
-                let answer = match self.bind(&bind).await {
+                let answer = match self.bind_patiently(&bind).await {
                     Ok(answer) => answer,
                     Err(refused) => BindAnswer {
                         error: Some(self.state.text(refused)),
@@ -124,7 +124,7 @@ impl AgentSession {
             }
             stream_kind::BIND_LABELED => {
                 let bind: BindLabeled = call.decode()?;
-                let answer = match self.bind_labeled(bind).await {
+                let answer = match self.bind_labeled_patiently(&bind).await {
                     Ok(id) => BindLabeledAnswer { id, error: None },
                     Err(refused) => BindLabeledAnswer {
                         error: Some(self.state.text(refused)),
@@ -174,6 +174,30 @@ impl AgentSession {
         let Some(tunnel) = self.state.registry.unbind(&self.online, id) else { return false };
         self.state.gateway.close_idle(&tunnel.id);
         true
+    }
+
+    async fn bind_patiently(&self, bind: &Bind) -> Result<BindAnswer, AgentRefusal> {
+        let patience = self.state.patience();
+        loop {
+            match self.bind(bind).await {
+                Err(refusal) if self.goes_on() && patience.outlasts(&refusal).await => {}
+                ended => return ended,
+            }
+        }
+    }
+
+    async fn bind_labeled_patiently(&self, bind: &BindLabeled) -> Result<String, AgentRefusal> {
+        let patience = self.state.patience();
+        loop {
+            match self.bind_labeled(bind).await {
+                Err(refusal) if self.goes_on() && patience.outlasts(&refusal).await => {}
+                ended => return ended,
+            }
+        }
+    }
+
+    fn goes_on(&self) -> bool {
+        self.state.registry.session(&self.online.id).is_some()
     }
 
     async fn bind(&self, bind: &Bind) -> Result<BindAnswer, AgentRefusal> {
@@ -332,7 +356,7 @@ impl AgentSession {
         Ok((endpoint, tunnel))
     }
 
-    async fn bind_labeled(&self, bind: BindLabeled) -> Result<String, AgentRefusal> {
+    async fn bind_labeled(&self, bind: &BindLabeled) -> Result<String, AgentRefusal> {
         if bind.labels.is_empty() {
             return Err(AgentRefusal("a labeled tunnel without labels".to_owned(), 215));
         }
@@ -347,10 +371,10 @@ impl AgentSession {
             bind_id: bind_id.clone(),
             session: self.online.clone(),
             started_at: self.state.ids.now(),
-            metadata: bind.metadata,
-            forwards_to: bind.forwards_to,
+            metadata: bind.metadata.clone(),
+            forwards_to: bind.forwards_to.clone(),
             speaks,
-            kind: TunnelKind::Labeled(bind.labels),
+            kind: TunnelKind::Labeled(bind.labels.clone()),
             life: Life::new(&self.online),
         });
         if !self.state.registry.bind(Hidden::default(), None, tunnel.clone()) {

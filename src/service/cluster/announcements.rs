@@ -4,7 +4,7 @@
 //! together, until it is written. What is noted of one row is its last state, so that nothing is written in
 //! the wrong order, however often it has to be tried.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, watch};
@@ -45,6 +45,8 @@ pub(super) struct Announcements {
     written: watch::Sender<u64>,
     /// The epoch of what is written.
     epoch: watch::Sender<u64>,
+    /// Tunnels that are gone, and whose rows may still be there.
+    ended: watch::Sender<BTreeSet<String>>,
     noted: Notify,
 }
 
@@ -73,7 +75,8 @@ impl Announcements {
     pub(super) fn new(owner: RowOwner) -> Self {
         let epoch = watch::Sender::new(owner.epoch);
         let state = Mutex::new(AnnouncementState { owner, ..AnnouncementState::default() });
-        Self { state, written: watch::Sender::new(0), epoch, noted: Notify::new() }
+        let (written, ended) = (watch::Sender::new(0), watch::Sender::default());
+        Self { state, written, epoch, ended, noted: Notify::new() }
     }
 
     /// Whose rows they are now.
@@ -100,7 +103,11 @@ impl Announcements {
     /// Notes that a session or a tunnel is gone.
     pub(super) fn remove(&self, id: &str) {
         let mut state = self.lock();
-        if state.sessions.remove(id).is_some() || state.tunnels.remove(id).is_some() {
+        let is_tunnel = state.tunnels.remove(id).is_some();
+        if is_tunnel {
+            self.ended.send_modify(|ended| drop(ended.insert(id.to_owned())));
+        }
+        if is_tunnel || state.sessions.remove(id).is_some() {
             state.note(Subject::Row(id.to_owned()));
             self.noted.notify_one();
         }
@@ -133,6 +140,11 @@ impl Announcements {
     /// What is held.
     pub(super) fn binds(&self) -> Vec<(String, EndpointKey)> {
         self.lock().binds.iter().map(|(bind_id, key)| (bind_id.clone(), key.clone())).collect()
+    }
+
+    /// The tunnels that are gone, and whose rows may still be there.
+    pub(super) fn ended(&self) -> watch::Receiver<BTreeSet<String>> {
+        self.ended.subscribe()
     }
 
     /// How many sessions and tunnels there are.
@@ -189,11 +201,21 @@ impl Announcements {
     pub(super) fn done(&self, batch: &AnnouncementBatch) {
         let mut state = self.lock();
         for change in &batch.changes {
-            // What was noted again meanwhile is still to be written.
-            if let RowChange::LetGo { bind_id, .. } = change
-                && !state.places.contains_key(&Subject::Bind(bind_id.clone()))
-            {
-                state.waiting.remove(bind_id);
+            match change {
+                // What was noted again meanwhile is still to be written.
+                RowChange::LetGo { bind_id, .. }
+                    if !state.places.contains_key(&Subject::Bind(bind_id.clone())) =>
+                {
+                    state.waiting.remove(bind_id);
+                }
+                RowChange::Remove(id) => {
+                    self.ended.send_if_modified(|ended| {
+                        ended.remove(id);
+                        // Nobody has to be told of that.
+                        false
+                    });
+                }
+                _ => {}
             }
         }
         let first = state.queue.keys().next().copied();

@@ -3,7 +3,7 @@
 //! A tunnel is found only while its node has the epoch of its row. So the rows of a fenced node are void
 //! the moment that its new epoch is seen, and it does not matter in which order rows and nodes are read.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
@@ -30,6 +30,8 @@ struct DirectoryState {
     /// Tunnels of others; some may be of epochs that are over.
     tunnels: TunnelTable<RemoteTunnel>,
     by_key: HashMap<EndpointKey, Vec<Arc<RemoteTunnel>>>,
+    /// Those of them that have ended, as their nodes say, which could not remove their rows yet.
+    ended: HashSet<String>,
     /// The version of the database that was known when something was last noted.
     version: i64,
 }
@@ -254,6 +256,18 @@ impl Directory {
         }
     }
 
+    /// Notes that tunnels of another node have ended, whatever the database says.
+    pub fn note_ended(&self, ids: Vec<String>) {
+        let mut state = self.write();
+        let known: Vec<_> = ids.into_iter().filter(|id| state.tunnels.get(id).is_some()).collect();
+        let is_changed = !known.is_empty();
+        state.ended.extend(known);
+        drop(state);
+        if is_changed {
+            self.changed.send_modify(|changes| *changes += 1);
+        }
+    }
+
     /// The identifiers of all nodes and tunnels that are known.
     pub fn ids(&self) -> Vec<String> {
         let state = self.read();
@@ -271,10 +285,11 @@ impl Directory {
 }
 
 impl DirectoryState {
-    /// Whether a tunnel is one of its node's present epoch.
+    /// Whether a tunnel is one of its node's present epoch, which has not said that it has ended.
     fn is_current(&self, tunnel: &RemoteTunnel) -> bool {
         let node = self.nodes.get(&*tunnel.node_id);
         node.is_some_and(|node| node.record.epoch == tunnel.epoch && node.state.is_serving())
+            && !self.ended.contains(&*tunnel.id)
     }
 
     /// Whether a tunnel is one of a node that is about to stop.
@@ -357,6 +372,7 @@ impl DirectoryState {
 
     fn remove(&mut self, tunnel: &RemoteTunnel) {
         self.tunnels.remove(&tunnel.id);
+        self.ended.remove(&*tunnel.id);
         let Some(key) = tunnel.key() else { return };
         let Some(tunnels) = self.by_key.get_mut(key) else { return };
         tunnels.retain(|other| other.id != tunnel.id);
@@ -505,6 +521,27 @@ mod tests {
 
         assert_eq!((first().as_str(), directory.at(&key).len()), ("node_b", 2));
         assert_eq!(directory.leaving(), ["tn_node_c"]);
+    }
+
+    #[test]
+    fn what_has_ended_is_not_found_though_its_row_is_read_again() {
+        let key = EndpointKey::http("a.test", 443);
+        let both = ["node_b", "node_c"].map(|id| named(&format!("tn_{id}"), id, 1, key.clone()));
+        let directory = directory(both.to_vec());
+        let mut changes = directory.subscribe();
+
+        directory.note_ended(vec!["tn_node_c".to_owned(), "tn_unknown".to_owned()]);
+
+        assert!(changes.has_changed().unwrap());
+        let again = both.clone().map(|row| (row.id.clone(), Some(row)));
+        directory.note([], again, Instant::now(), 0);
+        assert_eq!(ids(&directory.at(&key)), ["tn_node_b"]);
+
+        changes.mark_unchanged();
+        directory.note([], [("tn_node_c".to_owned(), None)], Instant::now(), 0);
+        assert!(directory.read().ended.is_empty(), "nothing is kept of a tunnel without a row");
+        directory.note_ended(vec!["tn_node_c".to_owned()]);
+        assert!(directory.read().ended.is_empty());
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 
 use super::announcements::{AnnouncementBatch, Announcements};
@@ -153,6 +153,11 @@ impl Cluster {
     /// The binds that this node holds, and their endpoints.
     pub(super) fn binds(&self) -> Vec<(String, EndpointKey)> {
         self.rows.binds()
+    }
+
+    /// The tunnels of this node that are gone, and whose rows may still be there.
+    pub(super) fn ended_tunnels(&self) -> watch::Receiver<BTreeSet<String>> {
+        self.rows.ended()
     }
 
     /// Calls `look` with each tunnel of another node that is new or has changed; set once.

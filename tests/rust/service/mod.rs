@@ -15,3 +15,4 @@ mod resources;
 mod store;
 pub mod support;
 mod table;
+mod without_database;

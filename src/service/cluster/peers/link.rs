@@ -8,14 +8,15 @@ use std::time::Duration;
 
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
 
-use super::PeerServices;
 use super::message::{Hello, HelloAnswer, kind};
 use super::serve::serve;
 use super::sessions::{PeerSession, PeerSessions};
 use super::target::NodeTarget;
+use super::{PeerServices, ended};
 use crate::gateway::tls::NodeTls;
 use crate::gateway::tls::authority::Authority;
 use crate::logging::or_debug;
@@ -139,7 +140,7 @@ impl Linker {
         let (node_id, sessions): (Arc<str>, _) = (node_id.into(), self.sessions.clone());
         let key = format!("node {node_id}");
         let target = NodeTarget { sessions, node_id: node_id.clone(), key: key.clone() };
-        let gateway = &self.services.gateway;
+        let services = &self.services;
         let beat = heartbeat::keep(&mux, HEARTBEAT_INTERVAL, HEARTBEAT_TOLERANCE);
         let session = Arc::new(PeerSession {
             node_id: node_id.clone(),
@@ -152,10 +153,12 @@ impl Linker {
         self.sessions.add(session.clone());
         tracing::info!(node = %node_id, "connected to another node");
         let serving = tokio::spawn(serve(self.clone(), incoming));
+        let telling = services.cluster.clone().map(|it| tokio::spawn(ended::tell(it, mux.clone())));
         let err = mux.ended().await;
         serving.abort();
+        telling.iter().for_each(JoinHandle::abort);
         self.sessions.remove(&session);
-        gateway.close_idle(&key);
+        services.gateway.close_idle(&key);
         tracing::info!(node = %node_id, %err, "the session with another node has ended");
     }
 

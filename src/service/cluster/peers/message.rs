@@ -44,6 +44,8 @@ pub(super) mod kind {
     pub(in crate::service::cluster) const EVENTS: u32 = 0x105;
     /// A node asks whether its epoch is over.
     pub(in crate::service::cluster) const EPOCH: u32 = 0x106;
+    /// A node says which of its tunnels have ended.
+    pub(in crate::service::cluster) const ENDED: u32 = 0x107;
 }
 
 /// A node says which one it is.

@@ -3,11 +3,13 @@
 //! A session is TLS by the certificates of the authority that all nodes have, and a `mux` session in it
 //! (`link` makes it, `sessions` knows it). The node with the smaller identifier connects. `message` is what
 //! is said, `serve` does what the other node asks for, and `target` is the other node, or a tunnel of its
-//! agents, as the gateway sees it; `routing` chooses among them. `epochs` is for a
-//! node that has lost the database, and does not know what has become of its endpoints.
+//! agents, as the gateway sees it; `routing` chooses among them. `ended` tells
+//! the others of tunnels that are gone before the database does, and `epochs` is for a node that has lost the
+//! database, and does not know what has become of its endpoints.
 //!
 //! What one node asks another for is done there and not handed on, so that there is one hop at most.
 
+mod ended;
 mod epochs;
 mod events;
 mod link;

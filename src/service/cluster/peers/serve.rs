@@ -47,6 +47,7 @@ async fn answer(linker: &Linker, mut stream: Stream) -> io::Result<()> {
         kind::COMMAND => command(services, stream).await?,
         kind::EVENTS => services.send_events(stream).await?,
         kind::EPOCH => linker.tell_epoch(stream).await?,
+        kind::ENDED => linker.note_ended(stream).await?,
         unknown => {
             tracing::debug!(kind = unknown, "another node asks for what is not known here");
             stream.reset(Code::CANCELLED);
