@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tracing::Instrument;
 
@@ -29,6 +30,8 @@ use crate::net::{Listener, Permit, ShutdownPhase, ShutdownSignal};
 
 /// How long a visitor waits for the way to the node that serves a host.
 const NODE_TIMEOUT: Duration = Duration::from_secs(3);
+/// Where the TLS of visitors ends by their hosts.
+const HTTPS_PORT: u16 = 443;
 /// How often it is looked for meanwhile.
 const NODE_INTERVAL: Duration = Duration::from_millis(25);
 
@@ -116,14 +119,41 @@ impl GatewayState {
         port: u16,
         own: Option<&(HostClaim, HostRank)>,
     ) -> Option<Upstream> {
+        let remote = self.remote_hosts.load();
+        self.better_than(own, || (**remote).as_ref()?.find(host, port))
+    }
+
+    /// What another node has, where what this one has, if anything, fits less or is gone for now.
+    fn better_than(
+        &self,
+        own: Option<&(HostClaim, HostRank)>,
+        find: impl FnOnce() -> Option<(HostRank, Arc<dyn Target>)>,
+    ) -> Option<Upstream> {
         let is_offline = own.is_some_and(|(claim, _)| claim.is_offline());
         if own.is_some_and(|(_, rank)| rank.is_best() && !is_offline) {
             return None;
         }
-        let remote = self.remote_hosts.load();
-        let (rank, node) = (**remote).as_ref()?.find(host, port)?;
+        let (rank, node) = find()?;
         let is_better = own.is_none_or(|(_, own)| rank > *own || (rank == *own && is_offline));
         is_better.then(|| self.upstream(node))
+    }
+
+    /// The endpoint of another node that a visitor wants to reach over TLS, where that ends there alone: what
+    /// it asks visitors for, this node does not know.
+    pub(crate) async fn tls_elsewhere(
+        &self,
+        stream: &TcpStream,
+    ) -> Option<Arc<ArcSwap<VirtualHost>>> {
+        let remote = self.remote_hosts.load_full();
+        let remote = (*remote).as_ref().filter(|remote| remote.end_tls())?;
+        let hello = tls::peeked_hello(stream, self.timeouts().handshake).await?;
+        if self.authority.challenges().tls(&hello.client_hello()).is_some() {
+            return None;
+        }
+        let host = hello.client_hello().server_name()?.to_ascii_lowercase();
+        let own = self.hosts.find_ranked(&host, HTTPS_PORT);
+        let node = self.better_than(own.as_ref(), || remote.find_tls(&host))?;
+        Some(led_to(node))
     }
 
     /// Waits for a moment for the way to the node of a host, where it is missing: this node may have just
@@ -184,17 +214,18 @@ impl EndpointTraffic {
         shutdown: ShutdownSignal,
     ) {
         let tls_policy = self.virtual_host.load_full().tls_policy.clone();
+        let is_shared = visitor.proto == "https";
         let has_tls = match self.proto {
-            Proto::Https => gateway.settings.tls_endpoints,
+            // A visitor of the shared port, whose TLS ends here alone.
+            Proto::Https => is_shared || gateway.settings.tls_endpoints,
             Proto::Tls => tls_policy.is_some(),
             Proto::Http | Proto::Tcp => false,
         };
         let mut socket = AcceptedSocket::Relayed(io);
         if has_tls {
             let usual = || gateway.authority.server_config(&[]).ok();
-            let Some(config) = tls_policy.map(|it| it.config.clone()).or_else(usual) else {
-                return;
-            };
+            let own = tls_policy.as_ref().map(|it| it.config.clone());
+            let Some(config) = own.or_else(usual) else { return };
             let accepted = tls::accept(socket, config, gateway.timeouts().handshake).await;
             let accepted = or_debug!(accepted, "a TLS handshake of a visitor failed");
             let Some(stream) = accepted else { return };
@@ -204,7 +235,10 @@ impl EndpointTraffic {
         match self.proto {
             Proto::Http | Proto::Https => {
                 visitor.proto = if has_tls { "https" } else { "http" };
-                let host_selection = HostSelection::Single(self.virtual_host);
+                let host_selection = match is_shared {
+                    true => HostSelection::ByHost(tls_policy),
+                    false => HostSelection::Single(self.virtual_host),
+                };
                 server::http(gateway, host_selection, (socket, permit), visitor, shutdown).await;
             }
             Proto::Tcp | Proto::Tls => {

@@ -145,6 +145,13 @@ pub trait RemoteHosts: Send + Sync + 'static {
     /// serves it, or none that can be reached.
     fn find(&self, host: &str, port: u16) -> Option<(HostRank, Arc<dyn Target>)>;
 
+    /// Whether the TLS of any host's visitors ends at another node alone.
+    fn end_tls(&self) -> bool;
+
+    /// The endpoint of another node that serves a host, where the TLS of visitors ends there alone, and
+    /// how well its name fits.
+    fn find_tls(&self, host: &str) -> Option<(HostRank, Arc<dyn Target>)>;
+
     /// The endpoint at a port of its own at another node; none where no other node has one there.
     fn at_port(&self, port: u16) -> Option<Arc<dyn Target>>;
 

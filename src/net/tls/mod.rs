@@ -17,7 +17,7 @@ use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::ServerName;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{
-    Acceptor, ClientHello, NoClientAuth, ResolvesServerCert, WebPkiClientVerifier,
+    Accepted, Acceptor, ClientHello, NoClientAuth, ResolvesServerCert, WebPkiClientVerifier,
 };
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{
@@ -25,13 +25,21 @@ use rustls::{
     WantsVerifier,
 };
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::timeout;
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 
 pub(crate) use accepted_socket::AcceptedSocket;
 pub use accepted_socket::AsyncReadWrite;
 use verifier::AnyCertificate;
+
+use crate::logging::or_debug;
+
+/// How long the first message of a client may be that is looked at before it is read, in bytes.
+const MAX_HELLO_BYTES: usize = 16 << 10;
+/// How often it is looked whether there is more of it.
+const PEEK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// What makes keys and signatures. It is never made the default of the process, which others share.
 pub(crate) fn provider() -> Arc<CryptoProvider> {
@@ -141,6 +149,38 @@ pub(crate) async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
     limit: Duration,
 ) -> io::Result<TlsStream<S>> {
     timeout(limit, TlsAcceptor::from(config).accept(stream)).await?
+}
+
+/// What a client asks for, all of whose bytes stay to be read; none where it does not say so in time.
+pub(crate) async fn peeked_hello(stream: &TcpStream, limit: Duration) -> Option<Accepted> {
+    let peeking = async {
+        let mut bytes = vec![0; MAX_HELLO_BYTES];
+        loop {
+            let read = stream.peek(&mut bytes).await?;
+            match hello_of(&bytes[..read])? {
+                Some(hello) => return Ok(Some(hello)),
+                None if read == 0 || read == bytes.len() => return Ok(None),
+                // What was peeked at stays readable, so that nothing says when there is more.
+                None => sleep(PEEK_INTERVAL).await,
+            }
+        }
+    };
+    let peeked: io::Result<Option<Accepted>> = timeout(limit, peeking).await.ok()?;
+    or_debug!(peeked, "what a client wants to speak is no TLS").flatten()
+}
+
+/// The first message of a client, as far as it has come; none while a part is missing.
+fn hello_of(mut bytes: &[u8]) -> io::Result<Option<Accepted>> {
+    let mut acceptor = Acceptor::default();
+    while !bytes.is_empty() {
+        acceptor.read_tls(&mut bytes)?;
+        match acceptor.accept() {
+            Ok(None) => {}
+            Ok(accepted) => return Ok(accepted),
+            Err((error, _)) => return Err(io::Error::other(error)),
+        }
+    }
+    Ok(None)
 }
 
 /// The same, in the way that is chosen for what the client asks for.

@@ -105,7 +105,7 @@ impl Announcements {
         let mut state = self.lock();
         let is_tunnel = state.tunnels.remove(id).is_some();
         if is_tunnel {
-            self.ended.send_modify(|ended| drop(ended.insert(id.to_owned())));
+            self.ended.send_modify(|ended| ended.extend([id.to_owned()]));
         }
         if is_tunnel || state.sessions.remove(id).is_some() {
             state.note(Subject::Row(id.to_owned()));

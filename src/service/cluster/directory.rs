@@ -32,6 +32,8 @@ struct DirectoryState {
     by_key: HashMap<EndpointKey, Vec<Arc<RemoteTunnel>>>,
     /// Those of them that have ended, as their nodes say, which could not remove their rows yet.
     ended: HashSet<String>,
+    /// How many of them end the TLS of visitors at their nodes alone.
+    ending_tls: usize,
     /// The version of the database that was known when something was last noted.
     version: i64,
 }
@@ -153,6 +155,11 @@ impl Directory {
                 Some((HostRank::wild(parent, is_port), found))
             })
         })
+    }
+
+    /// Whether any tunnel of another node ends the TLS of visitors there alone.
+    pub fn end_tls(&self) -> bool {
+        self.read().ending_tls > 0
     }
 
     /// At most `most` of the tunnels of other nodes that serve all of these labels, oldest first, beginning
@@ -364,6 +371,7 @@ impl DirectoryState {
     }
 
     fn insert(&mut self, tunnel: Arc<RemoteTunnel>) {
+        self.ending_tls += usize::from(tunnel.ends_tls());
         if let Some(key) = tunnel.key() {
             self.by_key.entry(key.clone()).or_default().push(tunnel.clone());
         }
@@ -372,6 +380,7 @@ impl DirectoryState {
 
     fn remove(&mut self, tunnel: &RemoteTunnel) {
         self.tunnels.remove(&tunnel.id);
+        self.ending_tls -= usize::from(tunnel.ends_tls());
         self.ended.remove(&*tunnel.id);
         let Some(key) = tunnel.key() else { return };
         let Some(tunnels) = self.by_key.get_mut(key) else { return };

@@ -210,6 +210,12 @@ impl RemoteTunnel {
         public_host(url)
     }
 
+    /// Whether the TLS of its visitors ends at its node alone, at a name on the shared port.
+    pub fn ends_tls(&self) -> bool {
+        let RemotePlace::Endpoint { key, tls, .. } = &self.place else { return false };
+        *tls == TlsHandling::Mutual && key.https_host().is_some()
+    }
+
     /// What visitors find its endpoint by; none for a labeled tunnel.
     pub fn key(&self) -> Option<&EndpointKey> {
         match &self.place {

@@ -17,6 +17,6 @@ pub mod relay;
 mod silent;
 pub mod support;
 mod swapped;
-mod tls;
+pub mod tls;
 pub mod two_nodes;
 mod whole;

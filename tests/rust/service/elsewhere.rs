@@ -4,12 +4,15 @@ use std::time::{Duration, Instant};
 
 use ginnel::agent::Agent;
 use ginnel::service::Options;
+use rcgen::ExtendedKeyUsagePurpose;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::cluster::{Nodes, PATIENCE, TUNNELS, options};
+use super::support::Folder;
 use crate::agent::support::{mirror, online, options_of};
+use crate::agent::tls::{Identity, visit};
 use crate::agent::two_nodes::Wire;
 use crate::engines::new_database;
 
@@ -94,6 +97,39 @@ async fn an_agent_that_asks_for_the_port_of_another_does_not_cut_it_off() {
 
     assert!(status >= 400 && text.to_string().contains("already online"), "{text}");
     assert_eq!(nodes.visit_port(1, port).await, 200);
+    nodes.stop().await;
+}
+
+#[tokio::test]
+async fn a_certificate_that_a_tunnel_asks_visitors_for_is_asked_for_at_another_node() {
+    let (nodes, folder) = (two_nodes().await, Folder::new());
+    let known = Identity::new(&folder, "visitor.test", ExtendedKeyUsagePurpose::ClientAuth);
+    let stranger = Identity::new(&folder, "stranger.test", ExtendedKeyUsagePurpose::ClientAuth);
+    let agent = nodes.agent(1).await;
+    let definition = json!({"name": "shop", "addr": mirror().await, "proto": "http",
+        "schemes": ["https"], "hostname": "shop.test", "mutual_tls_cas": known.files[0]});
+    let (status, text) = nodes.tunnel(&agent, definition).await;
+    assert_eq!(status, 201, "{text}");
+    let authority = nodes.nodes[0].gateway().authority().pem();
+    let ask = async |node: usize, shown: Option<&Identity>| {
+        let at = nodes.nodes[node].gateway().https_address().unwrap().to_string();
+        visit(&at, &authority, shown, true).await
+    };
+    let began = Instant::now();
+    while !ask(0, Some(&known)).await.is_ok_and(|it| it.starts_with("HTTP/1.1 200")) {
+        assert!(began.elapsed() < PATIENCE, "the nodes are not connected");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+
+    for node in [0, 1] {
+        for shown in [None, Some(&stranger)] {
+            let said = ask(node, shown).await;
+            assert!(said.is_err(), "node {node}: {said:?}");
+        }
+        let response = ask(node, Some(&known)).await.unwrap();
+        assert!(response.starts_with("HTTP/1.1 200"), "{response}");
+        assert!(response.contains("Host: shop.test") || response.contains("host: shop.test"));
+    }
     nodes.stop().await;
 }
 

@@ -7,59 +7,11 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::link::Linker;
-use super::sessions::PeerSessions;
-use crate::gateway::{BoxFuture, ConnectionReuse, DialError, Io, RouteRef, Target, Visitor};
+use super::target::EndpointTarget;
 use crate::service::cluster::EndpointKey;
-use crate::service::cluster::directory::Directory;
 
 /// How often a port that something else has is tried again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
-
-/// The endpoint at a port, at whichever node it is when a visitor comes.
-pub(super) struct PortTarget {
-    directory: Arc<Directory>,
-    sessions: Arc<PeerSessions>,
-    port: u16,
-    key: String,
-}
-
-impl PortTarget {
-    pub(super) fn new(directory: &Arc<Directory>, sessions: &Arc<PeerSessions>, port: u16) -> Self {
-        let (directory, sessions) = (directory.clone(), sessions.clone());
-        Self { directory, sessions, port, key: format!("node port {port}") }
-    }
-}
-
-impl Target for PortTarget {
-    fn key(&self) -> &str {
-        &self.key
-    }
-
-    fn reuse(&self) -> ConnectionReuse {
-        ConnectionReuse::Nobody
-    }
-
-    fn is_node(&self) -> bool {
-        true
-    }
-
-    fn dial<'a>(
-        &'a self,
-        visitor: &'a Visitor,
-        _: &'a RouteRef,
-    ) -> BoxFuture<'a, Result<Io, DialError>> {
-        Box::pin(async move {
-            for tunnel in self.directory.at(&EndpointKey::port(self.port)) {
-                let opened =
-                    self.sessions.open_bytes(&tunnel.node_id, &tunnel.bind_id, visitor).await;
-                if let Ok(stream) = opened {
-                    return Ok(Box::new(stream) as Io);
-                }
-            }
-            Err(DialError::Offline)
-        })
-    }
-}
 
 /// Listens on the ports of all endpoints of other nodes, as they come and go.
 pub(super) async fn keep(linker: Weak<Linker>) {
@@ -95,7 +47,8 @@ async fn update(linker: &Linker, held: &mut HashSet<u16>) {
         if held.contains(&port) && gateway.is_relaying(port) {
             continue;
         }
-        let target = PortTarget::new(&linker.directory, &linker.sessions, port);
+        let target =
+            EndpointTarget::new(&linker.directory, &linker.sessions, EndpointKey::port(port));
         match gateway.relay_port(port, Arc::new(target)).await {
             Ok(()) => drop(held.insert(port)),
             // The node that has it may be on the same machine, or an agent of this node has it as well.

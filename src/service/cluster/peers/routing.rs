@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use super::ports::PortTarget;
 use super::sessions::PeerSessions;
-use super::target::RemoteTunnelTarget;
+use super::target::{EndpointTarget, RemoteTunnelTarget};
 use crate::gateway::{HostRank, RemoteHosts, Target, TunnelGroups};
 use crate::service::agents::Registry;
 use crate::service::cluster::directory::Directory;
 use crate::service::cluster::{EndpointKey, RemoteTunnel};
+
+/// Where the TLS of visitors ends by their hosts.
+const HTTPS_PORT: u16 = 443;
 
 /// Finds hosts and tunnels wherever they are in the cluster.
 pub(crate) struct ClusterRouting {
@@ -32,6 +34,14 @@ impl ClusterRouting {
         let (sessions, may_idle) = (self.sessions.clone(), AtomicBool::new(true));
         Arc::new(RemoteTunnelTarget { sessions, tunnel, may_idle })
     }
+
+    /// An endpoint, for the bytes of its visitors; none where no node that has it can be reached.
+    fn endpoint(&self, key: EndpointKey) -> Option<Arc<dyn Target>> {
+        let tunnels = self.directory.at(&key);
+        let is_reachable = tunnels.iter().any(|it| self.sessions.get(&it.node_id).is_some());
+        let target = || Arc::new(EndpointTarget::new(&self.directory, &self.sessions, key)) as _;
+        is_reachable.then(target)
+    }
 }
 
 impl RemoteHosts for ClusterRouting {
@@ -41,10 +51,18 @@ impl RemoteHosts for ClusterRouting {
         sessions.next().map(|session| (rank, session.target.clone()))
     }
 
+    fn end_tls(&self) -> bool {
+        self.directory.end_tls()
+    }
+
+    fn find_tls(&self, host: &str) -> Option<(HostRank, Arc<dyn Target>)> {
+        let (rank, tunnels) = self.directory.at_host(host, HTTPS_PORT)?;
+        let first = tunnels.first().filter(|it| it.ends_tls())?;
+        Some((rank, self.endpoint(first.key()?.clone())?))
+    }
+
     fn at_port(&self, port: u16) -> Option<Arc<dyn Target>> {
-        let tunnels = self.directory.at(&EndpointKey::port(port));
-        let is_reachable = tunnels.iter().any(|it| self.sessions.get(&it.node_id).is_some());
-        is_reachable.then(|| Arc::new(PortTarget::new(&self.directory, &self.sessions, port)) as _)
+        self.endpoint(EndpointKey::port(port))
     }
 
     fn is_cut_off(&self, host: &str, port: u16) -> bool {

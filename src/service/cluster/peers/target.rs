@@ -13,7 +13,8 @@ use crate::gateway::{
 };
 use crate::logging::or_debug;
 use crate::mux::Stream;
-use crate::service::cluster::RemoteTunnel;
+use crate::service::cluster::directory::Directory;
+use crate::service::cluster::{EndpointKey, RemoteTunnel};
 
 /// Another node, which does with requests what the endpoint of its agent wants done.
 pub(super) struct NodeTarget {
@@ -28,6 +29,57 @@ pub(super) struct RemoteTunnelTarget {
     pub tunnel: Arc<RemoteTunnel>,
     /// Whether the last connection may wait for another request: its node counts those of the agent.
     pub may_idle: AtomicBool,
+}
+
+/// An endpoint, for the bytes of its visitors, at whichever node it is when one comes.
+pub(super) struct EndpointTarget {
+    directory: Arc<Directory>,
+    sessions: Arc<PeerSessions>,
+    endpoint: EndpointKey,
+    key: String,
+}
+
+impl EndpointTarget {
+    pub(super) fn new(
+        directory: &Arc<Directory>,
+        sessions: &Arc<PeerSessions>,
+        endpoint: EndpointKey,
+    ) -> Self {
+        let (directory, sessions) = (directory.clone(), sessions.clone());
+        let key = format!("node {endpoint}");
+        Self { directory, sessions, endpoint, key }
+    }
+}
+
+impl Target for EndpointTarget {
+    fn key(&self) -> &str {
+        &self.key
+    }
+
+    fn reuse(&self) -> ConnectionReuse {
+        ConnectionReuse::Nobody
+    }
+
+    fn is_node(&self) -> bool {
+        true
+    }
+
+    fn dial<'a>(
+        &'a self,
+        visitor: &'a Visitor,
+        _: &'a RouteRef,
+    ) -> BoxFuture<'a, Result<Io, DialError>> {
+        Box::pin(async move {
+            for tunnel in self.directory.at(&self.endpoint) {
+                let opened =
+                    self.sessions.open_bytes(&tunnel.node_id, &tunnel.bind_id, visitor).await;
+                if let Ok(stream) = opened {
+                    return Ok(Box::new(stream) as Io);
+                }
+            }
+            Err(DialError::Offline)
+        })
+    }
 }
 
 impl Target for NodeTarget {
@@ -120,7 +172,7 @@ impl PeerSessions {
     }
 
     /// Opens a stream for the bytes of a visitor, to an endpoint of a node.
-    pub(super) async fn open_bytes(
+    async fn open_bytes(
         &self,
         node_id: &str,
         bind_id: &str,
