@@ -32,8 +32,8 @@
 //! connections for another request, in `client`, `gateway` and `agent`, asks `reuse`; `client` and `agent`
 //! read coded bodies with `coding`. `net` and `settings` use `api`, and `policy` uses `http1`; `cli` and
 //! `service` use `settings`; `gateway`, `service` and `agent` count with `metrics`, and the last two show
-//! that with `admin`, which listens with `net`; `net` uses `http1` as well. `api`, `coding`, `http1`,
-//! `metrics`, `mux` and `reuse` use none of the others. Every folder may tell `logging` what happens,
+//! that with `admin`, which listens with `net`, and show pages with `web`; `net` uses `http1` as well. `api`,
+//! `coding`, `http1`, `metrics`, `mux`, `reuse` and `web` use none of the others. Every folder may tell `logging` what happens,
 //! which uses nothing but what a process must not share with its forks (`fork.rs`).
 //! `tests/rust/layers.rs` holds the code to that.
 
@@ -81,6 +81,8 @@ pub mod service;
 pub mod settings;
 #[cfg(feature = "service")]
 mod thread_runtime;
+#[cfg(feature = "service")]
+mod web;
 
 /// The blocks of code in the documentation, so that they run as tests.
 #[cfg(all(doctest, feature = "service"))]

@@ -34,13 +34,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "reuse",
             "settings",
             "thread_runtime",
+            "web",
         ],
     ),
+    ("web", &[]),
     (
         "agent",
         &[
             "admin", "api", "coding", "http1", "metrics", "mux", "net", "protocol", "reuse",
-            "settings",
+            "settings", "web",
         ],
     ),
     (

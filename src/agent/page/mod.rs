@@ -27,14 +27,15 @@ use axum::extract::{FromRequestParts, Path, Request, State};
 use axum::middleware::{map_request, map_response};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
-use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, HeaderName, LOCATION};
+use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, LOCATION};
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use http::{HeaderMap, StatusCode, Uri};
 use serde::Serialize;
 
 use super::inner::AgentInner;
 use super::web::{WebRejection, WebState, guard, read};
 use crate::api::{json_response, mask};
+use crate::web;
 use filter::RequestFilter;
 use live::{Cursor, MAX_UPDATE_REQUESTS};
 use shell::FirstView;
@@ -44,11 +45,6 @@ use view::Detail;
 const FIRST_VIEW_REQUESTS: usize = 50;
 /// How long a changed request may be, in base64 and JSON.
 const MAX_REPLAY_BYTES: usize = 8 << 20;
-/// What a page may load and do: nothing but what comes from here.
-const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
-    img-src 'self' blob:; connect-src 'self'; form-action 'self'; base-uri 'none'; \
-    frame-ancestors 'none'";
-
 /// A path and query whose secrets are masked.
 pub fn masked_target(target: &str) -> Cow<'_, str> {
     mask::target(target)
@@ -121,7 +117,7 @@ pub(super) fn router() -> Router<Arc<WebState>> {
     }
     router
         .method_not_allowed_fallback(|uri: Uri| wrong_method(uri, "GET, HEAD"))
-        .layer(map_response(protect))
+        .layer(map_response(web::protect))
 }
 
 async fn wrong_method(uri: Uri, allow: &'static str) -> WebRejection {
@@ -137,7 +133,7 @@ async fn start() -> Response {
 }
 
 async fn asset(Path(name): Path<String>, uri: Uri, headers: HeaderMap) -> Response {
-    let asset = assets::find(&name, &headers);
+    let asset = web::find(assets::ASSETS, &name, &headers);
     asset.unwrap_or_else(|| WebRejection::not_found().at(uri.path()).into_response())
 }
 
@@ -274,20 +270,4 @@ async fn in_background<T: Send + 'static>(
 fn json(value: &impl Serialize) -> Response {
     // The types of the page always make JSON.
     json_response(200, serde_json::to_vec(value).unwrap_or_default())
-}
-
-async fn protect(mut response: Response) -> Response {
-    for (name, value) in [
-        ("content-security-policy", CONTENT_SECURITY_POLICY),
-        ("x-frame-options", "DENY"),
-        ("referrer-policy", "no-referrer"),
-        ("cross-origin-opener-policy", "same-origin"),
-        ("cross-origin-resource-policy", "same-origin"),
-    ] {
-        let name = HeaderName::from_static(name);
-        response.headers_mut().insert(name, HeaderValue::from_static(value));
-    }
-    let cache = HeaderValue::from_static("no-store");
-    response.headers_mut().entry("cache-control").or_insert(cache);
-    response
 }

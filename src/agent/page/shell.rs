@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::live::LiveUpdate;
 use super::status::StatusPage;
 use super::view::Detail;
+use crate::web::script_data;
 
 const SHELL: &str = include_str!("assets/shell.html");
 /// Where the data goes.
@@ -82,11 +83,7 @@ pub(super) fn status(status: &StatusPage) -> String {
 }
 
 fn fill(page: &PageTemplate, first: &impl Serialize) -> String {
-    // The types of the page always make JSON.
-    let data = serde_json::to_string(first).unwrap_or_default();
-    // In JSON these stand in texts alone, where an escape means the same; in HTML they would end the data.
-    let data = data.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026");
-    page.shell().replacen(PLACE, &data, 1)
+    page.shell().replacen(PLACE, &script_data(first), 1)
 }
 
 #[cfg(test)]

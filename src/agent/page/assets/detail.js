@@ -4,6 +4,7 @@ import { cut, hex, pairs, readable, show, unread } from "./body.js";
 import { button, bytes, decode, make, text, time } from "./dom.js";
 import { difference } from "./difference.js";
 import { marks } from "./list.js";
+import { facts as pairsOf, tabs } from "./ui.js";
 
 /** Which tab of each part was looked at last; the next request opens with the same. */
 const looked = { Request: "Headers", Response: "Headers" };
@@ -75,8 +76,7 @@ function facts(detail, actions) {
     detail.replay_of ? ["Replay of", link(detail.replay_of)] : null,
     detail.replays.length ? ["Replays", make("span", {}, detail.replays.flatMap((id) => [link(id), " "]))] : null,
   ];
-  return make("dl", { class: "facts" }, known.filter(Boolean).map(([name, value]) =>
-    make("div", {}, make("dt", {}, name), make("dd", {}, value))));
+  return pairsOf(known);
 }
 
 function part(name, part, detail) {
@@ -96,7 +96,10 @@ function part(name, part, detail) {
     ["Hex", () => hex(decode(part.body))],
   ].filter(Boolean);
   return make("section", { class: "part", "aria-labelledby": title.id }, title,
-    make("p", { class: "line" }, part.line), tabs(name, entries));
+    make("p", { class: "line" }, part.line),
+    tabs(name, entries, looked[name], (title) => {
+      looked[name] = title;
+    }));
 }
 
 function fields(list) {
@@ -111,37 +114,6 @@ function raw(part) {
   if (part.unread && part.masked) return make("pre", { tabindex: "0" }, `${head}\n\n(${unread(part)})`);
   const body = text(part.body ? decode(part.body) : readable(part), cut(part));
   return make("pre", { tabindex: "0" }, `${head}\n\n${body ?? `(${part.kept} bytes that are not text; see Hex)`}`);
-}
-
-/** Tabs with arrow keys. */
-function tabs(name, entries) {
-  const chosen = entries.some(([title]) => title === looked[name]) ? looked[name] : "Headers";
-  const panel = make("div", { role: "tabpanel", id: `${name}-panel`, tabindex: "-1" });
-  const bar = make("div", { role: "tablist", "aria-label": name });
-  const select = (title, focus) => {
-    looked[name] = title;
-    for (const tab of bar.children) {
-      const is = tab.textContent === title;
-      tab.setAttribute("aria-selected", is);
-      tab.tabIndex = is ? 0 : -1;
-      if (is && focus) tab.focus();
-      if (is) panel.setAttribute("aria-labelledby", tab.id);
-    }
-    panel.replaceChildren(entries.find(([known]) => known === title)[1]());
-  };
-  bar.append(...entries.map(([title], at) => button(title, () => select(title), {
-    role: "tab",
-    id: `${name}-${title}`,
-    "aria-controls": panel.id,
-    keydown: (event) => {
-      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-      if (!step) return;
-      event.preventDefault();
-      select(entries[(at + step + entries.length) % entries.length][0], true);
-    },
-  })));
-  select(chosen);
-  return make("div", { class: "tabs" }, bar, panel);
 }
 
 function compared(original, detail) {

@@ -1,215 +1,85 @@
-// The list: only the rows that can be seen are made, so ten thousand scroll like ten.
+// The columns of the list of requests, and the marks of a request.
 
-import { byId, bytes, make, time } from "./dom.js";
-
-const BEYOND = 8;
-const FIRST_ROW = 2;
+import { age, bytes, make, time } from "./dom.js";
+import { recall, remember, badge, level, sign } from "./ui.js";
+import { Table } from "./table.js";
 
 /** Marks, told by sign and word. */
 export function marks(request) {
   const found = [];
-  if (request.status == null) found.push(["…", "pending"]);
+  if (request.status == null && !request.error) found.push(["…", "pending"]);
+  if (request.denied) found.push(["⛔", "denied by a policy"]);
+  if (request.mock) found.push(["◆", "mock"]);
+  if (request.held) found.push(["⏸", "held"]);
   if (request.replay_of) found.push(["↻", "replay"]);
   if (request.truncated) found.push(["✂", "truncated"]);
   if (request.unanswered) found.push(["⚠", "no response from the local service"]);
+  if (request.pinned) found.push(["📌", "pinned"]);
   return found;
 }
 
-export class List {
-  /** `choose` is called with the identifier of a row that was chosen. */
-  constructor({ choose, open }) {
-    this.grid = byId("list");
-    this.body = byId("rows");
-    this.choose = choose;
-    this.open = open;
-    this.rows = new Map();
-    this.order = [];
-    this.made = new Map();
-    this.chosen = null;
-    this.fresh = 0;
-    this.grid.addEventListener("scroll", () => this.draw());
-    this.body.addEventListener("click", (event) => this.click(event));
-    new ResizeObserver(() => this.measure()).observe(this.grid);
-  }
+/** Kinds of content, by the beginning or end of a media type: a sign and a word. */
+const KINDS = [
+  [/json$/, "{}", "JSON"], [/xml$|^text\/html/, "<>", "markup"], [/^image\//, "▣", "image"],
+  [/^(audio|video)\//, "▶", "audio or video"], [/^text\/event-stream/, "⇣", "event stream"],
+  [/^application\/grpc/, "⇄", "gRPC"], [/form/, "▤", "form"], [/^text\/|javascript$/, "¶", "text"], [/./, "▪", "binary"],
+];
 
-  get count() {
-    return this.order.length;
-  }
+/** What a request carried, as a sign. */
+export function kind(request) {
+  if (request.stream === "websocket" || request.status === 101) return sign("⇅", "WebSocket");
+  const type = request.media_type;
+  const found = type ? KINDS.find(([pattern]) => pattern.test(type)) : null;
+  return found ? sign(found[1], found[2]) : "";
+}
 
-  /** Forgets everything. */
-  clear() {
-    this.rows.clear();
-    this.order = [];
-    this.fresh = 0;
-    this.draw();
-  }
+/** Whether times are shown as how long ago. */
+let relative = recall("relative", false);
 
-  /** Adds or changes rows, given oldest first; what is on the screen stays where it is. */
-  put(requests) {
-    const known = this.order.length;
-    const newest = this.order[known - 1] ?? "";
-    let late = false;
-    for (const request of requests) {
-      if (!this.rows.has(request.id)) {
-        late ||= request.id < newest;
-        this.order.push(request.id);
-      }
-      this.rows.set(request.id, request);
-      this.made.get(request.id)?.remove();
-      this.made.delete(request.id);
-    }
-    if (late) this.order.sort();
-    this.keepPlace(known, newest);
-    this.draw();
-  }
+export function timesAreRelative() {
+  return relative;
+}
 
-  /** New rows come in above; who has scrolled down is not pushed around. */
-  keepPlace(known, newest) {
-    const above = this.order.length - 1 - this.order.lastIndexOf(newest);
-    if (!known || above <= 0 || this.grid.scrollTop < 1) return;
-    this.fresh += above;
-    this.resize();
-    this.grid.scrollTop += above * this.height;
-  }
+function when(request) {
+  const at = request.start;
+  return make("time", { datetime: at, title: at.replace("T", " ") }, relative ? age(Date.parse(at)) : at.slice(11, 23));
+}
 
-  /** Takes rows out that are not to be shown, or not kept, any more. */
-  drop(ids, oldest) {
-    const gone = new Set(ids.filter((id) => this.rows.has(id)));
-    const kept = (id) => !gone.has(id) && (oldest == null || id >= oldest);
-    if (this.order.every(kept)) return;
-    this.order = this.order.filter((id) => kept(id) || !this.rows.delete(id));
-    this.draw();
-  }
+const COLUMNS = [
+  { id: "time", title: "Time", width: 6.7, rank: 2, cell: when, sort: (request) => request.start },
+  { id: "method", title: "Method", width: 4.1, cell: (request) => badge(request.method, "method"), sort: (request) => request.method },
+  { id: "target", title: "Path", width: 13, flex: true, cell: path, sort: (request) => request.target },
+  { id: "kind", title: "Content", width: 4.1, rank: 6, off: true, cell: kind, sort: (request) => request.media_type ?? "" },
+  { id: "status", title: "Status", width: 6, cell: status, sort: (request) => request.status },
+  { id: "took", title: "Duration", width: 4.6, end: true, rank: 1, cell: (request) => time(request.took), sort: (request) => request.took },
+  { id: "size", title: "Size", width: 8.4, end: true, rank: 3, cell: (request) => `${bytes(request.received)} / ${bytes(request.sent)}`, sort: (request) => request.received + request.sent },
+  { id: "source", title: "Source", width: 7.2, rank: 5, cell: (request) => request.source, sort: (request) => request.source },
+  { id: "tunnel", title: "Tunnel", width: 5, rank: 4, cell: (request) => request.tunnel, sort: (request) => request.tunnel },
+];
 
-  at(index) {
-    return this.order[this.order.length - 1 - index];
-  }
+function path(request) {
+  return make("a", { href: `/inspect/http/${request.id}`, tabindex: "-1", title: request.target }, request.target);
+}
 
-  indexOf(id) {
-    const at = this.order.lastIndexOf(id);
-    return at < 0 ? -1 : this.order.length - 1 - at;
-  }
+function status(request) {
+  const found = marks(request).map(([character, word]) => sign(character, word));
+  const shown = request.status == null ? null : badge(String(request.status), `${level(request.status)} s${Math.floor(request.status / 100)}`);
+  return [shown, ...found];
+}
 
-  /** Marks a row as chosen, and brings it into view. */
-  mark(id, show = true) {
-    this.chosen = id;
-    const index = this.indexOf(id);
-    if (show && index >= 0) this.show(index);
-    this.draw();
-  }
+/** The list of requests. */
+export function makeList(place, acts) {
+  const list = new Table({
+    place, name: "requests", label: "Captured requests, newest first", columns: COLUMNS,
+    key: (request) => request.id, newestFirst: true, ...acts,
+  });
+  setInterval(() => relative && !document.hidden && list.refresh("time"), 1000);
+  return list;
+}
 
-  show(index) {
-    const head = this.grid.firstElementChild.offsetHeight;
-    const top = index * this.height;
-    const room = this.grid.clientHeight - head;
-    if (top < this.grid.scrollTop) this.grid.scrollTop = top;
-    else if (top + this.height > this.grid.scrollTop + room) {
-      this.grid.scrollTop = top + this.height - room;
-    }
-  }
-
-  /** Chooses the row that is so many rows further down. */
-  move(by) {
-    if (!this.count) return;
-    const next = this.indexOf(this.chosen) + by;
-    this.choose(this.at(Math.min(Math.max(next, 0), this.count - 1)));
-  }
-
-  click(event) {
-    const row = event.target.closest(".row");
-    if (!row || event.metaKey || event.ctrlKey || event.shiftKey) return;
-    event.preventDefault();
-    this.choose(row.dataset.id);
-    this.open(row.dataset.id);
-  }
-
-  measure() {
-    const probe = this.row({
-      id: "probe", start: "", method: "X", target: "/", status: 200, took: 1,
-      received: 0, sent: 0, source: "", tunnel: "",
-    });
-    this.body.append(probe);
-    this.height = probe.offsetHeight || 28;
-    probe.remove();
-    this.draw();
-  }
-
-  resize() {
-    this.body.style.height = `${this.count * this.height}px`;
-    this.grid.setAttribute("aria-rowcount", this.count + 1);
-  }
-
-  /** Makes the rows that can be seen; at most once for each frame. */
-  draw() {
-    if (this.waiting) return;
-    this.waiting = true;
-    requestAnimationFrame(() => {
-      this.waiting = false;
-      this.drawNow();
-    });
-  }
-
-  drawNow() {
-    if (!this.height) return;
-    this.resize();
-    if (this.grid.scrollTop < 1) this.fresh = 0;
-    const first = Math.max(Math.floor(this.grid.scrollTop / this.height) - BEYOND, 0);
-    const seen = Math.ceil(this.grid.clientHeight / this.height) + 2 * BEYOND;
-    const last = Math.min(first + seen, this.count);
-    const wanted = new Set();
-    for (let index = first; index < last; index += 1) wanted.add(this.at(index));
-    for (const [id, row] of this.made) {
-      if (!wanted.has(id)) {
-        row.remove();
-        this.made.delete(id);
-      }
-    }
-    let before = this.body.firstChild;
-    for (let index = first; index < last; index += 1) {
-      const row = this.place(this.at(index), index);
-      // In the order in which they are seen, for those who are read to.
-      if (row === before) before = row.nextSibling;
-      else this.body.insertBefore(row, before);
-    }
-    const shown = this.made.has(this.chosen);
-    if (shown) this.grid.setAttribute("aria-activedescendant", `row-${this.chosen}`);
-    else this.grid.removeAttribute("aria-activedescendant");
-    this.drawn?.();
-  }
-
-  place(id, index) {
-    let row = this.made.get(id);
-    if (!row) {
-      row = this.row(this.rows.get(id));
-      this.made.set(id, row);
-    }
-    row.style.transform = `translateY(${index * this.height}px)`;
-    row.setAttribute("aria-rowindex", index + FIRST_ROW);
-    row.setAttribute("aria-selected", id === this.chosen);
-    row.classList.toggle("chosen", id === this.chosen);
-    return row;
-  }
-
-  row(request) {
-    const cell = (name, ...content) =>
-      make("span", { role: "gridcell", class: name }, ...content);
-    const found = marks(request).map(([sign, word]) =>
-      make("span", { class: "mark", title: word },
-        make("span", { "aria-hidden": "true" }, ` ${sign}`),
-        make("span", { class: "unseen" }, ` ${word}`)));
-    const level = request.status ? ` s${Math.floor(request.status / 100)}` : "";
-    const link = make("a", { href: `/inspect/http/${request.id}`, tabindex: "-1" }, request.target);
-    return make(
-      "div",
-      { role: "row", class: "row", id: `row-${request.id}`, "data-id": request.id },
-      cell("time", request.start.slice(11, 23)),
-      cell("method", request.method),
-      cell("target", link),
-      cell(`status${level}`, String(request.status ?? ""), ...found),
-      cell("took", time(request.took)),
-      cell("size", `${bytes(request.received)} / ${bytes(request.sent)}`),
-      cell("source", request.source),
-      cell("tunnel", request.tunnel),
-    );
-  }
+/** Shows times the other way. */
+export function turnTimes(list) {
+  relative = !relative;
+  remember("relative", relative);
+  list.refresh("time");
 }

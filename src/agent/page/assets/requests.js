@@ -2,7 +2,8 @@
 
 import { announce, button, byId, bytes, make, say } from "./dom.js";
 import { edit } from "./editor.js";
-import { List } from "./list.js";
+import { makeList } from "./list.js";
+import { confirm, copyText, dialog, facts, notice, splitter } from "./ui.js";
 import { Live } from "./live.js";
 import { render } from "./detail.js";
 import { ask, askText, query } from "./server.js";
@@ -26,7 +27,7 @@ const problem = byId("problem");
 const first = JSON.parse(byId("first").textContent);
 const page = { filter: first.filter, chosen: null, detail: null, reveal: false, copied: false, paused: false, waiting: [], turn: 0, usage: null };
 
-const list = new List({ choose, open });
+const list = makeList(byId("listing"), { choose, open });
 const live = new Live({ update, link });
 const pause = button("Pause", togglePause, { "aria-pressed": "false", id: "pause" });
 const fresh = button("", toTop, { id: "fresh", hidden: true });
@@ -45,6 +46,7 @@ function setUp() {
   addEventListener("keydown", onKey);
   addEventListener("popstate", fromHistory);
   list.drawn = tell;
+  byId("listing").after(splitter(document.querySelector(".panes"), "split"));
   begin();
   setInterval(pulse, ANNOUNCE);
 }
@@ -54,8 +56,7 @@ function setUp() {
 /** Shows what the page came with; what is new since then is told like everything later. */
 function begin() {
   showFilter(first.filter);
-  list.measure();
-  if (first.update) {
+    if (first.update) {
     update(first.update);
     live.start(first.filter, first.update.cursor);
   } else say(problem, first.problem);
@@ -66,7 +67,7 @@ function begin() {
   else {
     page.chosen = id;
     page.detail = first.chosen;
-    list.mark(id);
+    list.look(id);
     redraw(first.chosen);
     // With what it repeats, which is asked for.
     if (first.chosen.replay_of) load();
@@ -82,7 +83,7 @@ function fromAddress() {
   } else {
     page.chosen = null;
     page.detail = null;
-    list.mark(null);
+    list.look(null);
     place.replaceChildren(make("p", { class: "hint" }, "Select a request to see it."));
     showDetail(false);
   }
@@ -280,7 +281,7 @@ function choose(id, { keep = false } = {}) {
   if (!id) return;
   if (id !== page.chosen) page.reveal = false;
   page.chosen = id;
-  list.mark(id);
+  list.look(id);
   if (!keep) address(false);
   clearTimeout(preview);
   preview = setTimeout(load, PREVIEW);
@@ -317,8 +318,7 @@ function back() {
 /** From the request to the list, with the row that was chosen, for the keyboard to go on from there. */
 function toList() {
   showDetail(false);
-  list.measure();
-  list.mark(page.chosen);
+    list.look(page.chosen);
   list.grid.focus();
 }
 
@@ -416,8 +416,7 @@ async function copy(form) {
   try {
     const content = await askText(
       `/inspect/data/requests/${page.chosen}/copy${query({ as: form, reveal: page.reveal ? "1" : "" })}`);
-    await navigator.clipboard.writeText(content).catch(() => copyByHand(content));
-    announce("Copied");
+    if (!await copyText(content)) return;
     page.copied = true;
     drawCopied();
     clearTimeout(copying);
@@ -436,47 +435,18 @@ function drawCopied() {
   if (label) say(label, page.copied ? "Copied ✓" : "Copy as…");
 }
 
-/** Where the clipboard is closed to the page, people copy for themselves. */
-function copyByHand(content) {
-  const area = make("textarea", { rows: "12", readonly: true, "aria-label": "The text to copy", spellcheck: "false" });
-  area.value = content;
-  dialog("Copy", area);
-  area.select();
-}
-
-async function clear() {
-  dialog("Clear requests", make("p", {}, "All captured requests are removed from the agent’s memory. This cannot be undone."), {
-    text: "Clear requests",
-    act: () => ask("/api/requests/http", { method: "DELETE" }).then(() => {
-      page.chosen = null;
-      page.detail = null;
-      place.replaceChildren(make("p", { class: "hint" }, "Select a request to see it."));
-      address(false);
-    }, (error) => notice(error.message)),
+function clear() {
+  confirm("Clear requests", "All captured requests are removed from the agent’s memory. This cannot be undone.", "Clear requests", async () => {
+    await ask("/api/requests/http", { method: "DELETE" });
+    page.chosen = null;
+    page.detail = null;
+    place.replaceChildren(make("p", { class: "hint" }, "Select a request to see it."));
+    address(false);
   });
 }
 
 function help() {
-  dialog("Keys", make("dl", { class: "facts" }, KEYS.map(([key, what]) =>
-    make("div", {}, make("dt", {}, make("kbd", {}, key)), make("dd", {}, what)))));
-}
-
-function notice(message) {
-  dialog("The action failed", make("p", { class: "problem" }, message));
-}
-
-function dialog(title, content, action) {
-  const box = make("dialog", { "aria-labelledby": "dialog-title" });
-  const done = button(action ? "Cancel" : "Close", () => box.close());
-  const act = action && button(action.text, () => {
-    box.close();
-    action.act();
-  }, { class: "strong" });
-  box.append(make("h2", { id: "dialog-title" }, title), content,
-    make("div", { class: "tools" }, act ?? "", done));
-  box.addEventListener("close", () => box.remove());
-  document.body.append(box);
-  box.showModal();
+  dialog("Keys", facts(KEYS.map(([key, what]) => [make("kbd", {}, key), what])));
 }
 
 // ── Keys ─────────────────────────────────────────────────────────────────────────────────────

@@ -164,7 +164,7 @@ function card(tunnel) {
     make("h3", {}, tunnel.name || "(without a name)"),
     make("p", {}, address, " → ", local),
     figures,
-    make("div", { class: "plots" }, plots.map((drawn) => drawn.element)),
+    make("div", { class: "plots small-plots" }, plots.map((drawn) => drawn.element)),
     make("details", {}, make("summary", {}, "Definition"), definition),
     button("Stop", () => stop(tunnel), { "aria-label": `Stop the tunnel ${tunnel.name}` }));
   return {

@@ -88,3 +88,12 @@ export function text(bytes, cut = false) {
     return null;
   }
 }
+
+/** How long ago something was, in one word. */
+export function age(start, now = Date.now()) {
+  const seconds = Math.max(0, (now - start) / 1000);
+  if (seconds < 60) return `${Math.floor(seconds)} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min`;
+  if (seconds < 86400) return `${Math.floor(seconds / 3600)} h`;
+  return `${Math.floor(seconds / 86400)} d`;
+}

@@ -1,6 +1,8 @@
-// Asks the agent.
+// Asks the program that the page comes from: the agent or the service, as the page names it.
 
-/** Why the agent refused, or could not be asked. */
+const server = document.documentElement.dataset.server ?? "server";
+
+/** Why the program refused, or could not be asked. */
 export class Problem extends Error {
   constructor(message, status) {
     super(message);
@@ -8,7 +10,7 @@ export class Problem extends Error {
   }
 }
 
-/** The answer of the agent as JSON; null when it has no body. */
+/** The response as JSON; null when it has no body. */
 export async function ask(path, { method = "GET", body } = {}) {
   const answer = await reach(path, {
     method,
@@ -18,7 +20,7 @@ export async function ask(path, { method = "GET", body } = {}) {
   return answer.status === 204 ? null : answer.json();
 }
 
-/** The answer of the agent as text. */
+/** The response as text. */
 export async function askText(path) {
   return (await reach(path, {})).text();
 }
@@ -28,12 +30,12 @@ async function reach(path, options) {
   try {
     answer = await fetch(path, { cache: "no-store", ...options });
   } catch {
-    throw new Problem("The agent cannot be reached.", 0);
+    throw new Problem(`The ${server} cannot be reached.`, 0);
   }
   if (answer.ok) return answer;
   const refusal = await answer.json().catch(() => ({}));
   const reason = refusal.details?.err ?? refusal.details?.path ?? "";
-  const message = refusal.msg ?? `The agent answered ${answer.status}`;
+  const message = refusal.msg ?? `The ${server} responded with ${answer.status}`;
   throw new Problem(reason ? `${message}: ${reason}` : message, answer.status);
 }
 
