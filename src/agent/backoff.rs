@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::net::random_fraction;
+
 /// The longest pause before the first attempt; it doubles with each.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// An outage that has lasted longer than this is a long one.
@@ -61,16 +63,6 @@ fn longest_pause(attempts: u32, outage: Duration) -> Duration {
     let is_short = outage < SHORT_OUTAGE;
     let cap = if is_short { MAX_SHORT_OUTAGE_PAUSE } else { MAX_PAUSE };
     FIRST_PAUSE.saturating_mul(1 << attempts.min(16)).min(cap)
-}
-
-/// A number from 0 to 1.
-pub(super) fn random_fraction() -> f64 {
-    let mut bytes = [0; 2];
-    match getrandom::fill(&mut bytes) {
-        Ok(()) => f64::from(u16::from_le_bytes(bytes)) / f64::from(u16::MAX),
-        // Without a random number the pause is of middle length.
-        Err(_) => 0.5,
-    }
 }
 
 #[cfg(test)]

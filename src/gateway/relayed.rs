@@ -6,6 +6,7 @@
 //! so that there is one hop at most.
 
 use std::collections::HashMap;
+use std::io;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -17,9 +18,10 @@ use tracing::Instrument;
 
 use crate::gateway::http::connection::HostSelection;
 use crate::gateway::http::server;
+use crate::gateway::metered::MeteredSocket;
 use crate::gateway::routing::endpoint::EndpointTraffic;
 use crate::gateway::routing::hosts::HostClaim;
-use crate::gateway::routing::target::{HostRank, RemoteHosts, Target, Visitor};
+use crate::gateway::routing::target::{HostRank, RemoteHosts, RouteRef, Target, Visitor};
 use crate::gateway::routing::virtual_host::{Route, VirtualHost};
 use crate::gateway::upstream::forward::Upstream;
 use crate::gateway::{Gateway, GatewayError, GatewayState, Io, Proto, tcp};
@@ -140,10 +142,7 @@ impl GatewayState {
 
     /// The endpoint of another node that a visitor wants to reach over TLS, where that ends there alone: what
     /// it asks visitors for, this node does not know.
-    pub(crate) async fn tls_elsewhere(
-        &self,
-        stream: &TcpStream,
-    ) -> Option<Arc<ArcSwap<VirtualHost>>> {
+    pub(crate) async fn tls_elsewhere(&self, stream: &TcpStream) -> Option<Upstream> {
         let remote = self.remote_hosts.load_full();
         let remote = (*remote).as_ref().filter(|remote| remote.end_tls())?;
         let hello = tls::peeked_hello(stream, self.timeouts().handshake).await?;
@@ -151,9 +150,39 @@ impl GatewayState {
             return None;
         }
         let host = hello.client_hello().server_name()?.to_ascii_lowercase();
+        self.wait_for_node(&host, HTTPS_PORT).await;
         let own = self.hosts.find_ranked(&host, HTTPS_PORT);
-        let node = self.better_than(own.as_ref(), || remote.find_tls(&host))?;
-        Some(led_to(node))
+        self.better_than(own.as_ref(), || remote.find_tls(&host))
+    }
+
+    /// Carries the TLS of a visitor to another node, which ends it, and with it all of the connection.
+    pub(crate) async fn carry_tls(
+        &self,
+        node: Upstream,
+        socket: AcceptedSocket,
+        visitor: &Visitor,
+        mut shutdown: ShutdownSignal,
+    ) {
+        let dialed = node.dial(visitor, &RouteRef::none(), self.timeouts().dial).await;
+        let Some(io) = or_debug!(dialed, "cannot reach the node of a host") else { return };
+        let (mut heard, mut said) = tokio::io::split(io);
+        let socket = MeteredSocket::new(socket, self.bytes_of(visitor.proto));
+        let (mut asking, mut answered) = tokio::io::split(socket);
+        let carrying = async {
+            let asks = async {
+                tokio::io::copy(&mut asking, &mut said).await?;
+                said.shutdown().await?;
+                // How long that node waits for a visitor who says no more is for it to decide.
+                std::future::pending::<io::Result<()>>().await
+            };
+            let answers = async {
+                tokio::io::copy(&mut heard, &mut answered).await?;
+                answered.shutdown().await
+            };
+            tokio::select! { ended = asks => ended, ended = answers => ended }
+        };
+        let carried = shutdown.run_until(ShutdownPhase::Forced, carrying).await;
+        or_debug!(carried.unwrap_or(Ok(())), "a connection broke");
     }
 
     /// Waits for a moment for the way to the node of a host, where it is missing: this node may have just

@@ -9,6 +9,7 @@
 mod api_server;
 mod connection_limit;
 pub(crate) mod descriptors;
+mod jitter;
 mod listener;
 pub(crate) mod private;
 mod proxy_header;
@@ -21,6 +22,7 @@ pub use connection_limit::{AcceptFailures, Refusals};
 pub(crate) use connection_limit::{
     ConnectionCaps, ConnectionCounts, ConnectionLimit, Permit, SourceAddress,
 };
+pub(crate) use jitter::random_fraction;
 pub(crate) use listener::{AcceptedConnection, ConnectionTask, Listener};
 pub(crate) use proxy_header::ProxyProtocol;
 pub(crate) use shutdown::{Shutdown, ShutdownPhase, ShutdownSignal};

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import ginnel
 import postgres
 from processes import Command, Upstream, wait_until
@@ -146,6 +148,64 @@ def test_nodes_whose_database_is_restored_read_everything_again(
         assert added > edge
 
 
+def test_nodes_whose_database_is_restored_announce_their_agents_again(
+    postgres_server: postgres.PostgresServer, store: str, tmp_path: Path
+) -> None:
+    with contextlib.ExitStack() as stack:
+        one, two = (
+            stack.enter_context(
+                ginnel.Service(
+                    store=store,
+                    https_port=None,
+                    base_domain="tunnels.test",
+                    settings={"node_name": name, "peer_addr": "127.0.0.1:0"},
+                )
+            )
+            for name in ("one", "two")
+        )
+        admin = stack.enter_context(ginnel.RemoteClient(one.api_key, base_url=one.url))
+        local = stack.enter_context(Upstream())
+        authority = tmp_path / "ca.pem"
+        authority.write_text(one.ca_pem)
+
+        def agent_at(node: ginnel.Service, token: str) -> ginnel.AgentClient:
+            agent = ginnel.Agent(server_addr=node.agent_addr, authtoken=token, ca=authority)
+            stack.callback(agent.stop, grace=0)
+            return stack.enter_context(agent.client())
+
+        def bind(agent: ginnel.AgentClient, name: str) -> None:
+            host = f"{name}.tunnels.test"
+            agent.tunnels.start(
+                name=name, addr=local.port, proto="http", schemes=["http"], hostname=host
+            )
+
+        def is_found(name: str) -> bool:
+            return visit(two.http_url, f"{name}.tunnels.test")[0] == 200
+
+        assert one.authtoken
+        own = agent_at(one, one.authtoken)
+        bind(own, "gone")
+        wait_until(lambda: is_found("gone"), "the first tunnel")
+        stranger = admin.credentials.create(owner_id=admin.bot_users.create(name="other").id)
+        assert stranger.token
+        backup, before = Backup(postgres_server, store), epochs(admin)
+        own.tunnels.stop("gone")
+        bind(own, "late")
+        wait_until(lambda: is_found("late") and not is_found("gone"), "the second tunnel")
+
+        backup.restore()
+
+        wait_until(lambda: states(admin) == {"one": "alive", "two": "alive"}, "both nodes", 10)
+        wait_until(lambda: min(epochs(admin)) > max(before), "both to begin anew", 10)
+        wait_until(lambda: len(admin.tunnels.list().to_list()) == 1, "the tunnels", 10)
+        wait_until(lambda: is_found("late"), "the tunnel that the backup lacks", 10)
+        assert not is_found("gone")
+        other = agent_at(two, stranger.token)
+        with pytest.raises(ginnel.APIError, match="already online"):
+            bind(other, "late")
+        assert is_found("late")
+
+
 class Backup:
     """What a database holds now."""
 
@@ -165,6 +225,10 @@ class Backup:
             return False
 
         wait_until(is_restored, "the backup to be restored")
+
+
+def epochs(client: ginnel.RemoteClient) -> list[int]:
+    return [node.epoch or 0 for node in client.nodes.list()]
 
 
 def states(client: ginnel.RemoteClient) -> dict[str | None, str | None]:

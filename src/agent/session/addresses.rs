@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tokio::net::lookup_host;
 use tokio::time::timeout;
 
-use crate::agent::backoff::random_fraction;
+use crate::net::random_fraction;
 
 /// The shortest and the longest rest of an address that leads to the node of the other session.
 const MIN_REST: Duration = Duration::from_secs(1);

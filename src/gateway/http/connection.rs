@@ -422,6 +422,10 @@ impl HttpConnection {
         if may_be_elsewhere
             && let Some(node) = self.gateway.remote_host(&host, port, found.as_ref())
         {
+            // What the visitor has shown here, that node has not seen.
+            if passed.is_some() {
+                return Err(error_response::MOVED);
+            }
             return Ok(HostMatch::Node(node));
         }
         let (claim, _) = found.ok_or(error_response::NO_ENDPOINT)?;

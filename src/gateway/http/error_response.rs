@@ -57,6 +57,8 @@ error_responses! {
 /// Whoever serves it has as much to do as it can.
 pub(crate) const BUSY: ErrorResponse =
     ErrorResponse::new(503, Some(724), "All backends are busy; try again.").passing();
+/// Another node serves the host now, which asks visitors for a certificate of their own.
+pub(crate) const MOVED: ErrorResponse = MISDIRECTED.closing();
 /// The request cannot be understood in one way only.
 pub(crate) const BAD_REQUEST: ErrorResponse =
     ErrorResponse::new(400, None, "The request is malformed.").closing();

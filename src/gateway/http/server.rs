@@ -20,6 +20,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use tokio_rustls::server::TlsStream;
 
+use crate::gateway::GatewayState;
 use crate::gateway::http::connection::{HostSelection, HttpConnection};
 use crate::gateway::http::connection_activity::{ActivityTimeouts, ConnectionActivity};
 use crate::gateway::http::flood_guard::FloodGuard;
@@ -31,7 +32,6 @@ use crate::gateway::metered::MeteredSocket;
 use crate::gateway::routing::target::{Visitor, VisitorTls};
 use crate::gateway::timeouts::TickLimits;
 use crate::gateway::tls::challenges::ACME_TLS;
-use crate::gateway::{GatewayState, tcp};
 use crate::logging::{ignore, or_debug};
 use crate::net::tls::{self, AcceptedSocket};
 use crate::net::{self, AcceptedConnection, Permit, ShutdownPhase, ShutdownSignal};
@@ -76,12 +76,14 @@ pub(crate) async fn serve_tls(
     if !protocol(&gateway, &stream, &mut shutdown).await {
         return;
     }
-    if let HostSelection::ByHost(_) = &host_selection
-        && let Some(node) = gateway.tls_elsewhere(&stream).await
-    {
-        let visitor = Visitor { peer, local, proto: "https", tls: None, passthrough: false };
-        let (socket, _permit) = (AcceptedSocket::Plain(stream), permit);
-        return tcp::pass(&gateway, &node, socket, &visitor, shutdown).await;
+    if let HostSelection::ByHost(_) = &host_selection {
+        let looking = gateway.tls_elsewhere(&stream);
+        let looked = shutdown.run_until(ShutdownPhase::Graceful, looking).await;
+        if let Some(node) = looked.flatten() {
+            let visitor = Visitor { peer, local, proto: "https", tls: None, passthrough: false };
+            let (socket, _permit) = (AcceptedSocket::Plain(stream), permit);
+            return gateway.carry_tls(node, socket, &visitor, shutdown).await;
+        }
     }
     let accepted = accept_tls(&gateway, host_selection, stream, config).await;
     let accepted = or_debug!(accepted, "a TLS handshake of a visitor failed");

@@ -24,7 +24,7 @@ use rustls::{
     ClientConfig, ConfigBuilder, RootCertStore, ServerConfig, SupportedProtocolVersion,
     WantsVerifier,
 };
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, Interest};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::server::TlsStream;
@@ -38,8 +38,9 @@ use crate::logging::or_debug;
 
 /// How long the first message of a client may be that is looked at before it is read, in bytes.
 const MAX_HELLO_BYTES: usize = 16 << 10;
-/// How often it is looked whether there is more of it.
-const PEEK_INTERVAL: Duration = Duration::from_millis(5);
+/// How long after one look at it is looked whether there is more, at first and at most.
+const MIN_PEEK_PAUSE: Duration = Duration::from_millis(5);
+const MAX_PEEK_PAUSE: Duration = Duration::from_millis(320);
 
 /// What makes keys and signatures. It is never made the default of the process, which others share.
 pub(crate) fn provider() -> Arc<CryptoProvider> {
@@ -154,15 +155,22 @@ pub(crate) async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
 /// What a client asks for, all of whose bytes stay to be read; none where it does not say so in time.
 pub(crate) async fn peeked_hello(stream: &TcpStream, limit: Duration) -> Option<Accepted> {
     let peeking = async {
-        let mut bytes = vec![0; MAX_HELLO_BYTES];
+        let (mut bytes, mut before, mut pause) = (vec![0; MAX_HELLO_BYTES], 0, MIN_PEEK_PAUSE);
         loop {
             let read = stream.peek(&mut bytes).await?;
-            match hello_of(&bytes[..read])? {
-                Some(hello) => return Ok(Some(hello)),
-                None if read == 0 || read == bytes.len() => return Ok(None),
-                // What was peeked at stays readable, so that nothing says when there is more.
-                None => sleep(PEEK_INTERVAL).await,
+            if read > before
+                && let Some(hello) = hello_of(&bytes[..read])?
+            {
+                return Ok(Some(hello));
             }
+            let is_over = stream.ready(Interest::READABLE).await?.is_read_closed();
+            if is_over || read == 0 || read == bytes.len() {
+                return Ok(None);
+            }
+            before = read;
+            // What was peeked at stays readable, so that nothing says when there is more.
+            sleep(pause).await;
+            pause = (pause * 2).min(MAX_PEEK_PAUSE);
         }
     };
     let peeked: io::Result<Option<Accepted>> = timeout(limit, peeking).await.ok()?;

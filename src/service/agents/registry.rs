@@ -105,8 +105,8 @@ struct RegisteredEndpoint {
 
 /// What became of the request to have a bind again.
 pub(crate) enum Reclaimed {
-    /// It goes on under its old address; `moved` to the agent of another credential.
-    Done { url: String, moved: bool },
+    /// It goes on under its old address; `moved` from the agent of another credential.
+    Done { url: String, moved: Option<AuthenticatedAgent> },
     /// The access list of the credential does not allow its address.
     Forbidden { url: String },
     /// Nobody knows it, or the token is another.
@@ -242,7 +242,8 @@ impl Registry {
         endpoint.retarget(Some(tunnel.clone()));
         let url = endpoint.url().to_owned();
         bound.idle = None;
-        let moved = std::mem::replace(&mut bound.agent, agent.clone()) != *agent;
+        let before = std::mem::replace(&mut bound.agent, agent.clone());
+        let moved = Some(before).filter(|before| before != agent);
         let row = inner.cluster.as_ref().map(|_| rows::tunnel_row(&tunnel, Some(endpoint)));
         let before = bound.tunnel.replace(tunnel.clone());
         if let Some(before) = before {
@@ -254,6 +255,13 @@ impl Registry {
             cluster.add_tunnel(row);
         }
         Reclaimed::Done { url, moved }
+    }
+
+    /// Gives a bind back to the agent that had it.
+    pub(crate) fn give_back(&self, bind_id: &str, agent: AuthenticatedAgent) {
+        if let Some(bound) = self.lock().binds.get_mut(bind_id) {
+            bound.agent = agent;
+        }
     }
 
     /// Ends a tunnel of a session, and returns it; none when the session has none of that id.
@@ -557,7 +565,7 @@ impl TunnelGroups for Registry {
         skipped: usize,
         most: usize,
     ) -> Vec<Arc<dyn Target>> {
-        let serving = self.lock().tunnels.serving_from(labels, skipped, most).into_iter();
+        let serving = self.lock().tunnels.serving_from(labels, skipped, most, |_| true).into_iter();
         serving.map(|tunnel| tunnel as Arc<dyn Target>).collect()
     }
 }

@@ -317,11 +317,12 @@ impl AgentSession {
             Reclaimed::Unknown => return Ok(None),
         };
         let Some(tunnel) = made else { return Ok(None) };
-        if moved
+        if let Some(before) = moved
             && let Err(error) =
                 Reservation::assign(&self.state.store, &bind.id, &agent.credential_id).await
         {
             self.state.registry.suspend(&tunnel);
+            self.state.registry.give_back(&bind.id, before);
             return Err(error.into());
         }
         self.confirm(&tunnel, true).await?;

@@ -4,11 +4,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use tokio::time::sleep;
 
 use super::settings::AgentSettings;
 use crate::api::id::Ids;
 use crate::gateway::{EndpointSpec, Gateway, PublicEndpoint};
 use crate::logging::or_debug;
+use crate::net::random_fraction;
 use crate::protocol::message::error_text;
 use crate::service::accounts;
 use crate::service::agents::access::AccessList;
@@ -39,8 +41,10 @@ pub(crate) struct AgentsState {
 /// For how long an agent that asks for something waits while a node cannot reach the database. Official agents
 /// that are refused come back after 50 ms, 2.5 s, 125 s.
 const FAULT_PATIENCE: Duration = Duration::from_secs(6);
-/// How long after a failure it is tried again meanwhile.
-const RETRY_PAUSE: Duration = Duration::from_millis(100);
+/// How long after a failure it is tried again at the earliest and, where the database is there, at the latest.
+const RETRY_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(500));
+/// How old news of the database may be where it is there.
+const FRESH: Duration = Duration::from_millis(500);
 
 /// The code for a service that failed, where nothing is wrong with what it was asked for.
 pub(crate) const FAULT_CODE: u16 = 722;
@@ -80,19 +84,24 @@ impl From<getrandom::Error> for AgentRefusal {
 
 /// How long what an agent asks for is tried again.
 pub(crate) struct Patience {
-    /// None where it is not.
-    until: Option<Instant>,
+    /// The node, and until when; none where it is not.
+    cluster: Option<(Arc<Cluster>, Instant)>,
 }
 
 impl Patience {
     /// Waits for a moment where something is to be tried again that was refused; false where it is not.
     pub(crate) async fn outlasts(&self, refusal: &AgentRefusal) -> bool {
-        let waits = refusal.is_fault() && self.until.is_some_and(|until| Instant::now() < until);
-        if waits {
-            tracing::debug!(err = %refusal.0, "what an agent asks for is tried again");
-            tokio::time::sleep(RETRY_PAUSE).await;
+        let Some((cluster, until)) = self.cluster.as_ref().filter(|_| refusal.is_fault()) else {
+            return false;
+        };
+        // Not all at once, and nobody asks a database that is known to be away.
+        let (shortest, longest) = RETRY_PAUSE;
+        sleep(shortest + (longest - shortest).mul_f64(random_fraction())).await;
+        while cluster.news_age() > FRESH && Instant::now() < *until {
+            sleep(shortest).await;
         }
-        waits
+        tracing::debug!(err = %refusal.0, "what an agent asks for is tried again");
+        Instant::now() < *until
     }
 }
 
@@ -200,8 +209,8 @@ impl AgentsState {
 
     /// Begins to wait for the database, where it may be away.
     pub(crate) fn patience(&self) -> Patience {
-        let until = self.cluster.as_ref().map(|_| Instant::now() + FAULT_PATIENCE);
-        Patience { until }
+        let cluster = self.cluster.clone().map(|it| (it, Instant::now() + FAULT_PATIENCE));
+        Patience { cluster }
     }
 
     /// Whether no other node of the cluster serves now.

@@ -81,22 +81,25 @@ impl<T: Labeled> TunnelTable<T> {
 
     /// The tunnels that have all of these labels, oldest first; none for no labels.
     pub(crate) fn serving(&self, labels: &BTreeMap<String, String>) -> Vec<Arc<T>> {
-        self.serving_from(labels, 0, usize::MAX)
+        self.serving_from(labels, 0, usize::MAX, |_| true)
     }
 
-    /// At most `most` of them, beginning with the one after `skipped`, counted around.
+    /// At most `most` of those of them that are `wanted`, beginning with the one after `skipped`, counted around.
     pub(crate) fn serving_from(
         &self,
         labels: &BTreeMap<String, String>,
         skipped: usize,
         most: usize,
+        wanted: impl Fn(&T) -> bool,
     ) -> Vec<Arc<T>> {
         let Some(fewest) = self.with_rarest(labels) else { return Vec::new() };
         if labels.len() == 1 {
-            return around(fewest, skipped, most).cloned().collect();
+            let found = around(fewest, skipped).filter(|tunnel| wanted(tunnel));
+            return found.take(most).cloned().collect();
         }
         let serving: Vec<_> = fewest.iter().filter(|tunnel| tunnel.has_all(labels)).collect();
-        around(&serving, skipped, most).map(|tunnel| Arc::clone(tunnel)).collect()
+        let found = around(&serving, skipped).filter(|tunnel| wanted(tunnel));
+        found.take(most).map(|tunnel| Arc::clone(tunnel)).collect()
     }
 
     /// The tunnels with the one of these labels that the fewest have.
@@ -115,11 +118,11 @@ fn position<T: Labeled>(tunnels: &[Arc<T>], id: &str) -> Result<usize, usize> {
     tunnels.binary_search_by(|tunnel| tunnel.id().cmp(id))
 }
 
-/// At most `most` values, beginning with the one after `skipped`, counted around.
-fn around<V>(values: &[V], skipped: usize, most: usize) -> impl Iterator<Item = &V> {
+/// The values, beginning with the one after `skipped`, counted around.
+fn around<V>(values: &[V], skipped: usize) -> impl Iterator<Item = &V> {
     let first = skipped.checked_rem(values.len()).unwrap_or(0);
     let (before, after) = values.split_at(first);
-    after.iter().chain(before).take(most)
+    after.iter().chain(before)
 }
 
 /// The host name in the address of a tunnel; none for an address of numbers, or a name that only policies
@@ -184,7 +187,8 @@ mod tests {
     #[test]
     fn a_few_are_found_in_turn() {
         let table = table(&["app=shop", "app=shop x=1", "app=shop x=1"]);
-        let serving = |text: &str, skipped| ids(&table.serving_from(&labels(text), skipped, 2));
+        let serving =
+            |text: &str, skipped| ids(&table.serving_from(&labels(text), skipped, 2, |_| true));
 
         assert_eq!(
             [0, 1, 2, 3].map(|skipped| serving("app=shop", skipped)),

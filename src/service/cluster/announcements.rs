@@ -142,6 +142,17 @@ impl Announcements {
         self.lock().binds.iter().map(|(bind_id, key)| (bind_id.clone(), key.clone())).collect()
     }
 
+    /// Whether a session or a tunnel is there.
+    pub(super) fn has_row(&self, id: &str) -> bool {
+        let state = self.lock();
+        state.sessions.contains_key(id) || state.tunnels.contains_key(id)
+    }
+
+    /// Whether a bind is held.
+    pub(super) fn has_bind(&self, bind_id: &str) -> bool {
+        self.lock().binds.contains_key(bind_id)
+    }
+
     /// The tunnels that are gone, and whose rows may still be there.
     pub(super) fn ended(&self) -> watch::Receiver<BTreeSet<String>> {
         self.ended.subscribe()

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::announcements::Announcements;
 use super::directory::KnownNode;
 use super::node::NodeDocument;
 use super::{holds, membership};
@@ -58,6 +59,30 @@ pub(super) async fn remove_rows(store: &Arc<Store>, node_id: &str) {
     if let Err(err) = removed.await {
         tracing::debug!(%err, "the rows of this node are left to others");
     }
+}
+
+/// Removes what a database that was restored has of this node, and what this node knows to be over.
+pub(super) async fn remove_unknown(
+    store: &Arc<Store>,
+    known: &Announcements,
+) -> Result<(), StoreError> {
+    let owner = known.owner();
+    let (mut rows, mut binds) = left_of(store, &owner.node_id).await?;
+    rows.retain(|id| !known.has_row(id));
+    binds.retain(|id| !known.has_bind(id));
+    let check = owner.clone();
+    store
+        .change_each(rows, move |change, row| match membership::is_serving(change, &check)? {
+            true => membership::remove_row(change, row),
+            false => Ok(()),
+        })
+        .await?;
+    store
+        .change_each(binds, move |change, bind_id| match membership::is_serving(change, &owner)? {
+            true => release(change, bind_id, &owner.node_id),
+            false => Ok(()),
+        })
+        .await
 }
 
 /// The rows and the binds of a node.

@@ -3,7 +3,7 @@
 //! A tunnel is found only while its node has the epoch of its row. So the rows of a fenced node are void
 //! the moment that its new epoch is seen, and it does not matter in which order rows and nodes are read.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,9 @@ use super::node::{LEASE, NodeDocument, NodeRecord, NodeState};
 use super::rows::{EndpointKey, RemoteTunnel, RowOwner, TunnelDocument};
 use crate::gateway::HostRank;
 use crate::service::agents::TunnelTable;
+
+/// For how long it is remembered of a tunnel whose row was not read yet that it has ended.
+const ENDED_MEMORY: Duration = Duration::from_secs(60);
 
 /// What a node knows of the cluster.
 pub(crate) struct Directory {
@@ -30,8 +33,9 @@ struct DirectoryState {
     /// Tunnels of others; some may be of epochs that are over.
     tunnels: TunnelTable<RemoteTunnel>,
     by_key: HashMap<EndpointKey, Vec<Arc<RemoteTunnel>>>,
-    /// Those of them that have ended, as their nodes say, which could not remove their rows yet.
-    ended: HashSet<String>,
+    /// Those that have ended, as their nodes say, which could not remove their rows yet, and since when that is
+    /// known: some rows may be read later.
+    ended: HashMap<String, Instant>,
     /// How many of them end the TLS of visitors at their nodes alone.
     ending_tls: usize,
     /// The version of the database that was known when something was last noted.
@@ -162,7 +166,7 @@ impl Directory {
         self.read().ending_tls > 0
     }
 
-    /// At most `most` of the tunnels of other nodes that serve all of these labels, oldest first, beginning
+    /// At most `most` of the reachable tunnels of other nodes that serve all of these labels, oldest first, beginning
     /// with the one after `skipped`, counted around, and those of nodes that are about to stop last; none for
     /// no labels.
     pub fn serving(
@@ -170,10 +174,11 @@ impl Directory {
         labels: &BTreeMap<String, String>,
         skipped: usize,
         most: usize,
+        is_reachable: impl Fn(&RemoteTunnel) -> bool,
     ) -> Vec<Arc<RemoteTunnel>> {
         let state = self.read();
-        let mut found = state.tunnels.serving_from(labels, skipped, most);
-        found.retain(|tunnel| state.is_current(tunnel));
+        let wanted = |tunnel: &RemoteTunnel| state.is_current(tunnel) && is_reachable(tunnel);
+        let mut found = state.tunnels.serving_from(labels, skipped, most, wanted);
         found.sort_by_key(|tunnel| state.is_leaving(tunnel));
         found
     }
@@ -265,14 +270,15 @@ impl Directory {
 
     /// Notes that tunnels of another node have ended, whatever the database says.
     pub fn note_ended(&self, ids: Vec<String>) {
-        let mut state = self.write();
-        let known: Vec<_> = ids.into_iter().filter(|id| state.tunnels.get(id).is_some()).collect();
-        let is_changed = !known.is_empty();
-        state.ended.extend(known);
-        drop(state);
-        if is_changed {
-            self.changed.send_modify(|changes| *changes += 1);
-        }
+        let mut guard = self.write();
+        let (state, now) = (&mut *guard, Instant::now());
+        let tunnels = &state.tunnels;
+        state.ended.retain(|id, since| {
+            tunnels.get(id).is_some() || now.duration_since(*since) < ENDED_MEMORY
+        });
+        state.ended.extend(ids.into_iter().map(|id| (id, now)));
+        drop(guard);
+        self.changed.send_modify(|changes| *changes += 1);
     }
 
     /// The identifiers of all nodes and tunnels that are known.
@@ -296,7 +302,7 @@ impl DirectoryState {
     fn is_current(&self, tunnel: &RemoteTunnel) -> bool {
         let node = self.nodes.get(&*tunnel.node_id);
         node.is_some_and(|node| node.record.epoch == tunnel.epoch && node.state.is_serving())
-            && !self.ended.contains(&*tunnel.id)
+            && !self.ended.contains_key(&*tunnel.id)
     }
 
     /// Whether a tunnel is one of a node that is about to stop.
@@ -356,6 +362,9 @@ impl DirectoryState {
 
     /// True when the tunnel is another, or has gone.
     fn note_tunnel(&mut self, id: &str, row: Option<TunnelDocument>) -> bool {
+        if row.is_none() {
+            self.ended.remove(id);
+        }
         let tunnel = row.map(RemoteTunnel::of);
         let before = self.tunnels.get(id).cloned();
         if before.as_deref() == tunnel.as_ref() {
@@ -381,7 +390,6 @@ impl DirectoryState {
     fn remove(&mut self, tunnel: &RemoteTunnel) {
         self.tunnels.remove(&tunnel.id);
         self.ending_tls -= usize::from(tunnel.ends_tls());
-        self.ended.remove(&*tunnel.id);
         let Some(key) = tunnel.key() else { return };
         let Some(tunnels) = self.by_key.get_mut(key) else { return };
         tunnels.retain(|other| other.id != tunnel.id);
@@ -475,9 +483,9 @@ mod tests {
         ]);
         let labels = BTreeMap::from([("app".to_owned(), "shop".to_owned())]);
 
-        assert_eq!(ids(&directory.serving(&labels, 0, 9)), ["tn_1", "tn_2"]);
-        assert_eq!(ids(&directory.serving(&labels, 1, 1)), ["tn_2"]);
-        assert!(directory.serving(&BTreeMap::new(), 0, 9).is_empty());
+        assert_eq!(ids(&directory.serving(&labels, 0, 9, |_| true)), ["tn_1", "tn_2"]);
+        assert_eq!(ids(&directory.serving(&labels, 1, 1, |_| true)), ["tn_2"]);
+        assert!(directory.serving(&BTreeMap::new(), 0, 9, |_| true).is_empty());
     }
 
     #[test]
@@ -548,9 +556,11 @@ mod tests {
 
         changes.mark_unchanged();
         directory.note([], [("tn_node_c".to_owned(), None)], Instant::now(), 0);
+        let late = named("tn_unknown", "node_b", 1, key.clone());
+        directory.note([], [("tn_unknown".to_owned(), Some(late))], Instant::now(), 0);
+        assert_eq!(ids(&directory.at(&key)), ["tn_node_b"], "its row is read after that");
+        directory.note([], [("tn_unknown".to_owned(), None)], Instant::now(), 0);
         assert!(directory.read().ended.is_empty(), "nothing is kept of a tunnel without a row");
-        directory.note_ended(vec!["tn_node_c".to_owned()]);
-        assert!(directory.read().ended.is_empty());
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! meanwhile is ended then: a lapsed lease alone takes nothing from anybody.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -65,6 +66,8 @@ pub(crate) struct Cluster {
     superseded: Notify,
     /// Set when everything is to be read again.
     outdated: Notify,
+    /// True when the database may lack what this node has written.
+    is_lost: AtomicBool,
     on_lost: OnceLock<OnLost>,
     on_tunnel: OnceLock<OnTunnel>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
@@ -96,6 +99,7 @@ impl Cluster {
             rows: Announcements::new(owner_of(&node)),
             superseded: Notify::new(),
             outdated: Notify::new(),
+            is_lost: AtomicBool::new(false),
             on_lost: OnceLock::new(),
             on_tunnel: OnceLock::new(),
             tasks: Mutex::default(),
@@ -313,7 +317,12 @@ impl Cluster {
                     let Some(changed) = changed else { return };
                     changed
                 }
-                () = self.outdated.notified() => Changes::All,
+                () = self.outdated.notified() => {
+                    self.load_patiently().await;
+                    // The database may know this node by an older epoch.
+                    self.beat().await;
+                    continue;
+                }
             };
             while let Ok(later) = changes.try_recv() {
                 changed.extend(later);
@@ -325,6 +334,13 @@ impl Cluster {
         }
     }
 
+    async fn load_patiently(&self) {
+        while let Err(error) = self.load().await {
+            tracing::debug!("what has changed in the cluster cannot be read yet: {error}");
+            tokio::time::sleep(RETRY_PAUSE).await;
+        }
+    }
+
     async fn read_again(&self, changes: &Changes) -> Result<(), StoreError> {
         match changes {
             Changes::Of(ids) => {
@@ -333,8 +349,8 @@ impl Cluster {
             }
             Changes::All => {
                 self.load().await?;
-                // The database may know this node by an older epoch, or not at all.
-                self.beat().await;
+                self.is_lost.store(true, Ordering::Release);
+                self.superseded.notify_one();
                 Ok(())
             }
         }
@@ -422,24 +438,32 @@ impl Cluster {
         self.store.news().map_or(0, |news| news.version)
     }
 
-    /// Takes a new epoch, if the own one is over, and announces everything in it.
+    /// Takes a new epoch, if the own one is over, and announces everything in it. Where the database may lack
+    /// what was written in the own one, it is over: its rows are void, whatever they say.
     async fn rejoin(&self) {
         let (owner, node) = (self.owner(), self.node());
+        let is_lost = self.is_lost.swap(false, Ordering::AcqRel);
         let joined = self.store.write(move |change| match membership::serving(change, &owner)? {
-            Some(_) => Ok::<_, StoreError>(None),
-            None => membership::rejoin(change, node).map(Some),
+            Some(_) if !is_lost => Ok::<_, StoreError>(None),
+            _ => membership::rejoin(change, node).map(Some),
         });
         match joined.await {
             Ok(None) => {}
             Ok(Some(node)) => {
-                tracing::warn!(
-                    epoch = node.record.epoch,
-                    "other nodes took this one for gone; it announces itself again"
-                );
+                let reason = match is_lost {
+                    true => "the database may lack what this node has announced",
+                    false => "other nodes took this one for gone",
+                };
+                tracing::warn!(epoch = node.record.epoch, "{reason}; it announces itself again");
                 self.rows.renew(owner_of(&node));
                 *self.node.lock().unwrap_or_else(PoisonError::into_inner) = node;
+                if is_lost {
+                    let tidied = cleaning::remove_unknown(&self.store, &self.rows).await;
+                    or_debug!(tidied, "rows that this node had removed are there again");
+                }
             }
             Err(err) => {
+                self.is_lost.fetch_or(is_lost, Ordering::AcqRel);
                 tracing::debug!(%err, "this node cannot join again yet");
                 tokio::time::sleep(RETRY_PAUSE).await;
                 self.superseded.notify_one();

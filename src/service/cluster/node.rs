@@ -11,7 +11,7 @@ use crate::service::store::Document;
 /// How long a node may be seen without a beat before it is lapsed.
 pub(super) const LEASE: Duration = Duration::from_secs(15);
 /// The version of what nodes say to each other.
-pub(super) const PROTOCOL_VERSION: u32 = 1;
+pub(super) const PROTOCOL_VERSION: u32 = 2;
 
 /// The row of a node, which begins with its start and outlives it until its addresses are given up.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

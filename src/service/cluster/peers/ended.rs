@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tokio::time::timeout;
 
 use super::link::Linker;
 use super::message::kind;
@@ -18,6 +19,8 @@ use crate::protocol::rpc::{self, IncomingCall, RpcRequest};
 use crate::service::cluster::Cluster;
 
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long after a failure it is told again.
+const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 /// How many tunnels one message names at most.
 const MAX_TUNNELS: usize = 1000;
 
@@ -54,14 +57,17 @@ pub(super) async fn tell(cluster: Arc<Cluster>, session: MuxSession) {
     let mut told = BTreeSet::new();
     loop {
         let now = ended.borrow_and_update().clone();
+        told.retain(|id| now.contains(id));
         let fresh: Vec<_> = now.difference(&told).cloned().collect();
         for ids in fresh.chunks(MAX_TUNNELS) {
             let message = EndedTunnels { ids: ids.to_vec() };
             let noted = rpc::call(&session, &message, RESPONSE_TIMEOUT).await;
-            or_debug!(noted, "another node does not learn which tunnels have ended");
+            if or_debug!(noted, "another node does not learn which tunnels have ended").is_some() {
+                told.extend(message.ids);
+            }
         }
-        told = now;
-        if ended.changed().await.is_err() {
+        let wait = if now.is_subset(&told) { Duration::MAX } else { RETRY_INTERVAL };
+        if let Ok(Err(_)) = timeout(wait, ended.changed()).await {
             return;
         }
     }

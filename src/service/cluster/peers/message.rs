@@ -28,6 +28,10 @@ const PROTOS: [&str; 4] = ["http", "https", "tcp", "tls"];
 /// The versions of TLS that a visitor may have agreed on.
 const TLS_VERSIONS: [&str; 2] = ["TLSv1_3", "TLSv1_2"];
 
+/// The version from which on a node says whether it has the endpoint of a visitor's bytes, and ends TLS for
+/// visitors of the shared port who are led to it.
+pub(super) const ENDS_TLS: u32 = 2;
+
 /// What a stream between nodes is for.
 pub(super) mod kind {
     /// A node says which one it is.
@@ -116,6 +120,9 @@ pub(super) struct VisitorHeader {
     /// Where the bytes go: an endpoint by its bind, or a tunnel.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub id: String,
+    /// True when a [`DialStatus`] is to stand before the bytes that come back.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub wants_status: bool,
     #[serde(skip_serializing_if = "String::is_empty")]
     edge_id: String,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -167,6 +174,7 @@ impl VisitorHeader {
             tls,
             passthrough: visitor.passthrough,
             id: id.to_owned(),
+            wants_status: false,
             edge_id: through.edge_id.to_string(),
             route_id: through.route_id.to_string(),
         }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use super::sessions::PeerSessions;
+use super::message::ENDS_TLS;
+use super::sessions::{PeerSession, PeerSessions};
 use super::target::{EndpointTarget, RemoteTunnelTarget};
 use crate::gateway::{HostRank, RemoteHosts, Target, TunnelGroups};
 use crate::service::agents::Registry;
@@ -58,6 +59,10 @@ impl RemoteHosts for ClusterRouting {
     fn find_tls(&self, host: &str) -> Option<(HostRank, Arc<dyn Target>)> {
         let (rank, tunnels) = self.directory.at_host(host, HTTPS_PORT)?;
         let first = tunnels.first().filter(|it| it.ends_tls())?;
+        let ends_tls = |session: Arc<PeerSession>| session.protocol_version >= ENDS_TLS;
+        let may_end = |it: &Arc<RemoteTunnel>| self.sessions.get(&it.node_id).is_some_and(ends_tls);
+        // In the middle of an upgrade there may be nodes that read no TLS there.
+        tunnels.iter().any(may_end).then_some(())?;
         Some((rank, self.endpoint(first.key()?.clone())?))
     }
 
@@ -80,9 +85,8 @@ impl TunnelGroups for ClusterRouting {
         most: usize,
     ) -> Vec<Arc<dyn Target>> {
         let mut own = self.registry.matching(labels, skipped, most);
-        let mut others = self.directory.serving(labels, skipped, most);
-        // Whom nobody can reach now is not tried.
-        others.retain(|tunnel| self.sessions.get(&tunnel.node_id).is_some());
+        let is_reachable = |it: &RemoteTunnel| self.sessions.get(&it.node_id).is_some();
+        let others = self.directory.serving(labels, skipped, most, is_reachable);
         if others.is_empty() {
             return own;
         }

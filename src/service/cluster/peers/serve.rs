@@ -62,7 +62,14 @@ async fn carry(services: &PeerServices, mut stream: Stream) -> io::Result<()> {
     let visitor = header.visitor()?;
     match services.registry.traffic(&header.id) {
         Some(endpoint) => {
+            if header.wants_status {
+                stream.write_all(&[DialStatus::Connected as u8]).await?;
+            }
             services.gateway.carry_relayed(Box::new(stream), visitor, endpoint).await;
+        }
+        None if header.wants_status => {
+            stream.write_all(&[DialStatus::Offline as u8]).await?;
+            stream.shutdown().await?;
         }
         None => stream.reset(Code::CANCELLED),
     }

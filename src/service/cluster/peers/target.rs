@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use tokio::io::AsyncReadExt;
 
-use super::message::{self, DialStatus, VisitorHeader, kind};
-use super::sessions::PeerSessions;
+use super::message::{self, DialStatus, ENDS_TLS, VisitorHeader, kind};
+use super::sessions::{PeerSession, PeerSessions};
 use crate::gateway::{
     BoxFuture, ConnectionReuse, DialError, Io, RouteRef, Target, UpstreamProtocol, Visitor,
 };
@@ -167,8 +167,7 @@ impl PeerSessions {
         header: &VisitorHeader,
     ) -> Result<Stream, DialError> {
         let session = self.get(node_id).ok_or(DialError::Offline)?;
-        let opened = session.mux.open(message::first(kind, header)).await;
-        opened.map_err(|_| DialError::Offline)
+        session.open(kind, header).await
     }
 
     /// Opens a stream for the bytes of a visitor, to an endpoint of a node.
@@ -178,7 +177,23 @@ impl PeerSessions {
         bind_id: &str,
         visitor: &Visitor,
     ) -> Result<Stream, DialError> {
-        let header = VisitorHeader::new(visitor, bind_id, &RouteRef::none());
-        self.open(node_id, kind::BYTES, &header).await
+        let session = self.get(node_id).ok_or(DialError::Offline)?;
+        let mut header = VisitorHeader::new(visitor, bind_id, &RouteRef::none());
+        header.wants_status = session.protocol_version >= ENDS_TLS;
+        let mut stream = session.open(kind::BYTES, &header).await?;
+        if !header.wants_status {
+            return Ok(stream);
+        }
+        match or_debug!(status(&mut stream).await, "a node does not say if it has an endpoint") {
+            Some(DialStatus::Connected) => Ok(stream),
+            _ => Err(DialError::Offline),
+        }
+    }
+}
+
+impl PeerSession {
+    async fn open(&self, kind: u32, header: &VisitorHeader) -> Result<Stream, DialError> {
+        let opened = self.mux.open(message::first(kind, header)).await;
+        opened.map_err(|_| DialError::Offline)
     }
 }

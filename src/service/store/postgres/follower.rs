@@ -7,8 +7,8 @@
 //!
 //! Each look begins with the row of the last version that was seen. When that row is gone, too much was
 //! missed; when it is another batch's, or newer than all there is, the database is one that was restored.
-//! So it is when the newest version that this process has stored itself is not found on the way: a backup
-//! may be back before the next look. Either way nobody can say what has changed, and whoever remembers anything reads everything again.
+//! So it is when a version that this process has stored itself is not found on the way: a backup may be
+//! back before the next look. Either way nobody can say what has changed, and whoever remembers anything reads everything again.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -60,8 +60,8 @@ pub(super) struct FollowerState {
     woken: Condvar,
     /// The newest version that is known, and when the look began that saw it.
     looked: Mutex<(i64, Instant)>,
-    /// The newest version that this process has stored since the last look.
-    stored: Mutex<Option<SeenVersion>>,
+    /// The versions that this process has stored since the last look.
+    stored: Mutex<Vec<SeenVersion>>,
 }
 
 /// What has happened since the thread was last awake.
@@ -89,7 +89,7 @@ impl Follower {
             connection,
             session: Some(session),
             seen,
-            unfound: None,
+            unfound: Vec::new(),
             tokens,
             shared,
             is_blind: false,
@@ -142,10 +142,10 @@ impl FollowerState {
 
     /// Notes a version of this process, which every later look must find.
     pub(super) fn note_stored(&self, version: i64, token: &[u8]) {
-        *self.stored() = Some(SeenVersion { version, token: token.to_owned() });
+        self.stored().push(SeenVersion { version, token: token.to_owned() });
     }
 
-    fn stored(&self) -> MutexGuard<'_, Option<SeenVersion>> {
+    fn stored(&self) -> MutexGuard<'_, Vec<SeenVersion>> {
         self.stored.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -219,7 +219,7 @@ struct Following {
     /// The newest version whose changes are known here.
     seen: SeenVersion,
     /// What this process has stored, and has not been found yet.
-    unfound: Option<SeenVersion>,
+    unfound: Vec<SeenVersion>,
     tokens: Arc<BatchTokens>,
     shared: Arc<WriterShared>,
     /// Whether the last look failed.
@@ -269,8 +269,8 @@ impl Following {
     /// Tells of what has been changed since the last look.
     fn look(&mut self) -> Result<(), StoreError> {
         // Taken before the database is read: what is stored by now is there to be found.
-        let stored = self.connection.state.stored().take();
-        self.unfound = stored.or(self.unfound.take()).filter(|own| own.version > self.seen.version);
+        let stored = std::mem::take(&mut *self.connection.state.stored());
+        self.unfound.extend(stored);
         let session = match self.session.take() {
             Some(session) if !session.is_closed() => session,
             _ => self.connection.make()?,
@@ -287,7 +287,10 @@ impl Following {
                 break;
             }
         }
-        if self.unfound.is_some() {
+        // An earlier look may have passed them before they were noted.
+        let unfound = std::mem::take(&mut self.unfound);
+        let found = unfound.iter().map(|own| own.is_stored(&session));
+        if found.collect::<Result<Vec<_>, _>>()?.contains(&false) {
             self.begin_again(&session)?;
         }
         self.session = Some(session);
@@ -301,7 +304,7 @@ impl Following {
         if self.tokens.is_news(&seen.token, &changed) {
             self.shared.note_commit(changed);
         }
-        self.unfound.take_if(|own| *own == seen);
+        self.unfound.retain(|own| *own != seen);
         self.seen = seen;
         Ok(())
     }
@@ -316,7 +319,6 @@ impl Following {
             "the changes since the last look are not in the database; everything is read again"
         );
         self.seen = newest;
-        self.unfound = None;
         self.shared.note_loss();
         Ok(())
     }
@@ -343,6 +345,13 @@ impl SeenVersion {
 
     fn of(row: &tokio_postgres::Row) -> Result<Self, StoreError> {
         Ok(Self { version: row.integer(0)?, token: row.bytes(1)?.to_owned() })
+    }
+
+    /// Whether the database has it.
+    fn is_stored(&self, session: &ServerSession) -> Result<bool, StoreError> {
+        let sql = "SELECT version, token FROM changes WHERE version = ?1";
+        let rows = session.query(sql, &[&self.version])?;
+        rows.first().map_or(Ok(false), |row| self.is(row))
     }
 
     fn is(&self, row: &tokio_postgres::Row) -> Result<bool, StoreError> {
