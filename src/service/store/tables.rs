@@ -52,7 +52,7 @@ pub(super) trait Row {
     fn value(&self, column: usize) -> Result<Option<Value>, StoreError>;
 }
 
-/// Gets the rows of a result, one after the other.
+/// Gets the rows of a result, one after the other; must not use the tables meanwhile.
 pub(super) type Keep<'a> = &'a mut dyn FnMut(&dyn Row) -> Result<(), StoreError>;
 
 /// Rows of one consistent state.

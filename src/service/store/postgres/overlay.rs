@@ -37,17 +37,20 @@ pub(super) struct Layer {
     pub rows: HashMap<&'static str, TableRows>,
 }
 
-/// Rows of one table, by their keys.
+/// Rows by their keys.
+type KeyedRows = BTreeMap<Vec<Value>, StoredRow>;
+
+/// The rows of one table.
 pub(super) struct TableRows {
     pub table: &'static Table,
-    pub rows: BTreeMap<Vec<Value>, StoredRow>,
+    pub rows: KeyedRows,
 }
 
 /// What the jobs of a batch have read and changed.
 #[derive(Default)]
 pub(super) struct Overlay {
     /// What is stored, as far as it was looked up.
-    fetched: HashMap<Lookup, Vec<StoredRow>>,
+    fetched: HashMap<Lookup, KeyedRows>,
     /// What the jobs have changed that are done.
     done: Layer,
     /// What the job changes that runs.
@@ -126,11 +129,15 @@ impl Layer {
         }
     }
 
-    /// Lays another layer on this one.
-    fn add(&mut self, later: Self) {
-        for (shape, all) in later.removed {
+    /// Lays another layer on this one. Of identifiers that are new nothing is stored that could be removed,
+    /// only what this layer has of them.
+    fn add(&mut self, later: Self, new_ids: &HashSet<String>) {
+        for (shape, mut all) in later.removed {
             all.iter().for_each(|values| self.forget(shape, values));
-            self.removed.entry(shape).or_default().extend(all);
+            all.retain(|values| !has_any(values, new_ids));
+            if !all.is_empty() {
+                self.removed.entry(shape).or_default().extend(all);
+            }
         }
         for TableRows { table, rows } in later.rows.into_values() {
             self.rows_of(table).rows.extend(rows);
@@ -143,27 +150,26 @@ impl Layer {
     }
 
     fn has_removed(&self, table: &Table, row: &[Value]) -> bool {
-        let of_table = self.removed.iter().filter(|(shape, _)| shape.table.name == table.name);
-        let mut removals = of_table.filter(|(_, all)| !all.is_empty());
+        let mut removals = self.removed.iter().filter(|(shape, _)| shape.table.name == table.name);
         removals.any(|(shape, all)| all.contains(&shape.values_of(row)))
     }
 
     /// Changes what was found below as this layer says.
-    fn apply(&self, lookup: &Lookup, found: &mut BTreeMap<Vec<Value>, StoredRow>) {
+    fn apply<'a>(&'a self, lookup: &Lookup, found: &mut BTreeMap<&'a [Value], &'a StoredRow>) {
         let Lookup { shape, values } = lookup;
         found.retain(|_, row| !self.has_removed(shape.table, row));
         let Some(of_table) = self.rows.get(shape.table.name) else { return };
         if shape.by == shape.table.key {
-            if let Some(row) = of_table.rows.get(values) {
-                found.insert(values.clone(), row.clone());
+            if let Some((key, row)) = of_table.rows.get_key_value(values) {
+                found.insert(key, row);
             }
             return;
         }
         for (key, row) in &of_table.rows {
             if shape.matches(row, values) {
-                found.insert(key.clone(), row.clone());
+                found.insert(key, row);
             } else {
-                found.remove(key);
+                found.remove(key.as_slice());
             }
         }
     }
@@ -188,33 +194,33 @@ impl Overlay {
             return JobEnd::Unfetched;
         }
         if is_made {
-            self.done.add(current);
+            self.done.add(current, &self.new_ids);
         }
         JobEnd::Done
     }
 
     /// What was fetched.
     pub(super) fn set_fetched(&mut self, lookup: Lookup, rows: Vec<StoredRow>) {
-        self.fetched.insert(lookup, rows);
+        let table = lookup.shape.table;
+        let rows = rows.into_iter().map(|row| (key_of(table, &row), row));
+        self.fetched.insert(lookup, rows.collect());
     }
 
-    /// Hands over rows; fails when they have not been fetched.
+    /// The rows with these values; fails when they have not been fetched. Nothing is copied: every job of a
+    /// batch may look at the same thousands.
     pub(super) fn select(
         &mut self,
         select: &'static Select,
         values: &[Param<'_>],
-    ) -> Result<Vec<StoredRow>, StoreError> {
+    ) -> Result<Vec<&StoredRow>, StoreError> {
         let lookup = Lookup::of(select, values);
-        let stored = match self.fetched.get(&lookup) {
-            Some(stored) => stored.as_slice(),
-            None if self.is_new(&lookup.values) => &[],
-            None => {
-                self.missing.push(lookup);
-                return Err(StoreError::Unfetched);
-            }
-        };
-        let key_and_row = |row: &StoredRow| (key_of(select.table, row), row.clone());
-        let mut found: BTreeMap<_, _> = stored.iter().map(key_and_row).collect();
+        let stored = self.fetched.get(&lookup);
+        if stored.is_none() && !self.is_new(&lookup.values) {
+            self.missing.push(lookup);
+            return Err(StoreError::Unfetched);
+        }
+        let stored = stored.into_iter().flatten();
+        let mut found: BTreeMap<_, _> = stored.map(|(key, row)| (key.as_slice(), row)).collect();
         self.done.apply(&lookup, &mut found);
         self.current.apply(&lookup, &mut found);
         let mut rows: Vec<_> = found.into_values().collect();
@@ -252,8 +258,7 @@ impl Overlay {
     /// What is to be stored, of the jobs that are done. What was fetched before is out of date once it
     /// is stored.
     pub(super) fn take(&mut self) -> Layer {
-        let mut layer = std::mem::take(&mut self.done);
-        self.forget_removals_of_new(&mut layer);
+        let layer = std::mem::take(&mut self.done);
         self.fetched.clear();
         self.new_ids.clear();
         layer
@@ -267,22 +272,18 @@ impl Overlay {
     }
 
     fn is_new(&self, values: &[Value]) -> bool {
-        values.iter().any(|value| matches!(value, Value::Text(text) if self.new_ids.contains(text)))
+        has_any(values, &self.new_ids)
     }
+}
 
-    /// Identifiers that are new have nothing stored that could be removed.
-    fn forget_removals_of_new(&self, layer: &mut Layer) {
-        for all in layer.removed.values_mut() {
-            all.retain(|values| !self.is_new(values));
-        }
-        layer.removed.retain(|_, all| !all.is_empty());
-    }
+fn has_any(values: &[Value], ids: &HashSet<String>) -> bool {
+    values.iter().any(|value| matches!(value, Value::Text(text) if ids.contains(text)))
 }
 
 /// The columns of a row that a select hands over.
 pub(super) fn hand_over(
     select: &'static Select,
-    rows: &[StoredRow],
+    rows: &[&StoredRow],
     keep: Keep<'_>,
 ) -> Result<(), StoreError> {
     let positions: Vec<_> =
@@ -345,12 +346,12 @@ mod tests {
     use crate::service::store::select::{DOCUMENT, REFERRERS};
     use Param::Text;
 
-    fn texts(rows: &[StoredRow], column: usize) -> Vec<String> {
+    fn texts<'a>(rows: impl IntoIterator<Item = &'a StoredRow>, column: usize) -> Vec<String> {
         let text = |row: &StoredRow| match &row[column] {
             Value::Text(text) => text.clone(),
             other => format!("{other:?}"),
         };
-        rows.iter().map(text).collect()
+        rows.into_iter().map(text).collect()
     }
 
     /// Runs a job; gives how it ended and what it lacks.
@@ -371,14 +372,14 @@ mod tests {
 
     fn referrers(overlay: &mut Overlay) -> Vec<String> {
         let rows = overlay.select(&REFERRERS, &[Text("to"), Text("role")]).unwrap();
-        texts(&rows, 0)
+        texts(rows, 0)
     }
 
     #[test]
     fn what_was_not_fetched_is_asked_for_and_then_found() {
         let mut overlay = Overlay::default();
         let read = |overlay: &mut Overlay| {
-            overlay.select(&DOCUMENT, &[Text("note"), Text("note_1")]).map(|rows| texts(&rows, 2))
+            overlay.select(&DOCUMENT, &[Text("note"), Text("note_1")]).map(|rows| texts(rows, 2))
         };
 
         let mut found = None;
@@ -418,8 +419,7 @@ mod tests {
 
         assert_eq!(seen, [vec!["c", "b"], vec!["c"], vec!["c", "a"]]);
         let layer = overlay.take();
-        let rows: Vec<_> = layer.rows["links"].rows.values().cloned().collect();
-        assert_eq!(texts(&rows, 0), ["a", "c"]);
+        assert_eq!(texts(layer.rows["links"].rows.values(), 0), ["a", "c"]);
         assert_eq!(layer.removed.values().map(HashSet::len).sum::<usize>(), 2);
     }
 
@@ -433,12 +433,27 @@ mod tests {
             it.delete(&LINKS, &["from_id", "role"], &[Text("note_1"), Text("role")]);
             link(it, "note_1", "to");
             let found = it.select(&DOCUMENT, &[Text("note"), Text("note_1")]).unwrap();
-            assert_eq!(texts(&found, 2), ["{}"]);
+            assert_eq!(texts(found, 2), ["{}"]);
         });
         let layer = overlay.take();
 
         assert_eq!(end, JobEnd::Done);
         assert!(layer.removed.is_empty());
         assert_eq!(layer.rows.len(), 2);
+    }
+
+    #[test]
+    fn a_later_job_removes_what_one_before_has_made_under_a_new_identifier() {
+        let mut overlay = Overlay::default();
+        job(&mut overlay, true, |it| {
+            it.note_new("note_1");
+            link(it, "note_1", "to");
+        });
+
+        job(&mut overlay, true, |it| it.delete(&LINKS, &["from_id"], &[Text("note_1")]));
+
+        let layer = overlay.take();
+        assert_eq!(texts(layer.rows["links"].rows.values(), 0), [""; 0]);
+        assert!(layer.removed.is_empty(), "nothing is stored of it");
     }
 }

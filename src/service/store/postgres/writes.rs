@@ -109,8 +109,8 @@ impl ReadTables for JobTables<'_> {
         if let Some(session) = self.session {
             return self.query_over(session, select.sql(), values, keep);
         }
-        let rows = self.overlay.borrow_mut().select(select, values)?;
-        overlay::hand_over(select, &rows, keep)
+        let mut overlay = self.overlay.borrow_mut();
+        overlay::hand_over(select, &overlay.select(select, values)?, keep)
     }
 
     fn query(&self, sql: &str, values: &[Param<'_>], keep: Keep<'_>) -> Result<(), StoreError> {
