@@ -25,21 +25,27 @@ pub(super) fn store(
     if membership::serving(change, owner)?.is_none() {
         return Err(AnnounceError::Superseded);
     }
-    let mut lost: Vec<String> = Vec::new();
-    for row in rows {
-        let bind_id = match row {
-            RowChange::Hold { bind_id, .. } => bind_id,
-            RowChange::Tunnel(tunnel) => &tunnel.bind_id,
-            RowChange::Session(_) | RowChange::Remove(_) | RowChange::LetGo { .. } => "",
-        };
+    let (mut lost, mut is_superseded) = (Vec::new(), false);
+    change.for_each(rows, |row| {
         match apply(change, row, owner)? {
             HoldResult::Done => {}
-            HoldResult::Superseded => return Err(AnnounceError::Superseded),
-            HoldResult::Taken if lost.iter().any(|known| known == bind_id) => {}
-            HoldResult::Taken => lost.push(bind_id.to_owned()),
+            HoldResult::Superseded => is_superseded = true,
+            HoldResult::Taken => lost.extend(bind_of(row).map(str::to_owned)),
         }
+        Ok(())
+    })?;
+    lost.sort();
+    lost.dedup();
+    if is_superseded { Err(AnnounceError::Superseded) } else { Ok(lost) }
+}
+
+/// The bind that a row needs.
+fn bind_of(row: &RowChange) -> Option<&str> {
+    match row {
+        RowChange::Hold { bind_id, .. } => Some(bind_id),
+        RowChange::Tunnel(tunnel) => Some(&tunnel.bind_id),
+        RowChange::Session(_) | RowChange::Remove(_) | RowChange::LetGo { .. } => None,
     }
-    Ok(lost)
 }
 
 /// Makes a change of a row.

@@ -50,9 +50,8 @@ async fn update(service: Context, params: Update) -> OperationResult<Update> {
 /// What refers to the policy keeps its identifier (specification, rule 4 of the states).
 async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
     let delete = service.write(move |change| {
-        for rule in change.referrers(&params.id, POLICY_OF_RULE)? {
-            change.remove::<IpPolicyRule>(&rule)?;
-        }
+        let rules = change.referrers(&params.id, POLICY_OF_RULE)?;
+        change.for_each(&rules, |rule| change.remove::<IpPolicyRule>(rule).map(drop))?;
         remove::<IpPolicy>(change, &params.id)
     });
     delete.await

@@ -230,7 +230,7 @@ impl Store {
         for chunk in ids.chunks(MAX_CHUNK) {
             let (chunk, work) = (chunk.to_vec(), work.clone());
             let change =
-                move |change: &Transaction<'_>| chunk.iter().try_for_each(|id| work(change, id));
+                move |change: &Transaction<'_>| change.for_each(&chunk, |id| work(change, id));
             self.write(change).await?;
         }
         Ok(())

@@ -41,6 +41,26 @@ impl<'connection> Transaction<'connection> {
         self.changed.into_inner()
     }
 
+    /// Does something with each of many. An engine may end a change that reads what it has not fetched: this
+    /// goes on with the others first, so that what they all read is fetched together.
+    ///
+    /// # Errors
+    /// With the first failure.
+    pub fn for_each<T>(
+        &self,
+        items: &[T],
+        mut work: impl FnMut(&T) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let mut is_unfetched = false;
+        for item in items {
+            match work(item) {
+                Err(StoreError::Unfetched) => is_unfetched = true,
+                done => done?,
+            }
+        }
+        if is_unfetched { Err(StoreError::Unfetched) } else { Ok(()) }
+    }
+
     /// A new identifier; larger than all before it, because writes happen one after the other.
     pub fn new_id(&self, prefix: &str) -> Result<String, StoreError> {
         let id = self.ids.next(prefix)?;

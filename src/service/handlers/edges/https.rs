@@ -126,9 +126,8 @@ async fn update(service: Context, call: Update) -> OperationResult<Update> {
 
 async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
     let delete = service.write(move |change| {
-        for route in change.referrers(&params.id, EDGE_OF_ROUTE)? {
-            change.remove::<HttpsEdgeRoute>(&route)?;
-        }
+        let routes = change.referrers(&params.id, EDGE_OF_ROUTE)?;
+        change.for_each(&routes, |route| change.remove::<HttpsEdgeRoute>(route).map(drop))?;
         remove::<HttpsEdge>(change, &params.id)
     });
     delete.await

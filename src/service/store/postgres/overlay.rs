@@ -341,7 +341,12 @@ fn key_of(table: &Table, row: &[Value]) -> Vec<Value> {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use std::cell::RefCell;
+
+    use super::super::writes::JobTables;
     use super::*;
+    use crate::api::id::Ids;
+    use crate::service::store::Transaction;
     use crate::service::store::schema::{LINKS, RESOURCES};
     use crate::service::store::select::{DOCUMENT, REFERRERS};
     use Param::Text;
@@ -455,5 +460,21 @@ mod tests {
         let layer = overlay.take();
         assert_eq!(texts(layer.rows["links"].rows.values(), 0), [""; 0]);
         assert!(layer.removed.is_empty(), "nothing is stored of it");
+    }
+
+    #[test]
+    fn what_a_change_does_with_each_of_many_is_fetched_together() {
+        let overlay = RefCell::new(Overlay::default());
+        overlay.borrow_mut().begin_job();
+        let (tables, ids) = (JobTables::on_overlay(&overlay), Ids::default());
+        let change = Transaction::new(&tables, &ids);
+
+        let ended =
+            change.for_each(&["note_1", "note_2", "note_3"], |id| change.exists(id).map(drop));
+
+        assert!(matches!(ended, Err(StoreError::Unfetched)));
+        let mut unfetched = HashSet::new();
+        overlay.borrow_mut().end_job(false, &mut unfetched);
+        assert_eq!(unfetched.len(), 3);
     }
 }
