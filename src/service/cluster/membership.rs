@@ -54,6 +54,8 @@ pub(super) fn beat(
     let NodeState { beat, draining, .. } = node.state;
     node.state = NodeState { beat: beat + 1, draining, ..said };
     change.put(&node)?;
+    // A lease is far longer than others take to look, and notified of each beat, all of them would.
+    change.defer_notice();
     Ok(true)
 }
 

@@ -1,6 +1,6 @@
 //! Writing documents, links and claims.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ops::Deref;
 
 use super::tables::Param::{Bytes, Text};
@@ -16,6 +16,8 @@ pub struct Transaction<'connection> {
     pub(super) ids: &'connection Ids,
     /// The documents that were stored or removed.
     changed: RefCell<Vec<String>>,
+    /// Whether other nodes should hear of it at once.
+    is_urgent: Cell<bool>,
 }
 
 impl<'connection> Deref for Transaction<'connection> {
@@ -28,7 +30,8 @@ impl<'connection> Deref for Transaction<'connection> {
 
 impl<'connection> Transaction<'connection> {
     pub(super) fn new(tables: &'connection dyn WriteTables, ids: &'connection Ids) -> Self {
-        Self { view: View::of(tables), tables, ids, changed: RefCell::default() }
+        let (changed, is_urgent) = (RefCell::default(), Cell::new(true));
+        Self { view: View::of(tables), tables, ids, changed, is_urgent }
     }
 
     /// The identifiers of the documents that were stored or removed so far.
@@ -39,6 +42,16 @@ impl<'connection> Transaction<'connection> {
     /// The identifiers of the documents that were stored or removed.
     pub(super) fn into_changed(self) -> Vec<String> {
         self.changed.into_inner()
+    }
+
+    /// Has other nodes see this change when they next look, and not at once.
+    pub fn defer_notice(&self) {
+        self.is_urgent.set(false);
+    }
+
+    /// Whether other nodes should hear of it at once.
+    pub(super) fn is_urgent(&self) -> bool {
+        self.is_urgent.get()
     }
 
     /// Does something with each of many. An engine may end a change that reads what it has not fetched: this

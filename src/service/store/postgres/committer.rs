@@ -63,6 +63,8 @@ pub(super) struct PostgresCommitter {
     tokens: Arc<BatchTokens>,
     /// Who notifies other nodes.
     follower: Arc<FollowerState>,
+    /// Whether they should hear at once of the last batch.
+    is_urgent: bool,
 }
 
 /// Why an attempt has failed.
@@ -103,7 +105,7 @@ impl PostgresCommitter {
         tokens: Arc<BatchTokens>,
         follower: Arc<FollowerState>,
     ) -> Self {
-        Self { server, ids, session: None, tokens, follower }
+        Self { server, ids, session: None, tokens, follower, is_urgent: false }
     }
 
     /// Tries until the batch is stored, is refused for good, or has taken too long.
@@ -188,9 +190,11 @@ impl PostgresCommitter {
         self.ids.continue_after(&last_id);
         let mut overlay = Overlay::default();
         fetched.into_iter().for_each(|(lookup, rows)| overlay.set_fetched(lookup, rows));
-        let mut run = BatchRun { session, ids: &self.ids, overlay, changed: Vec::new() };
+        let (ids, changed) = (&self.ids, Vec::new());
+        let mut run = BatchRun { session, ids, overlay, changed, is_urgent: false };
         run.run(&mut batch.jobs)?;
-        let BatchRun { mut overlay, changed, .. } = run;
+        let BatchRun { mut overlay, changed, is_urgent, .. } = run;
+        self.is_urgent = is_urgent;
         let layer = overlay.take();
         let changes = statements::store(&layer)?;
         let end = EndOfBatch { version, token, changed: &changed, last_id: self.ids.latest() };
@@ -245,7 +249,9 @@ impl Committer for PostgresCommitter {
     }
 
     fn tidy_up(&mut self, _: &WriterShared) {
-        self.follower.note_commit();
+        if self.is_urgent {
+            self.follower.note_commit();
+        }
     }
 
     fn close(self) -> Result<(), BatchError> {
@@ -348,6 +354,7 @@ struct BatchRun<'a> {
     ids: &'a Ids,
     overlay: Overlay,
     changed: Vec<String>,
+    is_urgent: bool,
 }
 
 impl BatchRun<'_> {
@@ -383,10 +390,11 @@ impl BatchRun<'_> {
         let tables = JobTables::on_overlay(&overlay);
         let transaction = Transaction::new(&tables, self.ids);
         let is_made = job.run(&transaction);
-        let changed = transaction.into_changed();
+        let (is_urgent, changed) = (transaction.is_urgent(), transaction.into_changed());
         self.overlay = overlay.into_inner();
         let end = self.overlay.end_job(is_made, unfetched);
         if end == JobEnd::Done && is_made {
+            self.is_urgent |= is_urgent;
             self.changed.extend(changed);
         }
         end
@@ -416,12 +424,15 @@ impl BatchRun<'_> {
         let tables = JobTables::over_connection(&overlay, self.session);
         let transaction = Transaction::new(&tables, self.ids);
         let is_made = job.run(&transaction);
-        let changed = transaction.into_changed();
+        let (is_urgent, changed) = (transaction.is_urgent(), transaction.into_changed());
         let stored = tables.finish(is_made);
         self.overlay = overlay.into_inner();
         stored?;
         match is_made {
-            true => self.changed.extend(changed),
+            true => {
+                self.is_urgent |= is_urgent;
+                self.changed.extend(changed);
+            }
             false => self.session.execute("ROLLBACK TO SAVEPOINT job")?,
         }
         Ok(())

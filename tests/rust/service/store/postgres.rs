@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use ginnel::api::Origin;
 use ginnel::service::copy_store;
-use ginnel::service::store::{Changes, DatabaseLocation, PostgresOptions, Store, StoreError};
+use ginnel::service::store::{
+    Changes, DatabaseLocation, PostgresOptions, Store, StoreError, Transaction,
+};
 
 use super::{Note, ids, note};
 use crate::engines::{self, PostgresServer};
@@ -385,8 +387,8 @@ async fn no_acknowledged_change_is_lost_when_the_server_is_killed() {
     server.kill();
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn other_nodes_are_notified_of_a_change_and_once_of_many() {
+/// How often other nodes were notified while so many changes were made one after the other.
+async fn notified_of(changes: u32, work: fn(&Transaction<'_>)) -> usize {
     let database = engines::new_database();
     let node = engines::open(&database);
     let name = database.to_string().rsplit('/').next().unwrap().to_owned();
@@ -395,12 +397,27 @@ async fn other_nodes_are_notified_of_a_change_and_once_of_many() {
     });
     tokio::time::sleep(Duration::from_millis(500)).await;
 
-    for number in 0..100 {
-        node.write(move |change| change.put(&note(number))).await.unwrap();
+    for number in 0..changes {
+        let change = move |change: &Transaction<'_>| {
+            work(change);
+            change.put(&note(number))
+        };
+        node.write(change).await.unwrap();
     }
 
-    let notified = listening.await.unwrap().matches("Asynchronous notification").count();
+    listening.await.unwrap().matches("Asynchronous notification").count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn other_nodes_are_notified_of_a_change_and_once_of_many() {
+    let notified = notified_of(100, |_| {}).await;
+
     assert!((1..100).contains(&notified), "{notified} notifications");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn other_nodes_are_not_notified_of_what_can_wait() {
+    assert_eq!(notified_of(10, |change| change.defer_notice()).await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
