@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count
 
 import pytest
@@ -30,8 +30,11 @@ class DeadlockError(Exception):
 class PostgresServer:
     """A server in a folder of its own, with databases by number."""
 
-    def __init__(self, folder: pathlib.Path, *, fsync: bool = False) -> None:
+    def __init__(
+        self, folder: pathlib.Path, *, fsync: bool = False, options: Sequence[str] = ()
+    ) -> None:
         self.folder, self.port = folder, free_port()
+        self._options = options
         self._fsync = fsync
         self._numbers = count()
         self._emptied: list[str] = []
@@ -43,6 +46,7 @@ class PostgresServer:
             "listen_addresses=127.0.0.1",
             "-c",
             f"fsync={'on' if self._fsync else 'off'}",
+            *self._options,
         )
         at = ("-D", "data", "-k", self.folder, "-p", self.port)
         with (self.folder / "log").open("a") as log:
@@ -106,10 +110,10 @@ class PostgresServer:
 
 
 @contextlib.contextmanager
-def running(*, fsync: bool = False) -> Iterator[PostgresServer]:
+def running(*, fsync: bool = False, options: Sequence[str] = ()) -> Iterator[PostgresServer]:
     """A server that has started; without `fsync` it is faster, and may forget when it fails."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="ginnel-postgres-"))
-    server = PostgresServer(folder, fsync=fsync)
+    server = PostgresServer(folder, fsync=fsync, options=options)
     try:
         if os.geteuid() == 0:
             os.chown(folder, NOBODY, NOBODY)

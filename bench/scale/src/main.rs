@@ -1,6 +1,7 @@
 //! How the service behaves as it grows; see README.md.
 
 mod agents;
+mod cluster;
 mod cores;
 mod edges;
 mod http;
@@ -14,6 +15,7 @@ mod visitors;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use cluster::IN_CLUSTER;
 use report::Part;
 use serde_json::json;
 use subject::AS_GINNEL;
@@ -43,6 +45,12 @@ fn main() -> ExitCode {
     if arguments.first().is_some_and(|first| first == AS_GINNEL) {
         let ginnel = std::iter::once("ginnel").chain(arguments[1..].iter().map(String::as_str));
         return ExitCode::from(ginnel::cli::main(ginnel));
+    }
+    if arguments == [IN_CLUSTER] {
+        process::raise_descriptors();
+        let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+        runtime.block_on(cluster::measure());
+        return ExitCode::SUCCESS;
     }
     match plan(&arguments) {
         Ok(plan) => {

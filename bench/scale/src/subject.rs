@@ -103,7 +103,7 @@ impl Subject {
     }
 
     pub fn client(&self) -> Client {
-        Client { address: self.address("url"), key: self.key.clone() }
+        Client::new(self.address("url"), self.key.clone())
     }
 
     fn address(&self, name: &str) -> String {
@@ -119,6 +119,11 @@ pub struct Client {
 }
 
 impl Client {
+    /// Calls the API at `host:port`.
+    pub fn new(address: String, key: String) -> Self {
+        Self { address, key }
+    }
+
     pub async fn connect(&self) -> Connection {
         Connection::new(&self.address).await.expect("the service accepts")
     }
