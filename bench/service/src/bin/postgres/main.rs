@@ -17,8 +17,12 @@ use proxy::Network;
 use serde_json::{Value, json};
 use server::Server;
 
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 5;
 const SECONDS: f64 = 2.0;
+/// How often the writers of a round take turns, and how long one has: the disk is slow for seconds on end,
+/// and each is to have its share of that.
+const TURNS: usize = 3;
+const TURN_SECONDS: f64 = 1.0;
 
 fn main() {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
@@ -33,8 +37,12 @@ fn main() {
 }
 
 async fn measure(mut arguments: Vec<String>) {
-    let json = arguments.iter().position(|argument| argument == "--json");
-    let json = json.and_then(|at| arguments.drain(at..).nth(1));
+    let mut option = |name: &str| {
+        let at = arguments.iter().position(|argument| argument == name)?;
+        arguments.drain(at..(at + 2).min(arguments.len())).nth(1)
+    };
+    let (json, only) = (option("--json"), option("--only"));
+    let has = |part: &str| only.as_deref().is_none_or(|only| only.split(',').any(|it| it == part));
     let folder = arguments.first().map_or_else(std::env::temp_dir, PathBuf::from);
     let folder = folder.join(format!("ginnel-bench-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder to write to");
@@ -45,13 +53,23 @@ async fn measure(mut arguments: Vec<String>) {
         let more_is_better = unit.ends_with("/s");
         rows.push(json!({"name": name, "unit": unit, "samples": samples, "more_is_better": more_is_better}));
     };
-    writes(&folder, &server, &mut note).await;
-    nodes(&server, &mut note);
-    for (name, notifies) in [("with NOTIFY", true), ("without", false)] {
-        propagation(&server, name, notifies, &mut note).await;
+    if has("writes") {
+        writes(&folder, &server, &mut note).await;
     }
-    reads(&server, &mut note).await;
-    stopped(&server, &mut note);
+    if has("nodes") {
+        nodes(&server, &mut note);
+    }
+    if has("propagation") {
+        for (name, notifies) in [("with NOTIFY", true), ("without", false)] {
+            propagation(&server, name, notifies, &mut note).await;
+        }
+    }
+    if has("reads") {
+        reads(&server, &mut note).await;
+    }
+    if has("stopped") {
+        stopped(&server, &mut note);
+    }
     if let Some(file) = json {
         std::fs::write(file, Value::from(rows).to_string()).expect("a file to write to");
     }
@@ -89,9 +107,15 @@ async fn writes(folder: &Path, server: &Server, report: Report<'_>) {
     ];
     let mut samples = vec![Vec::new(); stores.len() + 1];
     for _ in 0..ROUNDS {
-        samples[0].push(server.pgbench(&database, &script, SECONDS as u32));
-        for ((_, store, shape), samples) in stores.iter().zip(&mut samples[1..]) {
-            samples.push(node::write(store, *shape, SECONDS).await.rate(SECONDS));
+        let mut round = vec![0.0; samples.len()];
+        for _ in 0..TURNS {
+            round[0] += server.pgbench(&database, &script, TURN_SECONDS as u32);
+            for ((_, store, shape), sum) in stores.iter().zip(&mut round[1..]) {
+                *sum += node::write(store, *shape, TURN_SECONDS).await.rate(TURN_SECONDS);
+            }
+        }
+        for (samples, sum) in samples.iter_mut().zip(round) {
+            samples.push(sum / TURNS as f64);
         }
     }
     let names = ["pgbench, 64 clients"].into_iter().chain(stores.iter().map(|(name, ..)| *name));
