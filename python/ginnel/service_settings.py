@@ -200,6 +200,8 @@ class ServiceSettings(TypedDict, total=False):
     """A file that holds the admin key."""
     public_url: str
     """The URL to put into responses, if clients reach the API at another one."""
+    console: bool
+    """Serve a console for people at /console of the management address; by default true."""
     rate_limit: str
     """Allow this many requests per account in a rolling window of seconds."""
     code_prefix: str

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::metrics::{CodeCounts, Collect, DurationHistogram, Families, NameTable};
 use crate::policy::actions;
@@ -92,6 +92,62 @@ impl GatewayMetrics {
         let place = actions::KINDS.iter().position(|kind| kind.name == action);
         if let Some(count) = place.and_then(|place| self.decisions.get(place)) {
             count.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+/// What was counted of all requests together, and the bytes of all visitors.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct TrafficTotals {
+    pub requests: u64,
+    /// Of these, those with a response of 400 to 499.
+    pub client_errors: u64,
+    /// Of these, those with a response of 500 or more.
+    pub server_errors: u64,
+    /// The upper bound of each bucket of durations in seconds, and how many are in it.
+    pub durations: Vec<(f64, u64)>,
+    /// The bytes that visitors have sent.
+    pub received: u64,
+    /// The bytes that visitors were sent.
+    pub sent: u64,
+}
+
+impl GatewayMetrics {
+    /// What was counted so far.
+    pub(crate) fn totals(&self) -> TrafficTotals {
+        let mut totals = TrafficTotals::default();
+        self.unrouted.add_to(&mut totals);
+        for (_, edge) in self.edges.all() {
+            edge.add_to(&mut totals);
+        }
+        totals.received = self.bytes.iter().map(|bytes| bytes.received.load(Relaxed)).sum();
+        totals.sent = self.bytes.iter().map(|bytes| bytes.sent.load(Relaxed)).sum();
+        totals
+    }
+}
+
+impl EdgeMetrics {
+    /// Counts a request that has ended.
+    pub(crate) fn responded(&self, status: u16, took: Duration) {
+        self.requests[0].count(status);
+        self.durations.observe(took, None);
+    }
+
+    fn add_to(&self, totals: &mut TrafficTotals) {
+        for (code, count) in self.requests.iter().flat_map(CodeCounts::counted) {
+            totals.requests += count;
+            match code {
+                "4xx" => totals.client_errors += count,
+                "5xx" => totals.server_errors += count,
+                _ => {}
+            }
+        }
+        let durations = self.durations.buckets();
+        if totals.durations.is_empty() {
+            totals.durations = durations;
+        } else {
+            let counts = totals.durations.iter_mut().zip(durations);
+            counts.for_each(|((_, total), (_, count))| *total += count);
         }
     }
 }

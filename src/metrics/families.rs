@@ -98,9 +98,7 @@ impl Family<'_> {
     pub fn durations(&mut self, labels: Labels<'_>, durations: &DurationHistogram) -> fmt::Result {
         match durations {
             DurationHistogram::Plain(histogram) => self.values(labels, histogram),
-            DurationHistogram::Traced(histogram) => {
-                histogram.encode(self.0.encode_family(&labels)?)
-            }
+            DurationHistogram::Traced { named, .. } => named.encode(self.0.encode_family(&labels)?),
         }
     }
 

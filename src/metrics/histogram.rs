@@ -83,7 +83,12 @@ pub(crate) enum DurationHistogram {
     /// Without names.
     Plain(Histogram),
     /// With the name of a request in each bucket, which costs a lock.
-    Traced(HistogramWithExemplars<RequestIdLabel>),
+    Traced {
+        /// What a scrape shows.
+        named: HistogramWithExemplars<RequestIdLabel>,
+        /// The same counts, which the other does not give.
+        counts: Histogram,
+    },
 }
 
 /// The name of a request, as an exemplar shows it.
@@ -103,16 +108,27 @@ impl DurationHistogram {
             return Self::Plain(Histogram::of_durations());
         }
         let bounds = DURATION_BOUNDS.iter().map(|bound| *bound as f64 / NANOSECONDS);
-        Self::Traced(HistogramWithExemplars::new(bounds))
+        let named = HistogramWithExemplars::new(bounds);
+        Self::Traced { named, counts: Histogram::of_durations() }
+    }
+
+    /// The upper bound of each bucket in seconds, with its own count.
+    pub fn buckets(&self) -> Vec<(f64, u64)> {
+        match self {
+            Self::Plain(histogram) | Self::Traced { counts: histogram, .. } => {
+                histogram.snapshot().0
+            }
+        }
     }
 
     /// Counts a duration, of the request with this name.
     pub fn observe(&self, duration: Duration, name: Option<&str>) {
         match self {
             Self::Plain(histogram) => histogram.observe_duration(duration),
-            Self::Traced(histogram) => {
+            Self::Traced { named, counts } => {
+                counts.observe_duration(duration);
                 let name = name.map(|name| RequestIdLabel(name.to_owned()));
-                histogram.observe(duration.as_secs_f64(), name, Some(SystemTime::now()));
+                named.observe(duration.as_secs_f64(), name, Some(SystemTime::now()));
             }
         }
     }

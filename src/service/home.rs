@@ -8,6 +8,9 @@ use http::{HeaderMap, HeaderValue};
 use super::address::Base;
 
 const PAGE: &str = include_str!("home.html");
+/// What the page says of the console, where there is one.
+const CONSOLE: &str = "<dt><a href=\"console/\">Console</a></dt>\
+    <dd>Traffic, agents, edges, policies and keys, for people with an API key.</dd>\n";
 const DOCUMENTATION: &str = "https://github.com/ginnel/ginnel/tree/main/docs";
 
 /// Nothing is fetched or run; the one style sheet stands in the page.
@@ -35,8 +38,9 @@ pub(super) fn is_for(headers: &HeaderMap) -> bool {
 }
 
 /// The page.
-pub(super) fn page(base: &Base) -> Response {
+pub(super) fn page(base: &Base, has_console: bool) -> Response {
     let text = PAGE
+        .replace("{console}", if has_console { CONSOLE } else { "" })
         .replace("{version}", env!("CARGO_PKG_VERSION"))
         .replace("{url}", &escaped(base.as_str()))
         .replace("{docs}", DOCUMENTATION);

@@ -22,6 +22,7 @@ mod check;
 mod cluster;
 pub mod code;
 pub mod config;
+mod console;
 mod context;
 mod cors;
 mod decode;
@@ -81,6 +82,7 @@ use audit::AuditTrail;
 use backup::{BackupDownloads, BackupProgress};
 use callers::Callers;
 use cluster::{BoundPeerListener, Cluster, NodeOptions, PeerServices, Peers};
+use console::ServiceConsole;
 use context::ServiceState;
 use live::ApiSettings;
 use monitoring::{ApiMetrics, ServiceMonitor};
@@ -247,7 +249,9 @@ impl Service {
             let challenges = shared.gateway.authority().challenges().clone();
             SharedChallenges::start(&shared.store, cluster, challenges)
         });
-        let (api, shutdown) = (routes::service(&shared), Shutdown::default());
+        let shutdown = Shutdown::default();
+        let console = options.console.then(|| ServiceConsole::new(&shared, &monitor, &shutdown));
+        let api = routes::service(&shared, console);
         let timeouts = move || live.load().limits.timeouts();
         let listener = serve_api(socket, api, limit.clone(), timeouts, &shutdown);
         let listener = listener.map_err(|source| Error::Bind { address: url.clone(), source })?;

@@ -53,6 +53,8 @@ pub struct Options {
     pub origin: Origin,
     /// How many calls [`Service::calls`](super::Service::calls) remembers; none by default.
     pub kept_calls: usize,
+    /// Whether the management address has a console, a web page for people; yes by default.
+    pub console: bool,
     /// How many connections the management API holds at once; none, the default, for an eighth of the
     /// file descriptors that the process may have. More are closed at once.
     pub connections: Option<usize>,
@@ -169,6 +171,7 @@ impl Default for Options {
             public_url: None,
             origin: Origin::default(),
             kept_calls: 0,
+            console: true,
             connections: None,
             edge_host: edge.host,
             http_port: edge.http_port,

@@ -56,6 +56,26 @@ impl Refusal {
         refusal
     }
 
+    /// A page of another origin has sent the request.
+    pub(super) fn cross_site() -> Self {
+        Self::plain(403, "pages of other sites may not do this")
+    }
+
+    /// There is no session of the console, or it is over.
+    pub(super) fn not_logged_in() -> Self {
+        Self::plain(401, "log in with an API key")
+    }
+
+    /// The console has as many sessions, or as many streams, as it may have.
+    pub(super) fn console_is_full() -> Self {
+        Self::plain(503, "too many people use the console now")
+    }
+
+    /// The caller is no admin.
+    pub(super) fn only_for_admins(message: &str) -> Self {
+        Self::plain(403, message)
+    }
+
     /// The storage fails; the request may be sent again where that can help.
     fn of_storage(fault: StorageFault, error: &store::StoreError) -> Self {
         let (code, retry_after) = code::of_storage(fault);

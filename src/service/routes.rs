@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 
 use super::Refusal;
 use super::backup::Download;
+use super::console::{ConsoleResponse, ServiceConsole};
 use super::context::{Context, ServiceState};
 use super::handlers::{self, PathHandlers};
 use super::home;
@@ -22,6 +23,7 @@ use super::pipeline::{self, EncodedResponse};
 use crate::api::remote::{self, DATABASE_BACKUP};
 use crate::api::{Info, Output, Verb, openapi};
 use crate::net::ApiService;
+use crate::web;
 
 /// The root: where the lists are.
 const ROOT: Info = Info {
@@ -45,17 +47,20 @@ enum ApiPath {
     /// A copy of the database.
     Download,
     Operations(PathHandlers),
+    /// The page for people, with all that is below it.
+    Console,
 }
 
 /// The management API.
 struct ApiRoutes {
     shared: Arc<ServiceState>,
+    console: Option<ServiceConsole>,
     paths: matchit::Router<Arc<ApiPath>>,
 }
 
 /// The management API, for the connections of a listener.
-pub(super) fn service(shared: &Arc<ServiceState>) -> ApiService {
-    let routes = Arc::new(ApiRoutes::new(shared.clone()));
+pub(super) fn service(shared: &Arc<ServiceState>, console: Option<ServiceConsole>) -> ApiService {
+    let routes = Arc::new(ApiRoutes::new(shared.clone(), console));
     Arc::new(move |request| {
         let routes = routes.clone();
         Box::pin(async move {
@@ -65,9 +70,13 @@ pub(super) fn service(shared: &Arc<ServiceState>) -> ApiService {
 }
 
 impl ApiRoutes {
-    fn new(shared: Arc<ServiceState>) -> Self {
+    fn new(shared: Arc<ServiceState>, console: Option<ServiceConsole>) -> Self {
         let description = describe(&shared);
-        let mut routes = Self { shared, paths: matchit::Router::new() };
+        let mut routes = Self { shared, console, paths: matchit::Router::new() };
+        if routes.console.is_some() {
+            routes.add("/console", ApiPath::Console);
+            routes.insert("/console/{*path}".to_owned(), Arc::new(ApiPath::Console));
+        }
         routes.add("/", ApiPath::Root);
         routes.add("/openapi.json", ApiPath::Description(description));
         routes.add(DATABASE_BACKUP.path, ApiPath::Download);
@@ -82,11 +91,15 @@ impl ApiRoutes {
         let leads_to = Arc::new(leads_to);
         let template = template.trim_end_matches('/');
         for path in [template.to_owned(), format!("{template}/")] {
-            if !path.is_empty()
-                && let Err(error) = self.paths.insert(path, leads_to.clone())
-            {
-                unreachable!("two operations have the same path: {error}");
+            if !path.is_empty() {
+                self.insert(path, leads_to.clone());
             }
+        }
+    }
+
+    fn insert(&mut self, path: String, leads_to: Arc<ApiPath>) {
+        if let Err(error) = self.paths.insert(path, leads_to) {
+            unreachable!("two operations have the same path: {error}");
         }
     }
 
@@ -96,23 +109,59 @@ impl ApiRoutes {
         if let Err(refusal) = shared.live.load().limits.check_head(&head) {
             return pipeline::respond(shared, &head.headers, &mut body, Err(refusal)).await;
         }
-        let found = self.paths.at(head.uri.path()).map(|found| found.value.clone());
-        let refusal = match found.as_deref() {
-            Ok(ApiPath::Operations(handlers)) => {
-                return pipeline::respond_to(shared, handlers, &head, &mut body).await;
+        let found = self.find(&head);
+        match (found.as_deref(), &self.console) {
+            (Some(ApiPath::Console), Some(console)) => {
+                self.respond_in_console(console, head, &mut body).await
             }
-            Ok(ApiPath::Root) => return self.root(&head, &mut body).await,
-            Ok(ApiPath::Download) if head.method == Method::POST => {
-                return self.download(&head, &mut body).await;
+            _ => self.operate(found.as_deref(), &head, &mut body).await,
+        }
+    }
+
+    /// What a request in the console leads to: a page, its data, or an operation.
+    async fn respond_in_console(
+        &self,
+        console: &ServiceConsole,
+        head: request::Parts,
+        body: &mut Incoming,
+    ) -> Response {
+        match console.respond(head, body).await {
+            ConsoleResponse::Done(response) => response,
+            ConsoleResponse::Operation(head) => {
+                let response = self.operate(self.find(&head).as_deref(), &head, body).await;
+                web::protect(response).await
             }
-            Ok(ApiPath::Download) => Refusal::no_such_method(head.uri.path(), "POST, OPTIONS"),
-            Ok(ApiPath::Description(document)) if reads(&head) => {
+        }
+    }
+
+    fn find(&self, head: &request::Parts) -> Option<Arc<ApiPath>> {
+        self.paths.at(head.uri.path()).ok().map(|found| found.value.clone())
+    }
+
+    /// Answers a request of a program.
+    async fn operate(
+        &self,
+        path: Option<&ApiPath>,
+        head: &request::Parts,
+        body: &mut Incoming,
+    ) -> Response {
+        let shared = &self.shared;
+        let refusal = match path {
+            Some(ApiPath::Operations(handlers)) => {
+                return pipeline::respond_to(shared, handlers, head, body).await;
+            }
+            Some(ApiPath::Root) => return self.root(head, body).await,
+            Some(ApiPath::Download) if head.method == Method::POST => {
+                return self.download(head, body).await;
+            }
+            Some(ApiPath::Download) => Refusal::no_such_method(head.uri.path(), "POST, OPTIONS"),
+            Some(ApiPath::Description(document)) if reads(head) => {
                 return described(document.clone());
             }
-            Ok(ApiPath::Description(_)) => Refusal::no_such_method(head.uri.path(), READING),
-            Err(_) => Refusal::no_such_path(head.uri.path()),
+            Some(ApiPath::Description(_)) => Refusal::no_such_method(head.uri.path(), READING),
+            Some(ApiPath::Console) | None => Refusal::no_such_path(head.uri.path()),
         };
-        pipeline::respond(shared, &head.headers, &mut body, Err(refusal)).await
+        pipeline::respond(shared, &head.headers, body, Err(refusal)).await
     }
 
     /// A page for browsers, the addresses of all lists for programs.
@@ -123,7 +172,7 @@ impl ApiRoutes {
             return pipeline::respond(shared, &head.headers, body, Err(refusal)).await;
         }
         if home::is_for(&head.headers) {
-            return home::page(&shared.base);
+            return home::page(&shared.base, self.console.is_some());
         }
         let lists = lists(shared);
         let serve = |_, _| async { Ok(EncodedResponse { status: 200, body: lists }) };

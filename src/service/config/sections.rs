@@ -110,6 +110,10 @@ const MANAGEMENT_API: SettingSection<ServeConfig> = SettingSection {
             "The URL to put into responses, if clients reach the API at another one"
         ),
         row!(
+            options.console: bool, "console", "BOOL",
+            "Serve a console for people at /console of the management address"
+        ),
+        row!(
             options.rate_limit: OptionalRate, "rate_limit", "N/60s",
             "Allow this many requests per account in a rolling window of seconds"
         )

@@ -138,6 +138,11 @@ impl Publisher {
         self.tcp_edges.taken_port(edge, hostports)
     }
 
+    /// The ports that TCP edges should have and that somebody else has, each with its edge.
+    pub(super) fn missing_ports(&self) -> Vec<(String, u16)> {
+        self.tcp_edges.missing_ports()
+    }
+
     /// Has a change published; called by the one thread that writes.
     fn send(&self, changes: &Changes) {
         let Some(changes) = changes.select(is_published) else { return };

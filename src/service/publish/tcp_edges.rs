@@ -80,6 +80,16 @@ impl TcpEdges {
             .find(|port| !own.is_some_and(|own| own.has(*port)) && !self.gateway.can_listen(*port))
     }
 
+    /// The ports that edges should have and that somebody else has, each with its edge.
+    pub(super) fn missing_ports(&self) -> Vec<(String, u16)> {
+        let edges = self.edges();
+        let missing = edges.iter().flat_map(|(id, edge)| {
+            let ports = edge.listeners.iter().filter(|(_, listener)| listener.is_none());
+            ports.map(|(port, _)| (id.clone(), *port))
+        });
+        missing.collect()
+    }
+
     /// Tries again to listen where it failed before.
     pub(super) fn listen_again(&self) {
         self.edges().values_mut().for_each(|edge| edge.listen(&self.gateway));

@@ -1,0 +1,93 @@
+// Who is logged in, and calls in the name of that key. The cookie of the session is out of reach of
+// scripts; its other half is kept here, for this origin alone.
+
+import { Problem } from "./server.js";
+import { recall, remember } from "./ui.js";
+
+const TOKEN = "console.token";
+
+/** Hears that the session is over. */
+let ended = () => {};
+export function onEnd(listener) {
+  ended = listener;
+}
+
+async function reach(path, options = {}) {
+  const headers = { "console-token": recall(TOKEN, ""), ...options.headers };
+  let response;
+  try {
+    response = await fetch(path, { cache: "no-store", ...options, headers });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Problem("The service cannot be reached.", 0);
+  }
+  if (response.ok) return response;
+  const refusal = await response.json().catch(() => ({}));
+  if (response.status === 401 && path !== "session") ended();
+  const problem = new Problem(refusal.msg ?? `The service responded with ${response.status}.`, response.status);
+  problem.code = refusal.error_code;
+  throw problem;
+}
+
+function withBody(method, body) {
+  if (body === undefined) return { method };
+  return { method, headers: { "content-type": "application/json" }, body: JSON.stringify(body) };
+}
+
+async function read(response) {
+  return response.status === 204 ? null : response.json();
+}
+
+/** Calls the management API; the result, or a Problem. */
+export async function call(path, method = "GET", body = undefined) {
+  return read(await reach(`api${path}`, withBody(method, body)));
+}
+
+/** Asks for what only the console has. */
+export async function data(path, body = undefined) {
+  return read(await reach(`data/${path}`, withBody(body === undefined ? "GET" : "POST", body)));
+}
+
+/** Who is logged in; null when nobody is. */
+export async function whoami() {
+  if (!recall(TOKEN, "")) return null;
+  try {
+    return await read(await reach("session"));
+  } catch (error) {
+    if (error.status === 0 || error.status >= 500) throw error;
+    return null;
+  }
+}
+
+/** Logs in with an API key, which is sent once and not kept here. */
+export async function logIn(key) {
+  // A header has no other characters; such a key is refused by name.
+  const printable = /^[\x21-\x7e]+$/.test(key) ? key : "-";
+  const response = await reach("session", { method: "POST", headers: { authorization: `Bearer ${printable}` } });
+  const { token, ...caller } = await response.json();
+  remember(TOKEN, token);
+  return caller;
+}
+
+export async function logOut() {
+  try {
+    await reach("session", { method: "DELETE" });
+  } finally {
+    remember(TOKEN, "");
+  }
+}
+
+/** Hears updates of a stream until it is aborted; an error is thrown when it ends by itself. */
+export async function follow(path, signal, heard) {
+  const response = await reach(`data/${path}`, { signal });
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  heard(null);
+  let rest = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) throw new Problem("The stream has ended.", 0);
+    const parts = (rest + value).split("\n\n");
+    rest = parts.pop();
+    for (const part of parts) if (part.startsWith("data: ")) heard(JSON.parse(part.slice(6)));
+  }
+}

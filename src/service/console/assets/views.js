@@ -1,0 +1,332 @@
+// Lists of things and single things, for every resource alike.
+
+import { announce, button, make, say } from "./dom.js";
+import { Form, flatten, openForm, shownOnce } from "./forms.js";
+import { label, listAll, nameOf } from "./model.js";
+import { openPolicy } from "./policy.js";
+import { call } from "./session.js";
+import { Table } from "./table.js";
+import { badge, confirm, copyButton, empty, facts, toast } from "./ui.js";
+
+/** How many things a list reads at once, and how many at most. */
+const [FIRST, MOST] = [1000, 20_000];
+const WEEK = 7 * 86_400_000;
+
+/** The address of a view. */
+export const at = (...parts) => `#/${parts.map(encodeURIComponent).join("/")}`;
+
+/** A moment: how far it is, and exactly when. */
+export function moment(text) {
+  const time = Date.parse(text);
+  const seconds = Math.abs(Date.now() - time) / 1000;
+  const [size, unit] = [[86_400, "d"], [3600, "h"], [60, "min"], [1, "s"]].find(([it]) => seconds >= it) ?? [1, "s"];
+  const far = `${Math.floor(seconds / size)} ${unit}`;
+  return make("time", { datetime: text, title: new Date(time).toLocaleString() }, time > Date.now() ? `in ${far}` : `${far} ago`);
+}
+
+const WORDS = {
+  success: "good", alive: "good", allow: "good", refused: "warn", deny: "warn", failed: "bad", lapsed: "bad",
+};
+
+/** A value in a few words, for a cell. */
+export function short(name, value) {
+  if (value == null || value === "") return make("span", { class: "hint" }, "–");
+  if (typeof value === "boolean") return badge(value ? "yes" : "no", value ? "good" : "");
+  if (name === "outcome" || name === "state" || name === "action") return badge(value, WORDS[value] ?? "");
+  if (name.endsWith("_at") || name.startsWith("not_")) return name === "not_after" ? ending(value) : moment(value);
+  if (name === "certificate_management_status") return certificate(value);
+  if (name === "routes") return String(value.length);
+  if (Array.isArray(value)) return value.map((it) => it?.id ?? (typeof it === "object" ? JSON.stringify(it) : it)).join(", ");
+  if (value.backend) return value.backend.id;
+  if (value.id && value.uri) return value.id;
+  if (typeof value === "object") return Object.entries(value).map(([key, it]) => `${key}=${typeof it === "object" ? "…" : it}`).join(", ");
+  return String(value);
+}
+
+/** When a certificate ends; soon is said in color and in words. */
+function ending(text) {
+  const left = Date.parse(text) - Date.now();
+  if (left < 0) return badge("ended", "bad");
+  return left < 3 * WEEK ? make("span", { class: "badge warn" }, "ends ", moment(text)) : moment(text);
+}
+
+function certificate({ renews_at, provisioning_job: job }) {
+  if (job?.msg) return badge(job.error_code ? "failing" : "being obtained", job.error_code ? "bad" : "moved", { title: job.msg });
+  return renews_at ? make("span", {}, "renews ", moment(renews_at)) : badge("none yet");
+}
+
+/** A value with all it has, for the view of one thing. */
+function whole(name, value, model) {
+  if (Array.isArray(value) && value.length && typeof value[0] !== "object") {
+    return make("ul", { class: "plain" }, value.map((it) => make("li", {}, linked(String(it), model))));
+  }
+  if (Array.isArray(value) && value[0]?.id) return make("ul", { class: "plain" }, value.map(({ id }) => make("li", {}, linked(id, model))));
+  if (value?.id && value.uri) return linked(value.id, model);
+  if (typeof value === "string" && value.includes("\n")) return make("pre", {}, value);
+  if (typeof value === "string" && /_(id|ids)$/.test(name)) return linked(value, model);
+  if (value && typeof value === "object" && name !== "certificate_management_status") return make("pre", {}, JSON.stringify(value, null, 2));
+  return short(name, value);
+}
+
+/** An identifier leads to what it names, and says its name as soon as that is known. */
+function linked(text, model) {
+  const resource = /^[a-z]+_[0-9A-Za-z]{27}$/.test(text) && model?.kindOf(text);
+  if (!resource?.list) return text;
+  const link = make("a", { class: "mono", href: at(resource.name, text) }, text);
+  call(resource.path(resource.get, [text])).then((thing) => {
+    link.title = text;
+    link.className = "";
+    say(link, nameOf(thing));
+  }).catch(() => {
+    // It may be gone, or for others to see; then its identifier is all there is to say.
+  });
+  return link;
+}
+
+/** A sentence of a description, with code as code. */
+export function prose(text) {
+  return make("span", {}, (text ?? "").split("`").map((part, place) => (place % 2 ? make("code", {}, part) : part)));
+}
+
+const head = (title, hint, ...tools) => make("div", { class: "view-head" },
+  make("div", {}, make("h1", {}, title), hint ? make("p", { class: "hint" }, prose(hint)) : null),
+  make("div", { class: "tools" }, tools.flat()));
+
+// ── Lists ────────────────────────────────────────────────────────────────────────────────────
+
+const HELP = {
+  tunnel_sessions: "Start one with: ginnel agent, or ginnel http 8080, and an authtoken of this service.",
+  tunnels: "Tunnels appear as soon as an agent starts them.",
+  nodes: "This service is the only one of its database.",
+  "edges.https": "An edge takes the traffic of host names and leads it, route by route, to backends.",
+};
+
+/** The list of a resource. */
+export function listView(context, resource) {
+  const { model, caller } = context;
+  const count = make("span", { class: "hint", role: "status" });
+  const filter = make("input", { type: "search", placeholder: "Filter", "aria-label": `Filter ${resource.title}`, spellcheck: "false" });
+  const more = button("Load more", () => load(), { hidden: true });
+  const place = make("div", { class: "list-place" });
+  const shape = model.shape(resource);
+  let [items, next] = [[], null];
+  const link = (thing) => (resource.get ? at(resource.name, thing.id) : at("id", thing.id));
+  const names = resource.columns ?? Object.keys(shape.properties).filter((name) => !["uri", "metadata"].includes(name)).slice(0, 6);
+  const wide = (name) => ["hostports", "description", "public_url", "operation", "domain", "address", "labels", "backends", "name", "body", "acl", "resource_ids"].includes(name);
+  const columns = names.map((name, index) => ({
+    id: name, title: label(name), width: wide(name) ? 9 : 7.5, flex: wide(name), rank: index ? index : null,
+    cell: (thing) => index ? short(name, thing[name]) : make("a", { href: link(thing), tabindex: "-1" }, short(name, thing[name] || thing.id)),
+    sort: (thing) => (typeof thing[name] === "object" ? JSON.stringify(thing[name]) : thing[name]),
+  }));
+  const id = { id: "id", title: "Identifier", width: 22, rank: 90, off: true, cell: (thing) => thing.id, sort: (thing) => thing.id };
+  if (!names.includes("id")) columns.push(id);
+
+  const table = new Table({
+    place, name: `console.${resource.name}`, label: resource.title, columns, key: (thing) => thing.id, href: link, newestFirst: true,
+    choose: (key) => table.look(key),
+    open: (key) => location.assign(at(resource.name, key)),
+  });
+  table.grid.addEventListener("keydown", (event) => {
+    const step = { ArrowDown: 1, ArrowUp: -1, PageDown: 15, PageUp: -15, Home: -1e9, End: 1e9 }[event.key];
+    if (step) {
+      event.preventDefault();
+      table.move(step);
+    } else if (event.key === "Enter" && table.chosen && event.target === table.grid) table.open(table.chosen);
+  });
+  const nothing = make("div", {});
+  const show = () => {
+    const wanted = filter.value.trim().toLowerCase();
+    const seen = wanted ? items.filter((thing) => JSON.stringify(thing).toLowerCase().includes(wanted)) : items;
+    table.clear();
+    table.put([...seen].reverse());
+    say(count, `${seen.length === items.length ? "" : `${seen.length} of `}${items.length} ${next ? "loaded, there are more" : "in all"}`);
+    place.style.setProperty("--rows", seen.length);
+    more.hidden = !next;
+    place.hidden = !seen.length;
+    nothing.replaceChildren(...(seen.length ? [] : [items.length
+      ? empty("Nothing matches the filter", `None of the ${items.length} has “${filter.value}” in it.`)
+      : empty(`No ${resource.title} yet`, HELP[resource.name] ?? resource.about, resource.create ? create() : "")]));
+  };
+  const load = async () => {
+    more.disabled = true;
+    try {
+      const page = await listAll(next ? { list: { path: next.split("?")[0] } } : resource, FIRST, undefined,
+        next ? `&${next.split("?")[1].replace(/&?limit=\d+/, "")}` : "");
+      items = items.concat(page.items).slice(0, MOST);
+      next = items.length < MOST ? page.next : null;
+      show();
+    } catch (error) {
+      place.hidden = true;
+      nothing.replaceChildren(empty(`${resource.title} cannot be shown`, error.message, error.status === 403 && !caller.admin ? "" : button("Try again", load)));
+    }
+    more.disabled = false;
+  };
+  const create = () => button("Create…", () => createThing(context, resource), { class: "strong" });
+  filter.addEventListener("input", show);
+  load();
+  return make("div", { class: "view tall" },
+    head(resource.title, resource.about, resource.create ? create() : null,
+      resource.name === "nodes" && model.resources.get("configuration") ? button("Reload the configuration…", () => reload(context)) : null),
+    make("div", { class: "tools list-tools" }, filter, count, more, table.columnMenu()), place, nothing);
+}
+
+function reload({ model }) {
+  const [operation] = model.resources.get("configuration").actions;
+  confirm("Reload the configuration", operation.summary, "Reload", async () => {
+    const result = await call(operation.path, "POST");
+    const restart = result.restart_needed?.length ? ` A restart is needed for: ${result.restart_needed.join(", ")}.` : "";
+    toast(`${result.changed?.length ? `Changed: ${result.changed.join(", ")}.` : "Nothing has changed."}${restart}`);
+  });
+}
+
+// ── Create, change, delete ───────────────────────────────────────────────────────────────────
+
+const one = (title) => title.replace(/ies$/, "y").replace(/sses$/, "ss").replace(/s$/, "");
+
+function createThing(context, resource, ids = [], values = {}) {
+  const { model, refresh } = context;
+  const leaveOut = [...resource.parts.keys()].filter((name) => resource.parts.get(name).isModule && ["policy"].includes(name));
+  const form = new Form(model, resource.create.body, values, { leaveOut });
+  openForm(`New ${one(resource.title)}`, resource.create.summary, form, "Create", async (body) => {
+    const thing = await call(resource.path(resource.create, ids), "POST", body);
+    announce(`Created ${nameOf(thing)}`);
+    if (thing.token) showToken(resource, thing);
+    if (resource.outer && !resource.list) location.assign(at(resource.outer.name, ...ids, resource.name.split(".").at(-1), thing.id));
+    else if (Object.keys(values).length) refresh();
+    else location.assign(at(resource.name, thing.id));
+  });
+}
+
+function showToken(resource, thing) {
+  shownOnce(`The token of the new ${one(resource.title)}`,
+    "It is shown this once: the service keeps only a hash of it. Whoever has it can use it until it is deleted.",
+    thing.token, copyButton(() => thing.token, "Copy the token", { class: "strong" }));
+}
+
+function changeThing(context, resource, ids, thing) {
+  const modules = [...resource.parts].filter(([, part]) => part.isModule).map(([name]) => name);
+  const form = new Form(context.model, resource.update.body, flatten(thing), { isChange: true, leaveOut: modules });
+  openForm(`Change ${nameOf(thing)}`, resource.update.summary, form, "Save", async (values) => {
+    if (!Object.keys(values).length) throw new Error("Nothing is changed yet.");
+    await call(resource.path(resource.update, ids), "PATCH", values);
+    toast("Saved");
+    context.refresh();
+  });
+}
+
+function deleteThing(resource, ids, thing, after) {
+  confirm(`Delete ${nameOf(thing)}?`, `${resource.delete.summary} This cannot be undone.`, "Delete", async () => {
+    await call(resource.path(resource.delete, ids), "DELETE");
+    toast(`Deleted ${nameOf(thing)}`);
+    location.assign(after);
+  });
+}
+
+// ── One thing ────────────────────────────────────────────────────────────────────────────────
+
+/** One thing, with what is in it and what can be done with it. */
+export async function thingView(context, resource, ids) {
+  const { model } = context;
+  const thing = await call(resource.path(resource.get, ids));
+  const outer = resource.outer && !resource.list ? at(resource.outer.name, ids[0]) : at(resource.name);
+  const acts = resource.actions.map((operation) => button(`${label(operation.name)}…`, () => confirm(
+    `${label(operation.name)} ${nameOf(thing)}?`, operation.summary, label(operation.name), async () => {
+      await call(resource.path(operation, ids), "POST", {});
+      toast(`Done: ${operation.summary}`);
+      if (operation.name === "stop") location.assign(outer);
+    }), { class: operation.name === "stop" ? "danger" : null }));
+  const parts = [...resource.parts.keys()];
+  const hidden = new Set(["id", "uri", "token", ...parts, "routes"]);
+  const shown = Object.entries(model.shape(resource).properties).filter(([name]) => !hidden.has(name) && thing[name] != null && thing[name] !== "");
+  const [long, brief] = [shown.filter(([name]) => isLong(thing[name])), shown.filter(([name]) => !isLong(thing[name]))];
+  return make("div", { class: "view" },
+    make("nav", { "aria-label": "Path", class: "crumbs" }, make("a", { href: outer }, resource.outer && !resource.list ? `${one(resource.outer.title)}` : resource.title)),
+    head(nameOf(thing), null,
+      resource.update ? button("Change…", () => changeThing(context, resource, ids, thing)) : null, acts,
+      resource.name.startsWith("edges.") ? make("a", { class: "button", href: `#/traffic?edge=${encodeURIComponent(ids.at(-1))}` }, "Traffic") : null,
+      resource.delete ? button("Delete…", () => deleteThing(resource, ids, thing, outer), { class: "danger" }) : null),
+    make("p", { class: "identifier" }, make("code", {}, thing.id), copyButton(() => thing.id, "Copy", { class: "quiet small", "aria-label": "Copy the identifier" })),
+    facts(brief.map(([name]) => [label(name), whole(name, thing[name], model)])),
+    long.map(([name]) => make("section", {}, make("h2", {}, label(name)), whole(name, thing[name], model))),
+    resource.name === "ip_policies" ? await rulesOf(context, thing) : null,
+    resource.name === "tunnel_sessions" ? await tunnelsOf(context, thing) : null,
+    parts.map((name) => resource.parts.get(name)).filter((part) => !part.isModule).map((part) => routesOf(context, part, ids, thing)),
+    modulesOf(context, resource, ids, thing));
+}
+
+const isLong = (value) => (typeof value === "string" && (value.includes("\n") || value.length > 80)) || (typeof value === "object" && !Array.isArray(value) && !value.uri);
+
+function tableOf(caption, titles, rows) {
+  return make("table", { class: "list" }, make("caption", { class: "unseen" }, caption),
+    make("thead", {}, make("tr", {}, titles.map((title) => make("th", { scope: "col" }, title)))),
+    make("tbody", {}, rows.map((cells) => make("tr", {}, cells.map((cell) => make("td", {}, cell))))));
+}
+
+/** The routes of an edge: longest first, as they are tried. */
+function routesOf(context, part, ids, thing) {
+  const name = part.name.split(".").at(-1);
+  const things = thing[name] ?? [];
+  const link = (it) => make("a", { href: at(part.outer.name, ...ids, name, it.id) }, nameOf(it));
+  const set = (it) => [...part.parts.keys()].filter((module) => it[module]).map((module) => badge(part.parts.get(module).title, it[module].enabled === false ? "" : "accent"));
+  return make("section", {}, make("div", { class: "section-head" }, make("h2", {}, label(name)), button("Add a route…", () => createThing(context, part, ids))),
+    things.length ? tableOf(label(name), ["Path", "Match", "Modules", "Description"], things.map((it) => [link(it), it.match_type ?? "", make("div", { class: "tools" }, set(it)), it.description ?? ""]))
+      : empty("No routes yet", "Without a route, visitors of this edge get 404.", button("Add a route…", () => createThing(context, part, ids), { class: "strong" })));
+}
+
+/** The rules of an IP policy. */
+async function rulesOf(context, policy) {
+  const rules = context.model.resources.get("ip_policy_rules");
+  const { items } = await listAll(rules, MOST);
+  const own = items.filter((rule) => rule.ip_policy?.id === policy.id);
+  const add = (attributes) => button("Add a rule…", () => createThing(context, rules, [], { ip_policy_id: policy.id }), attributes);
+  return make("section", {}, make("div", { class: "section-head" }, make("h2", {}, "Rules"), add({})),
+    own.length ? tableOf("Rules", ["Network", "Action", "Description"], own.map((rule) => [make("a", { href: at(rules.name, rule.id) }, rule.cidr), short("action", rule.action), rule.description ?? ""]))
+      : empty("No rules yet", "A policy without rules lets nobody in.", add({ class: "strong" })));
+}
+
+/** The tunnels of an agent. */
+async function tunnelsOf({ model }, session) {
+  const tunnels = model.resources.get("tunnels");
+  const { items } = await listAll(tunnels, MOST);
+  const own = items.filter((it) => it.tunnel_session?.id === session.id);
+  return make("section", {}, make("h2", {}, tunnels.title),
+    own.length ? tableOf(tunnels.title, ["Address or labels", "Protocol", "Leads to", "Started"], own.map((it) => [
+      make("a", { href: at(tunnels.name, it.id) }, it.public_url || short("labels", it.labels)), it.proto ?? "", it.forwards_to ?? "", moment(it.started_at)]))
+      : empty("No tunnels", "The agent is connected and has started none."));
+}
+
+/** The modules of an edge or a route, in the order in which traffic meets them. */
+function modulesOf(context, resource, ids, thing) {
+  const modules = [...resource.parts].filter(([, part]) => part.isModule);
+  if (!modules.length) return null;
+  const state = (value) => (value ? badge(value.enabled === false ? "off" : "on", value.enabled === false ? "" : "good") : badge("not set"));
+  const detail = (value) => Object.entries(value ?? {}).filter(([name, it]) => name !== "enabled" && it != null)
+    .map(([name, it]) => make("span", { class: "part" }, make("span", { class: "hint" }, `${label(name)}: `), name === "inbound" || name === "outbound" ? `${it.length} ${it.length === 1 ? "rule" : "rules"}` : whole(name, it, context.model)));
+  return make("section", {}, make("h2", {}, "Modules"),
+    tableOf("Modules", ["Module", "State", "Settings", "Actions"], modules.map(([name, part]) => [
+      make("span", {}, make("b", {}, part.title), make("span", { class: "hint block" }, prose(part.about))),
+      state(thing[name]), make("div", { class: "parts" }, detail(thing[name])),
+      make("div", { class: "tools" },
+        button(thing[name] ? "Change…" : "Set…", () => setModule(context, part, ids, thing, name), { class: "small", "aria-label": `${thing[name] ? "Change" : "Set"} ${part.title}` }),
+        thing[name] ? button("Remove…", () => removeModule(context, part, ids), { class: "small danger", "aria-label": `Remove ${part.title}` }) : null),
+    ])));
+}
+
+function setModule(context, part, ids, thing, name) {
+  const save = async (values) => {
+    await call(part.path(part.replace, ids), "PUT", values);
+    toast(`Saved: ${part.title}`);
+    context.refresh();
+  };
+  if (name === "policy") return openPolicy(thing[name], part.name.startsWith("edges.tcp") ? "tcp" : "https", save);
+  const form = new Form(context.model, part.replace.body, flatten(thing[name]));
+  return openForm(part.title, part.about, form, "Save", save);
+}
+
+function removeModule(context, part, ids) {
+  confirm(`Remove ${part.title}?`, part.delete.summary, "Remove", async () => {
+    await call(part.path(part.delete, ids), "DELETE");
+    toast(`Removed: ${part.title}`);
+    context.refresh();
+  });
+}
