@@ -29,6 +29,8 @@ pub(super) struct StatusPage {
     /// The nodes of the service that the agent has sessions with; none where it has no nodes.
     pub nodes: Vec<NodeView>,
     pub reconnects: u64,
+    /// When the service is tried again, RFC 3339; none while there is a session.
+    pub next_attempt: Option<String>,
     pub usage: CaptureUsage,
     pub tunnels: Vec<TunnelView>,
     /// The options in effect, by the names of the configuration file.
@@ -75,12 +77,18 @@ impl StatusPage {
             latency: latency.map(millis),
             nodes: state.sessions().filter_map(NodeView::of).collect(),
             reconnects: shared.with_history(|history| history.reconnects),
+            next_attempt: next_attempt(shared).filter(|_| online.is_none()),
             usage: shared.captures.usage().into(),
             tunnels: shared.tunnels.all().iter().map(|tunnel| TunnelView::of(tunnel)).collect(),
             options: options(shared),
             failures: failures.iter().rev().map(FailureView::of).collect(),
         }
     }
+}
+
+fn next_attempt(shared: &AgentInner) -> Option<String> {
+    let next = shared.with_history(|history| history.next_attempt)?;
+    Some(next.to_rfc3339_opts(SecondsFormat::Millis, false))
 }
 
 impl NodeView {

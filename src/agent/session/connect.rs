@@ -125,9 +125,9 @@ impl SessionKeeper {
         self.backoff.session_lost(lived, Instant::now());
     }
 
-    /// Waits before the next attempt.
-    pub async fn pause(&mut self) {
-        tokio::time::sleep(self.backoff.next_pause(Instant::now())).await;
+    /// How long to wait before the next attempt.
+    pub fn next_pause(&mut self) -> Duration {
+        self.backoff.next_pause(Instant::now())
     }
 
     /// Connects to the next address, when it is its time.

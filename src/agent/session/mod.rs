@@ -15,6 +15,9 @@ pub(super) mod state;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
+use chrono::Local;
+use tokio::time::sleep;
+
 use super::inner::AgentInner;
 use super::slot::SessionSlot;
 use super::tunnels::RunningTunnel;
@@ -96,7 +99,9 @@ async fn keep(shared: &Arc<AgentInner>, slot: SessionSlot) -> Result<(), Refused
             // Its address rests; another may be tried at once.
             Err(ConnectError::SameNode { .. }) => continue,
         }
-        if shutdown.run_until(ShutdownPhase::Graceful, keeper.pause()).await.is_none() {
+        let pause = keeper.next_pause();
+        shared.update_history(|history| history.next_attempt = Some(Local::now() + pause));
+        if shutdown.run_until(ShutdownPhase::Graceful, sleep(pause)).await.is_none() {
             return Ok(());
         }
     }

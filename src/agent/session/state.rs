@@ -49,6 +49,8 @@ pub struct SessionHistory {
     pub reconnects: u64,
     /// Why the service refuses the authtoken, once it did.
     pub refusal: Option<String>,
+    /// When the service is tried again, or was tried last.
+    pub next_attempt: Option<DateTime<Local>>,
     /// Recent errors, newest last.
     pub failures: VecDeque<SessionFailure>,
 }
