@@ -6,6 +6,7 @@
 //! | `path:/hook*` | targets without query that match; `*` stands for anything |
 //! | `status:404`, `status:5xx`, `status:pending` | this status, this class, no answer yet |
 //! | `>200ms`, `<2s` | exchanges that took longer, or shorter |
+//! | `after:2026-11-23T14:03:00Z`, `before:14:03:20` | arrived at or after, before this time; without a date today |
 //! | `size:>10kb`, `size:<1mb` | request and answer together |
 //! | `header:x-id`, `header:x-id=a*` | a header of request or answer, with this value |
 //! | `body:text` | text in a body, in any case |
@@ -18,6 +19,7 @@
 
 use std::time::Duration;
 
+use chrono::{DateTime, Local, NaiveTime};
 use regex::bytes::{Regex, RegexBuilder};
 
 use super::content;
@@ -45,6 +47,8 @@ enum FilterTest {
     Pending,
     Longer(Duration),
     Shorter(Duration),
+    After(DateTime<Local>),
+    Before(DateTime<Local>),
     Larger(u64),
     Smaller(u64),
     Header(String, Option<Regex>),
@@ -125,6 +129,8 @@ impl FilterTest {
                 Self::Longer(_) | Self::Shorter(_) => Ok(test),
                 _ => Err("must be written like took:>200ms".to_owned()),
             }),
+            "after" => time(value).map(Self::After),
+            "before" => time(value).map(Self::Before),
             "size" => size(value),
             "header" => match value.split_once('=') {
                 Some((name, value)) => Ok(Self::Header(name.to_owned(), Some(like(value)?))),
@@ -157,6 +163,8 @@ impl FilterTest {
             Self::Pending => response.is_none(),
             Self::Longer(limit) => exchange.took.is_some_and(|took| took > *limit),
             Self::Shorter(limit) => exchange.took.is_some_and(|took| took < *limit),
+            Self::After(time) => record.start() >= *time,
+            Self::Before(time) => record.start() < *time,
             Self::Larger(limit) => bytes(exchange) > *limit,
             Self::Smaller(limit) => bytes(exchange) < *limit,
             Self::Header(name, value) => messages(exchange).any(|message| {
@@ -234,6 +242,17 @@ fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|_| problem())
 }
 
+/// A time with its date and zone, or one of today in local time.
+fn time(text: &str) -> Result<DateTime<Local>, String> {
+    if let Ok(time) = DateTime::parse_from_rfc3339(text) {
+        return Ok(time.into());
+    }
+    let of_day = NaiveTime::parse_from_str(text, "%H:%M:%S%.f")
+        .or_else(|_| NaiveTime::parse_from_str(text, "%H:%M"));
+    let today = of_day.ok().and_then(|time| Local::now().with_time(time).earliest());
+    today.ok_or_else(|| "must be a time such as 14:03 or 2026-11-23T14:03:00Z".to_owned())
+}
+
 fn size(text: &str) -> Result<FilterTest, String> {
     let problem = || "must be written like size:>10kb".to_owned();
     let (test, rest): (fn(u64) -> FilterTest, _) = match text.split_at_checked(1) {
@@ -286,6 +305,8 @@ mod tests {
             ("status:502", "status:pending"),
             ("<1m", ">1m"),
             ("took:<1m", "took:>1m"),
+            ("after:2020-01-01T00:00:00Z", "after:2999-01-01T00:00:00+01:00"),
+            ("before:2999-01-01T00:00:00Z", "before:00:00"),
             ("size:>9", "size:>10kb"),
             ("size:<1gb", "size:>1gb"),
             ("header:x-id", "header:x-other"),
@@ -309,6 +330,7 @@ mod tests {
             ("status:5x", "filter: status:5x: must be a number"),
             (">soon", "filter: >soon: must be a time"),
             ("size:10", "filter: size:10: must be written like"),
+            ("after:noon", "filter: after:noon: must be a time such as 14:03"),
             ("is:good", "filter: is:good: must be one of"),
         ] {
             let problem = RequestFilter::read(filter).unwrap_err();
