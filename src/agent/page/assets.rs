@@ -5,14 +5,22 @@ use crate::web::Asset;
 /// The files that the inspector alone uses.
 pub(super) const ASSETS: &[Asset] = &[
     Asset { name: "inspect.css", content: include_str!("assets/inspect.css") },
-    Asset { name: "requests.js", content: include_str!("assets/requests.js") },
-    Asset { name: "status.js", content: include_str!("assets/status.js") },
     Asset { name: "body.js", content: include_str!("assets/body.js") },
     Asset { name: "detail.js", content: include_str!("assets/detail.js") },
     Asset { name: "difference.js", content: include_str!("assets/difference.js") },
     Asset { name: "editor.js", content: include_str!("assets/editor.js") },
+    Asset { name: "filters.js", content: include_str!("assets/filters.js") },
     Asset { name: "list.js", content: include_str!("assets/list.js") },
     Asset { name: "live.js", content: include_str!("assets/live.js") },
+    Asset { name: "multipart.js", content: include_str!("assets/multipart.js") },
+    Asset { name: "outage.js", content: include_str!("assets/outage.js") },
+    Asset { name: "qr.js", content: include_str!("assets/qr.js") },
+    Asset { name: "requests.js", content: include_str!("assets/requests.js") },
+    Asset { name: "selection.js", content: include_str!("assets/selection.js") },
+    Asset { name: "start.js", content: include_str!("assets/start.js") },
+    Asset { name: "status.js", content: include_str!("assets/status.js") },
+    Asset { name: "traffic.js", content: include_str!("assets/traffic.js") },
+    Asset { name: "viewer.js", content: include_str!("assets/viewer.js") },
 ];
 
 #[cfg(test)]

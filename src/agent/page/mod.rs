@@ -112,7 +112,11 @@ pub(super) fn router() -> Router<Arc<WebState>> {
         .route("/inspect/", get(start))
         .route("/inspect/assets/{name}", get(asset))
         .route("/inspect/http/{id}", get(one_request));
-    for (path, page) in [("/status", get(status_page)), ("/inspect/http", get(all_requests))] {
+    for (path, page) in [
+        ("/status", get(status_page)),
+        ("/inspect/http", get(all_requests)),
+        ("/inspect/traffic", get(async || Html(shell::traffic()))),
+    ] {
         router = router.route(path, page.clone()).route(&format!("{path}/"), page);
     }
     router

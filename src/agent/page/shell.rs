@@ -45,6 +45,14 @@ const STATUS: PageTemplate = PageTemplate {
     main: include_str!("assets/status.html"),
 };
 
+const TRAFFIC: PageTemplate = PageTemplate {
+    title: "Traffic",
+    script: "traffic.js",
+    bar: "",
+    without_script: "the figures of tunnels are at <a href=\"/api/tunnels\">/api/tunnels</a>",
+    main: include_str!("assets/traffic.html"),
+};
+
 impl PageTemplate {
     /// The page without its data.
     fn shell(&self) -> String {
@@ -82,6 +90,11 @@ pub(super) fn status(status: &StatusPage) -> String {
     fill(&STATUS, status)
 }
 
+/// The page with plots, which asks for its data.
+pub(super) fn traffic() -> String {
+    fill(&TRAFFIC, &())
+}
+
 fn fill(page: &PageTemplate, first: &impl Serialize) -> String {
     page.shell().replacen(PLACE, &script_data(first), 1)
 }
@@ -106,7 +119,8 @@ mod tests {
 
     #[test]
     fn nothing_but_data_and_files_of_the_page_is_run() {
-        for shell in [REQUESTS.shell(), STATUS.shell()] {
+        for page in [REQUESTS, STATUS, TRAFFIC] {
+            let shell = page.shell();
             assert_eq!(shell.matches('{').count(), 1, "{shell}");
             assert_eq!(shell.matches(PLACE).count(), 1);
             assert_eq!(shell.matches("aria-current").count(), 1);

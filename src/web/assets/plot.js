@@ -3,7 +3,7 @@
 import { draw, make, say } from "./dom.js";
 
 const HEIGHT = 150;
-const [LEFT, RIGHT, TOP, BOTTOM] = [52, 8, 8, 20];
+const [LEFT, RIGHT, TOP, BOTTOM] = [60, 8, 8, 20];
 const TICKS = 4;
 
 /** Round values between nothing and the highest, the last at or above it. */
@@ -115,7 +115,9 @@ export class TimePlot {
         pen = "M";
         return "";
       }
-      const point = `${pen}${this.x(this.times[at]).toFixed(1)} ${this.y(value).toFixed(1)}`;
+      // A value without neighbours is a dot.
+      const dot = pen === "M" ? "h0" : "";
+      const point = `${pen}${this.x(this.times[at]).toFixed(1)} ${this.y(value).toFixed(1)}${dot}`;
       pen = "L";
       return point;
     }).join("");

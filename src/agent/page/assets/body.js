@@ -1,6 +1,8 @@
-// Bodies as people read them: JSON and XML in lines, forms as tables, images, bytes.
+// Bodies as people read them: text in colour, forms as tables, pictures, sounds, bytes.
 
-import { bytes, decode, make, text } from "./dom.js";
+import { button, bytes, decode, make, text } from "./dom.js";
+import { parts } from "./multipart.js";
+import { viewer } from "./viewer.js";
 
 const IMAGES = ["png", "jpeg", "gif", "webp", "avif", "bmp"].map((kind) => `image/${kind}`);
 const DEEPEST = 100;
@@ -38,15 +40,48 @@ export function unread(part) {
 }
 
 function content(part, body) {
-  if (IMAGES.includes(part.media_type)) return image(part, body);
+  const media = preview(part.media_type, body);
+  if (media) return media;
+  if (part.media_type.startsWith("multipart/")) return multipart(body) ?? plain(body, cut(part));
   const read = text(body, cut(part));
-  if (read === null) return hex(body);
-  if (read.length > LONGEST) return code(read);
+  if (read === null) return binary(part.media_type, body);
+  if (read.length > LONGEST) return viewer(read, "text", [save(part.media_type, body)]);
   if (part.media_type === "application/x-www-form-urlencoded") return pairs(new URLSearchParams(read));
-  if (part.media_type.startsWith("multipart/")) return parts(read);
-  if (/[/+]json$/.test(part.media_type) || /^\s*[[{]/.test(read)) return json(read);
-  if (/[/+]xml$/.test(part.media_type) && part.media_type !== "image/svg+xml") return xml(read);
-  return code(read);
+  return written(part.media_type, read, body);
+}
+
+/** Text, by its type or by what it looks like. */
+function written(type, read, body) {
+  const tools = [save(type, body)];
+  if (/[/+]json$/.test(type) || /^\s*[[{]/.test(read)) return json(read, tools);
+  if (type === "application/graphql") return viewer(read, "graphql", tools);
+  if (/[/+]xml$/.test(type) && type !== "image/svg+xml") return xml(read, tools);
+  const isMarkup = type === "text/html" || type === "image/svg+xml" || (!type && /^\s*<(!doctype|html)/i.test(read));
+  return viewer(read, isMarkup ? "markup" : "text", tools);
+}
+
+function plain(body, isCut) {
+  const read = text(body, isCut);
+  return read === null ? hex(body) : viewer(read);
+}
+
+/** Bytes that nobody reads: as digits, and as a file. */
+function binary(type, body) {
+  return make("div", {},
+    make("div", { class: "tools body-tools" }, make("span", { class: "hint" }, `${type || "Binary"}, ${bytes(body.length)}`), save(type, body)),
+    hex(body));
+}
+
+const ENDINGS = { "application/json": "json", "application/pdf": "pdf", "image/svg+xml": "svg", "text/html": "html", "text/plain": "txt", "application/zip": "zip", "text/csv": "csv" };
+
+/** A link that saves a body as a file; nothing in it is run. */
+export function save(type, body, name = `body.${ENDINGS[type] ?? "bin"}`) {
+  return button("Save", () => {
+    // Never as what a browser would run or draw in the name of this page.
+    const url = URL.createObjectURL(new Blob([body], { type: "application/octet-stream" }));
+    make("a", { href: url, download: name }).click();
+    setTimeout(() => URL.revokeObjectURL(url), 1000);
+  }, { class: "small quiet", "aria-label": `Save the body as ${name}` });
 }
 
 function code(content, attributes = {}) {
@@ -61,9 +96,18 @@ export function pairs(values) {
   return make("table", { class: "pairs" }, make("tbody", {}, rows));
 }
 
-function image(part, body) {
-  const url = URL.createObjectURL(new Blob([body], { type: part.media_type }));
-  const about = make("figcaption", {}, `${part.media_type}, ${bytes(body.length)}`);
+// ── Pictures, sounds, films ──────────────────────────────────────────────────────────────────
+
+/** What can be looked at or listened to; null where it cannot, or where it could run something. */
+function preview(type, body) {
+  if (IMAGES.includes(type)) return image(type, body);
+  if (/^(audio|video)\//.test(type)) return player(type, body);
+  return null;
+}
+
+function image(type, body) {
+  const url = URL.createObjectURL(new Blob([body], { type }));
+  const about = make("figcaption", {}, `${type}, ${bytes(body.length)}`);
   const picture = make("img", {
     src: url,
     alt: `The image in the body, ${bytes(body.length)}`,
@@ -76,16 +120,60 @@ function image(part, body) {
       about.append("; it cannot be shown");
     },
   });
-  return make("figure", {}, picture, about);
+  return make("figure", {}, picture, about, save(type, body));
 }
 
+function player(type, body) {
+  const kind = type.startsWith("audio/") ? "audio" : "video";
+  const about = make("figcaption", {}, `${type}, ${bytes(body.length)}`);
+  const element = make(kind, {
+    src: URL.createObjectURL(new Blob([body], { type })), controls: true, preload: "metadata",
+    "aria-label": `The ${kind} in the body`,
+    error: () => about.append("; it cannot be played"),
+  });
+  return make("figure", {}, element, about, save(type, body));
+}
+
+// ── Multipart ────────────────────────────────────────────────────────────────────────────────
+
+/** Each part as what it is; null where the body is not multipart. */
+function multipart(body) {
+  const found = parts(body);
+  if (!found) return null;
+  return make("div", {}, found.map((part) => {
+    const about = [part.filename === undefined ? null : `“${part.filename}”`, part.type, bytes(part.body.length)].filter(Boolean);
+    return make("section", { class: "multipart" },
+      make("h4", {}, part.name), make("p", { class: "hint" }, about.join(", ")),
+      make("details", {}, make("summary", {}, "Headers of the part"), code(part.head)), partBody(part));
+  }));
+}
+
+function partBody(part) {
+  const read = text(part.body, true);
+  return preview(part.type, part.body) ?? (read === null ? binary(part.type, part.body)
+    : part.type && part.type !== "text/plain" ? written(part.type, read, part.body) : code(read));
+}
+
+// ── JSON ─────────────────────────────────────────────────────────────────────────────────────
+
 /** JSON with a line for each member; numbers keep every digit. */
-export function json(read) {
+export function json(read, tools = []) {
   const at = mistake(read);
-  if (at === null) return code(lines(read));
+  if (at === null) return graphql(read) ?? viewer(lines(read), "json", tools);
   const before = read.slice(0, at).split("\n");
   const what = at >= read.length ? "Unexpected end." : "Unexpected character.";
   return broken(read, "JSON", what, [before.length, before.at(-1).length + 1]);
+}
+
+/** A call of GraphQL in JSON, as it was written; null for other JSON. */
+function graphql(read) {
+  if (!/"query"/.test(read)) return null;
+  const { query, variables, operationName } = JSON.parse(read) ?? {};
+  if (typeof query !== "string" || !/^\s*(#.*\s*)*(query|mutation|subscription|fragment|\{)/.test(query)) return null;
+  return make("div", {},
+    operationName ? make("p", { class: "hint" }, `Operation ${operationName}`) : null,
+    viewer(query, "graphql"),
+    make("details", { open: variables != null }, make("summary", {}, "As JSON, with its variables"), code(lines(read))));
 }
 
 const BLANK = /[ \t\r\n]*/y;
@@ -202,9 +290,9 @@ export function mistakeInXml(read) {
   return null;
 }
 
-function xml(read) {
+function xml(read, tools) {
   const found = mistakeInXml(read);
-  if (!found) return code(layOut(read));
+  if (!found) return viewer(layOut(read), "markup", tools);
   const before = read.slice(0, found[0]).split("\n");
   return broken(read, "XML", found[1], [before.length, before.at(-1).length + 1]);
 }
@@ -231,23 +319,6 @@ function layOut(read) {
     if (!closes && !token.endsWith("/>") && !/^<[!?]/.test(token)) depth += 1;
   }
   return out.join("\n");
-}
-
-/** The parts of a multipart body. */
-function parts(read) {
-  const boundary = /^--([^\r\n]+)/.exec(read)?.[1];
-  if (!boundary) return code(read);
-  const all = read.split(`--${boundary}`).slice(1).filter((part) => !/^(--\s*|\s*)$/.test(part));
-  const found = all.map((part) => {
-    const at = part.indexOf("\r\n\r\n");
-    const end = at < 0 ? part.length : at;
-    const head = part.slice(0, end).trim();
-    const name = /\bname="([^"]*)"/.exec(head)?.[1] ?? "part";
-    return make("section", {},
-      make("h4", {}, name),
-      code(`${head}\n\n${part.slice(end + 4).replace(/\r\n$/, "")}`));
-  });
-  return make("div", {}, found);
 }
 
 /** Bytes in rows of sixteen. */

@@ -4,10 +4,13 @@ import { cut, hex, pairs, readable, show, unread } from "./body.js";
 import { button, bytes, decode, make, text, time } from "./dom.js";
 import { difference } from "./difference.js";
 import { marks } from "./list.js";
-import { facts as pairsOf, tabs } from "./ui.js";
+import { badge, facts as pairsOf, level, recall, remember, tabs } from "./ui.js";
 
-/** Which tab of each part was looked at last; the next request opens with the same. */
-const looked = { Request: "Headers", Response: "Headers" };
+/** As src/api/mask writes it. */
+const MASK = "••••••";
+
+/** Which tab of each part was chosen last; the next request opens with the same. */
+const looked = recall("tabs", {});
 
 /** What the service has told of the way to the tunnel. */
 const VIA = {
@@ -25,15 +28,17 @@ export function render(place, detail, actions, original) {
   place.replaceChildren(
     make("div", { class: "title" },
       button("← List", actions.back, { class: "back" }),
-      make("h2", {}, `${detail.method} ${detail.target}`),
-      make("p", { class: `outcome s${Math.floor((detail.status ?? 0) / 100)}` }, status,
+      make("h2", {}, make("span", { class: "method" }, detail.method), ` ${detail.target}`),
+      make("p", { class: "outcome" },
+        status ? badge(status, `${level(detail.status)} s${Math.floor((detail.status ?? 0) / 100)}`) : null,
         ...marks(detail).map(([sign, word]) => make("span", { class: "mark" }, ` ${sign} ${word}`)))),
     tools(detail, actions),
     detail.error ? make("p", { class: "problem" }, `⚠ ${detail.error}`) : "",
     facts(detail, actions),
+    timing(detail.timings) ?? "",
     make("div", { class: "parts" },
-      part("Request", detail.request, detail),
-      part("Response", detail.response, detail)),
+      part("Request", detail.request, detail, actions),
+      part("Response", detail.response, detail, actions)),
     original ? compared(original, detail) : "",
   );
 }
@@ -64,7 +69,7 @@ function facts(detail, actions) {
     },
   }, id);
   const known = [
-    ["Arrived", detail.start.replace("T", " ")],
+    ["Arrived", detail.start.replace("T", " ").replace(/([+-]\d\d:\d\d|Z)$/, " $1")],
     ["Took", time(detail.took) || "not complete yet"],
     ["From", detail.source],
     ["Tunnel", detail.tunnel],
@@ -79,7 +84,23 @@ function facts(detail, actions) {
   return pairsOf(known);
 }
 
-function part(name, part, detail) {
+const STAGES = [["waited", "waited"], ["connected", "connected"], ["first_byte", "first byte"], ["body", "body"]];
+
+/** How long each stage took, as a bar; null where that was not recorded. */
+function timing(timings) {
+  if (!timings) return null;
+  const all = STAGES.reduce((sum, [key]) => sum + (timings[key] ?? 0), 0);
+  const bar = make("div", { class: "timing-bar", "aria-hidden": "true" }, STAGES.map(([key]) => {
+    const stage = make("span", { class: key });
+    stage.style.width = `${all ? ((timings[key] ?? 0) / all) * 100 : 0}%`;
+    return stage;
+  }));
+  return make("section", { class: "timing", "aria-label": "Timing" }, bar,
+    make("p", { class: "timing-key" }, STAGES.map(([key, word]) =>
+      make("span", {}, make("i", { class: key, "aria-hidden": "true" }), `${word} ${time(timings[key] ?? 0)}`))));
+}
+
+function part(name, part, detail, actions) {
   const title = make("h3", { id: `${name}-title` }, name);
   if (!part) {
     return make("section", { class: "part", "aria-labelledby": title.id }, title,
@@ -87,26 +108,43 @@ function part(name, part, detail) {
   }
   const target = detail.target;
   const query = target.includes("?") ? target.slice(target.indexOf("?") + 1) : "";
+  const values = new URLSearchParams(query);
+  const secret = (kind) => (at) => actions.secret(name.toLowerCase(), kind, at);
   const entries = [
-    ["Headers", () => fields(part.headers)],
-    query && name === "Request" ? ["Query", () => pairs(new URLSearchParams(query))] : null,
-    ["Body", () => show(part)],
-    part.trailers.length > 0 ? ["Trailers", () => fields(part.trailers)] : null,
+    ["Body", () => show(part), part.length ? bytes(part.length) : null],
+    ["Headers", () => fields(part.headers, secret("headers")), part.headers.length],
+    query && name === "Request" ? ["Query", () => pairs(values), [...values].length] : null,
+    part.trailers.length > 0 ? ["Trailers", () => fields(part.trailers, secret("trailers")), part.trailers.length] : null,
     ["Raw", () => raw(part)],
     ["Hex", () => hex(decode(part.body))],
   ].filter(Boolean);
+  // What there is to see, until somebody has chosen: a request without a body has its headers.
+  const first = part.length ? "Body" : query && name === "Request" ? "Query" : "Headers";
+  const chosen = entries.some(([known]) => known === looked[name]) ? looked[name] : first;
+  let isDrawn = false;
   return make("section", { class: "part", "aria-labelledby": title.id }, title,
     make("p", { class: "line" }, part.line),
-    tabs(name, entries, looked[name], (title) => {
-      looked[name] = title;
+    tabs(name, entries, chosen, (shown) => {
+      if (isDrawn) {
+        looked[name] = shown;
+        remember("tabs", looked);
+      }
+      isDrawn = true;
     }));
 }
 
-function fields(list) {
-  return make("table", { class: "pairs" }, make("tbody", {}, list.map((field) =>
-    make("tr", {},
-      make("th", { scope: "row" }, field.name),
-      make("td", { class: field.secret ? "secret" : null }, field.value)))));
+/** Headers; `secret` gets the value of one that is masked. */
+function fields(list, secret) {
+  return make("table", { class: "pairs" }, make("tbody", {}, list.map((field, at) => {
+    const value = make("span", {}, field.value);
+    const isMasked = field.secret && field.value.includes(MASK);
+    const reveal = isMasked ? button("Show", async () => {
+      value.textContent = await secret(at);
+      reveal.remove();
+    }, { class: "small quiet reveal", "aria-label": `Show the value of ${field.name}` }) : null;
+    return make("tr", {}, make("th", { scope: "row" }, field.name),
+      make("td", { class: field.secret ? "secret" : null }, value, reveal));
+  })));
 }
 
 function raw(part) {

@@ -46,11 +46,11 @@ function when(request) {
 }
 
 const COLUMNS = [
-  { id: "time", title: "Time", width: 6.7, rank: 2, cell: when, sort: (request) => request.start },
-  { id: "method", title: "Method", width: 4.1, cell: (request) => badge(request.method, "method"), sort: (request) => request.method },
-  { id: "target", title: "Path", width: 13, flex: true, cell: path, sort: (request) => request.target },
+  { id: "time", title: "Time", width: 6.8, rank: 2, cell: when, sort: (request) => request.start },
+  { id: "method", title: "Method", width: 3.7, cell: (request) => badge(request.method, "method"), sort: (request) => request.method },
+  { id: "target", title: "Path", width: 18, flex: true, cell: path, sort: (request) => request.target },
   { id: "kind", title: "Content", width: 4.1, rank: 6, off: true, cell: kind, sort: (request) => request.media_type ?? "" },
-  { id: "status", title: "Status", width: 6, cell: status, sort: (request) => request.status },
+  { id: "status", title: "Status", width: 4.8, cell: status, sort: (request) => request.status },
   { id: "took", title: "Duration", width: 4.6, end: true, rank: 1, cell: (request) => time(request.took), sort: (request) => request.took },
   { id: "size", title: "Size", width: 8.4, end: true, rank: 3, cell: (request) => `${bytes(request.received)} / ${bytes(request.sent)}`, sort: (request) => request.received + request.sent },
   { id: "source", title: "Source", width: 7.2, rank: 5, cell: (request) => request.source, sort: (request) => request.source },

@@ -2,10 +2,14 @@
 
 import { announce, button, byId, bytes, make, say } from "./dom.js";
 import { edit } from "./editor.js";
-import { makeList } from "./list.js";
-import { confirm, copyText, dialog, facts, notice, splitter } from "./ui.js";
+import { drawChips, hint, savedMenu } from "./filters.js";
+import { makeList, timesAreRelative, turnTimes } from "./list.js";
+import { confirm, copyText, dialog, empty, facts, notice, splitter } from "./ui.js";
 import { Live } from "./live.js";
+import { followOutage, showState } from "./outage.js";
 import { render } from "./detail.js";
+import { Selection } from "./selection.js";
+import { Start } from "./start.js";
 import { ask, askText, query } from "./server.js";
 
 const PREVIEW = 60;
@@ -13,10 +17,9 @@ const ANNOUNCE = 5000;
 const COPIED = 2000;
 /** Where there is room for either the list or the request; as in style.css. */
 const NARROW = matchMedia("(max-width: 60rem)");
-const SUGGESTED = ["status:5xx", "status:4xx", "is:replay", ">500ms"];
 const KEYS = [
   ["j, ↓", "the next request"], ["k, ↑", "the previous request"], ["Enter", "open its details"],
-  ["/", "filter"], ["r", "replay"], ["e", "edit and replay"], ["?", "show these keys"],
+  ["x", "select, or not"], ["Shift and ↓ ↑", "select further"], ["/", "filter"], ["r", "replay"], ["e", "edit and replay"], ["?", "show these keys"],
   ["Esc", "back, or close"],
 ];
 
@@ -27,16 +30,33 @@ const problem = byId("problem");
 const first = JSON.parse(byId("first").textContent);
 const page = { filter: first.filter, chosen: null, detail: null, reveal: false, copied: false, paused: false, waiting: [], turn: 0, usage: null };
 
-const list = makeList(byId("listing"), { choose, open });
+const list = makeList(byId("listing"), { choose, open, selected: (marked) => selection?.changed(marked) });
+const start = new Start(byId("starting"));
+const nothing = make("div", { id: "nothing", hidden: true });
 const live = new Live({ update, link });
 const pause = button("Pause", togglePause, { "aria-pressed": "false", id: "pause" });
 const fresh = button("", toTop, { id: "fresh", hidden: true });
 const exporting = make("a", { class: "button", download: "requests.har", id: "export" }, "Export HAR");
 const chips = make("span", { class: "chips", role: "group", "aria-label": "Common filters" });
 
+const selection = new Selection(byId("listing"), list, {
+  revealed: () => page.reveal,
+  show: (comparison) => {
+    place.replaceChildren(button("← List", back, { class: "back" }), comparison);
+    open(null);
+    place.focus();
+  },
+});
+
 function setUp() {
-  byId("tools").append(chips, fresh, pause, exporting,
+  const times = button("Age", () => {
+    turnTimes(list);
+    times.setAttribute("aria-pressed", timesAreRelative());
+  }, { id: "ages", "aria-pressed": timesAreRelative(), title: "How long ago, instead of the time of day" });
+  byId("tools").append(chips, fresh, make("span", { class: "wide" }), selection.bar, pause, times, list.columnMenu(), exporting,
     button("Clear requests…", clear, { id: "clear" }));
+  byId("saved").append(savedMenu(() => page.filter, setFilter));
+  byId("listing").append(nothing);
   byId("help").addEventListener("click", help);
   byId("filter").addEventListener("submit", (event) => {
     event.preventDefault();
@@ -62,7 +82,7 @@ function begin() {
   } else say(problem, first.problem);
   const id = wantedRequest();
   showDetail(Boolean(id));
-  if (!id) place.replaceChildren(make("p", { class: "hint" }, "Select a request to see it."));
+  if (!id) showNothing();
   else if (first.chosen?.id !== id) choose(id, { keep: true });
   else {
     page.chosen = id;
@@ -84,7 +104,7 @@ function fromAddress() {
     page.chosen = null;
     page.detail = null;
     list.look(null);
-    place.replaceChildren(make("p", { class: "hint" }, "Select a request to see it."));
+    showNothing();
     showDetail(false);
   }
 }
@@ -101,6 +121,10 @@ function fromHistory() {
     showDetail(true);
     place.focus();
   } else toList();
+}
+
+function showNothing() {
+  place.replaceChildren(make("p", { class: "hint" }, "Select a request to see it."));
 }
 
 function wantedFilter() {
@@ -129,7 +153,8 @@ function showFilter(filter) {
   page.filter = filter;
   wanted.value = filter;
   exporting.href = `/inspect/data/export.har${query({ filter })}`;
-  drawChips();
+  drawChips(chips, filter, setFilter);
+  hint(filter, setFilter);
 }
 
 async function applyFilter(filter) {
@@ -152,20 +177,6 @@ async function applyFilter(filter) {
   }
 }
 
-function drawChips() {
-  const terms = page.filter.split(/\s+/).filter(Boolean);
-  const toggle = (term) => {
-    const rest = terms.filter((known) => known !== term);
-    setFilter((rest.length === terms.length ? [...terms, term] : rest).join(" "));
-    chips.querySelector(`[data-term="${term}"]`)?.focus();
-  };
-  chips.replaceChildren(
-    ...SUGGESTED.map((term) => button(term, () => toggle(term), {
-      class: "chip", "data-term": term, "aria-pressed": terms.includes(term),
-    })),
-    page.filter ? button("No filter", () => setFilter(""), { class: "chip" }) : "");
-}
-
 // ── What is new ──────────────────────────────────────────────────────────────────────────────
 
 function update(news) {
@@ -173,8 +184,10 @@ function update(news) {
   byId("room").textContent =
     `${news.tunnels} ${news.tunnels === 1 ? "tunnel" : "tunnels"}, ${bytes(news.usage.bytes)} of ${bytes(news.usage.limit)}` +
     (news.usage.evicted ? `, ${news.usage.evicted} evicted` : "");
-  byId("state").dataset.service = news.state;
+  page.service = news.state;
   drawState();
+  start.follow(news.tunnels, news.state);
+  start.setEmpty(!news.usage.records);
   if (!page.paused) {
     take(news);
     return;
@@ -248,13 +261,15 @@ function link(how) {
   drawState();
 }
 
+let outage = "online";
+
 function drawState() {
-  const state = byId("state");
-  const signs = { online: "●", connecting: "◌", reconnecting: "◌", offline: "○" };
-  const service = state.dataset.service ?? "connecting";
-  const lost = linked === "lost";
-  say(state, lost ? "○ the agent does not respond" : `${signs[service]} ${service}${linked === "polling" ? " (asking each second)" : ""}`);
-  state.className = lost ? "away" : service;
+  const service = page.service ?? "connecting";
+  const state = linked === "lost" ? null : service;
+  showState(state, linked === "polling" ? " (asking each second)" : "");
+  if (state === outage) return;
+  outage = state;
+  followOutage(state);
 }
 
 function tell() {
@@ -262,6 +277,10 @@ function tell() {
   say(byId("count"), page.filter ? `${list.count} shown of ${kept}` : `${list.count} requests`);
   fresh.hidden = list.fresh === 0;
   say(fresh, `↑ ${list.fresh} new`);
+  const isBusy = byId("count").classList.contains("busy");
+  nothing.hidden = list.count > 0 || !kept || isBusy;
+  if (nothing.hidden) nothing.replaceChildren();
+  else if (!nothing.firstChild) nothing.append(empty("No request matches the filter", null, button("Show all requests", () => setFilter(""))));
 }
 
 let told = 0;
@@ -287,12 +306,12 @@ function choose(id, { keep = false } = {}) {
   preview = setTimeout(load, PREVIEW);
 }
 
-function open() {
+function open(id = page.chosen) {
   const fromList = !detailed();
   showDetail(true);
   address(NARROW.matches && fromList, { fromList });
   clearTimeout(preview);
-  load();
+  if (id) load();
 }
 
 /** On a narrow screen either the list is shown, or the request. */
@@ -369,6 +388,10 @@ function redraw(detail, original) {
       choose(id);
       open();
     },
+    secret: async (part, kind, at) => {
+      const exact = await ask(`/inspect/data/requests/${detail.id}?reveal=1`);
+      return exact[part][kind][at].value;
+    },
     har: `/inspect/data/export.har${query({ id: detail.id, reveal: page.reveal ? "1" : "" })}`,
   }, original);
   drawCopied();
@@ -440,7 +463,7 @@ function clear() {
     await ask("/api/requests/http", { method: "DELETE" });
     page.chosen = null;
     page.detail = null;
-    place.replaceChildren(make("p", { class: "hint" }, "Select a request to see it."));
+    showNothing();
     address(false);
   });
 }
@@ -456,6 +479,7 @@ function onKey(event) {
   const typing = event.target.closest("input, textarea, select");
   if (event.key === "Escape") {
     if (event.target === wanted) list.grid.focus();
+    else if (!typing && list.marked.size) list.mark([]);
     else if (!typing) back();
     return;
   }
@@ -464,9 +488,9 @@ function onKey(event) {
   const most = list.count;
   const acts = {
     j: () => list.move(1), k: () => list.move(-1), "/": () => wanted.focus(), r: replay,
-    e: modify, "?": help,
+    e: modify, "?": help, x: () => list.toggle(), J: () => list.move(1, true), K: () => list.move(-1, true),
     ...(inList && {
-      ArrowDown: () => list.move(1), ArrowUp: () => list.move(-1),
+      ArrowDown: () => list.move(1, event.shiftKey), ArrowUp: () => list.move(-1, event.shiftKey),
       PageDown: () => list.move(10), PageUp: () => list.move(-10),
       Home: () => list.move(-most), End: () => list.move(most),
     }),

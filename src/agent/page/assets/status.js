@@ -1,6 +1,7 @@
 // The status page: looked at every second, with plots of what happened since it was opened.
 
 import { announce, button, byId, bytes, draw, make, say, time } from "./dom.js";
+import { showOutage, showState } from "./outage.js";
 import { ask } from "./server.js";
 
 const PAUSE = 1000;
@@ -37,19 +38,15 @@ async function look() {
   try {
     show(await ask("/inspect/data/status"));
   } catch (error) {
-    state(null);
+    showState(null);
+    showOutage(null);
   }
   setTimeout(look, PAUSE);
 }
 
-function state(service) {
-  const signs = { online: "●", connecting: "◌", reconnecting: "◌", offline: "○" };
-  byId("state").className = service ?? "away";
-  say(byId("state"), service ? `${signs[service]} ${service}` : "○ the agent does not respond");
-}
-
 function show(status) {
-  state(status.state);
+  showState(status.state);
+  showOutage(status);
   list(parts.session, [
     ["State", session(status)],
     ["Region", status.region || "none"],

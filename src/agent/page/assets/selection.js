@@ -1,0 +1,76 @@
+// What can be done with several requests at once.
+
+import { announce, button, byId, make, say } from "./dom.js";
+import { difference } from "./difference.js";
+import { ask, askText, query } from "./server.js";
+import { confirm, copyText, menu, notice, toast } from "./ui.js";
+
+const FORMS = [["curl", "curl"], ["requests", "Python: requests"], ["ginnel", "Python: ginnel"], ["raw", "raw"], ["url", "URL"]];
+
+/** The bar that is shown while requests are selected. */
+export class Selection {
+  /** `revealed` says whether secrets are shown, `show` gets what stands in the place of the detail. */
+  constructor(place, list, { revealed, show }) {
+    Object.assign(this, { list, revealed, show });
+    this.count = make("strong");
+    this.har = make("a", { class: "button", download: "requests.har" }, "HAR");
+    this.compare = button("Compare", () => this.compareBoth());
+    this.bar = make("div", { id: "selection", class: "tools", hidden: true, role: "group", "aria-label": "Selected requests" },
+      this.count, this.har, menu("Copy as", () => FORMS.map(([form, name]) => [name, () => this.copy(form)])),
+      this.compare, button("Delete", () => this.delete(), { class: "danger" }), button("Select none", () => list.mark([]), { class: "quiet" }));
+    place.append(this.bar);
+  }
+
+  /** The selected requests, in the order in which they are listed. */
+  keys() {
+    return [...this.list.marked].sort((a, b) => this.list.indexOf(a) - this.list.indexOf(b));
+  }
+
+  changed(marked) {
+    this.bar.hidden = marked.size === 0;
+    byId("tools").classList.toggle("selecting", marked.size > 0);
+    say(this.count, `${marked.size} selected`);
+    this.compare.disabled = marked.size !== 2;
+    const ids = [...marked].map((id) => ["id", id]);
+    this.har.href = `/inspect/data/export.har?${new URLSearchParams([...ids, ...(this.revealed() ? [["reveal", "1"]] : [])])}`;
+    announce(marked.size ? `${marked.size} requests are selected` : "");
+  }
+
+  async copy(form) {
+    try {
+      const reveal = this.revealed() ? "1" : "";
+      const texts = await Promise.all(this.keys().map((id) => askText(`/inspect/data/requests/${id}/copy${query({ as: form, reveal })}`)));
+      if (await copyText(texts.join("\n"))) toast(`${texts.length} requests were copied`);
+    } catch (error) {
+      notice(error.message);
+    }
+  }
+
+  async compareBoth() {
+    const reveal = this.revealed() ? "1" : "";
+    try {
+      // The older one is what the newer is compared with.
+      const ids = this.keys().sort();
+      const [before, after] = await Promise.all(ids.map((id) => ask(`/inspect/data/requests/${id}${query({ reveal })}`)));
+      const title = (detail) => `${detail.method} ${detail.target} (${detail.start.slice(11, 23)})`;
+      const part = (name) => make("section", { class: "part" },
+        make("h3", {}, name[0].toUpperCase() + name.slice(1)), difference(before[name], after[name]));
+      this.show(make("section", { class: "compared", "aria-label": "Comparison" },
+        make("h2", {}, "Two requests compared"),
+        make("p", { class: "hint" }, `- ${title(before)}`), make("p", { class: "hint" }, `+ ${title(after)}`),
+        make("div", { class: "parts" }, part("request"), part("response"))));
+    } catch (error) {
+      notice(error.message);
+    }
+  }
+
+  delete() {
+    const ids = this.keys();
+    confirm("Delete requests", `${ids.length} captured ${ids.length === 1 ? "request is" : "requests are"} removed from the agent’s memory. This cannot be undone.`, "Delete", async () => {
+      await Promise.all(ids.map((id) => ask(`/api/requests/http/${id}`, { method: "DELETE" })));
+      this.list.drop(ids);
+      this.list.mark([]);
+      toast(`${ids.length} requests were deleted`);
+    });
+  }
+}

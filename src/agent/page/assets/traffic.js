@@ -1,0 +1,168 @@
+// What tunnels carry over time: requests, errors, durations, bytes, and what there is most of.
+
+import { button, byId, bytes, make, say } from "./dom.js";
+import { HeatMap, TimePlot, bars } from "./plot.js";
+import { showOutage, showState } from "./outage.js";
+import { Live } from "./live.js";
+import { ask, query } from "./server.js";
+import { empty, level, recall, remember } from "./ui.js";
+
+const RANGES = [[5, "5 min"], [15, "15 min"], [60, "1 h"], [240, "4 h"]];
+/** How many points a plot has. */
+const POINTS = 120;
+const DRAW = 1000;
+const TOP = 8;
+/** The classes of the heat map, by their lower ends in milliseconds. */
+const CLASSES = [0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000];
+
+const page = { range: recall("traffic.range", 15), tunnel: "", requests: new Map(), kept: null, rings: null };
+
+/** Milliseconds without digits that say nothing. */
+function short(value) {
+  return value < 1000 ? `${+value.toPrecision(3)} ms` : `${+(value / 1000).toPrecision(3)} s`;
+}
+
+const perSecond = (value) => `${+value.toPrecision(3)}/s`;
+const plots = {
+  requests: new TimePlot({ title: "Requests", unit: "per second", format: perSecond, brush, series: [{ name: "all", kind: "accent" }, { name: "failed", kind: "bad" }] }),
+  durations: new TimePlot({ title: "Duration", unit: "", format: short, brush, series: [{ name: "p50", kind: "accent" }, { name: "p95", kind: "moved" }, { name: "p99", kind: "warn" }] }),
+  bytes: new TimePlot({ title: "Bytes of bodies", unit: "per second", format: (value) => `${bytes(Math.round(value))}/s`, brush, series: [{ name: "in", kind: "accent" }, { name: "out", kind: "moved" }] }),
+  heat: new HeatMap({ title: "How long requests took", unit: "requests in each class", labels: CLASSES.map(short) }),
+};
+const lists = make("div", { class: "plots tops" });
+const about = make("p", { class: "hint" });
+const tunnels = make("select", { id: "tunnel", change: () => choose(tunnels.value) }, make("option", { value: "" }, "All tunnels"));
+const ranges = make("span", { class: "tools", role: "group", "aria-label": "Time shown" });
+const nothing = make("div", { hidden: true }, empty("No requests in this time", "Plots show what was captured; they fill as requests come."));
+
+function setUp() {
+  byId("traffic").replaceChildren(
+    make("div", { class: "tools traffic-tools" }, make("label", { for: "tunnel" }, "Tunnel"), tunnels, ranges, make("span", { class: "wide" }),
+      make("span", { class: "hint" }, "Drag over a plot, or Shift and arrow keys and Enter, to see the requests of that time.")),
+    nothing, make("div", { class: "plots" }, plots.requests.element, plots.durations.element, plots.bytes.element, plots.heat.element),
+    make("h2", {}, "Most of all"), lists, about);
+  drawRanges();
+  const live = new Live({ update, link: (how) => how === "lost" && showOutage(null) });
+  live.start("");
+  readTunnels();
+  setInterval(() => !document.hidden && draw(), DRAW);
+}
+
+function drawRanges() {
+  ranges.replaceChildren(...RANGES.map(([minutes, word]) => button(word, () => {
+    page.range = minutes;
+    remember("traffic.range", minutes);
+    for (const other of ranges.children) other.setAttribute("aria-pressed", other.textContent === word);
+    draw();
+  }, { "aria-pressed": minutes === page.range })));
+}
+
+async function readTunnels() {
+  const found = await ask("/api/tunnels").catch(() => ({ tunnels: [] }));
+  tunnels.append(...found.tunnels.map(({ name }) => make("option", { value: name }, name || "(without a name)")));
+}
+
+function choose(name) {
+  page.tunnel = name;
+  draw();
+}
+
+function update(news) {
+  showState(news.state);
+  showOutage(news.state === "online" ? news : { ...news, failures: [] });
+  if (news.reset) page.requests.clear();
+  news.requests.forEach((request) => page.requests.set(request.id, request));
+  for (const id of page.requests.keys()) {
+    if (news.oldest != null && id >= news.oldest) break;
+    page.requests.delete(id);
+  }
+  if (news.more) older();
+  else if (news.reset) draw();
+}
+
+/** Gets what is older than the oldest that is known, step by step. */
+async function older() {
+  let before = [...page.requests.keys()].sort()[0];
+  for (let more = true; more && before;) {
+    const found = await ask(`/inspect/data/requests${query({ before })}`).catch(() => null);
+    if (!found) return;
+    found.requests.forEach((request) => page.requests.set(request.id, request));
+    more = found.more;
+    before = found.requests[0]?.id;
+  }
+  // Ascending, which the removal of what is not kept relies on.
+  page.requests = new Map([...page.requests].sort(([a], [b]) => (a < b ? -1 : 1)));
+  draw();
+}
+
+/** The value below which so much of a sorted list lies. */
+function percentile(sorted, share) {
+  return sorted.length ? sorted[Math.min(sorted.length - 1, Math.ceil(sorted.length * share) - 1)] : null;
+}
+
+const failed = ({ status, error }) => status >= 500 || Boolean(error);
+
+function draw() {
+  const span = page.range * 60_000;
+  const step = span / POINTS;
+  const until = Math.ceil(Date.now() / step) * step;
+  const from = until - span;
+  const points = Array.from({ length: POINTS }, () => ({ count: 0, errors: 0, took: [], received: 0, sent: 0, classes: CLASSES.map(() => 0) }));
+  const shown = [];
+  for (const request of page.requests.values()) {
+    if (page.tunnel && request.tunnel !== page.tunnel) continue;
+    const point = points[Math.floor((Date.parse(request.start) - from) / step)];
+    if (!point) continue;
+    shown.push(request);
+    point.count += 1;
+    point.errors += failed(request) ? 1 : 0;
+    point.received += request.received;
+    point.sent += request.sent;
+    if (request.took == null) continue;
+    point.took.push(request.took);
+    point.classes[CLASSES.findLastIndex((least) => request.took >= least)] += 1;
+  }
+  points.forEach(({ took }) => took.sort((a, b) => a - b));
+  const times = points.map((_, at) => from + at * step);
+  const seconds = step / 1000;
+  const line = (value) => points.map(value);
+  plots.requests.show(times, [line(({ count }) => count / seconds), line(({ errors }) => errors / seconds)]);
+  plots.durations.show(times, [0.5, 0.95, 0.99].map((share) => line(({ took }) => percentile(took, share))));
+  plots.bytes.show(times, [line(({ received }) => received / seconds), line(({ sent }) => sent / seconds)]);
+  plots.heat.show(times, points.map(({ classes }) => classes));
+  nothing.hidden = shown.length > 0;
+  drawLists(shown);
+}
+
+function drawLists(shown) {
+  say(about, `Of ${shown.length} captured requests.`);
+  const key = `${shown.length} ${shown.at(-1)?.id} ${page.tunnel} ${page.range}`;
+  // Left as they are while nothing is new, so that a focus in them stays.
+  if (key === page.listed || lists.contains(document.activeElement)) return;
+  page.listed = key;
+  const most = (name, term, kind = () => "accent") => {
+    const counts = new Map();
+    for (const request of shown) counts.set(name(request), (counts.get(name(request)) ?? 0) + 1);
+    return [...counts].sort((a, b) => b[1] - a[1]).slice(0, TOP).map(([label, value]) =>
+      ({ label, value, kind: kind(label), act: () => toRequests(term(label)) }));
+  };
+  const quoted = (text) => (/\s/.test(text) ? `"${text}"` : text);
+  lists.replaceChildren(
+    bars("Paths", most(({ target }) => target.split("?")[0], (label) => `path:${quoted(label)}`)),
+    bars("Statuses", most(({ status }) => String(status ?? "pending"), (label) => `status:${label}`, (label) => level(Number(label)) || "accent")),
+    bars("Methods", most(({ method }) => method, (label) => `method:${quoted(label)}`)),
+    bars("Sources", most(({ source }) => source, (label) => `header:x-forwarded-for=${quoted(label)}*`)));
+}
+
+function toRequests(filter) {
+  location.assign(`/inspect/http${query({ filter })}`);
+}
+
+/** Shows the requests of a time that was chosen in a plot. */
+function brush(from, until) {
+  const step = (page.range * 60_000) / POINTS;
+  const tunnel = page.tunnel ? ` tunnel:"${page.tunnel}"` : "";
+  toRequests(`after:${new Date(from).toISOString()} before:${new Date(until + step).toISOString()}${tunnel}`);
+}
+
+setUp();
