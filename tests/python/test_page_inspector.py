@@ -147,7 +147,8 @@ def test_columns_are_chosen_and_kept(house: House, page: Page) -> None:
 @pytest.mark.parametrize("width", [380, 1280, 1920])
 def test_the_path_has_room_on_every_screen(house: House, browser: Browser, width: int) -> None:
     house.send("/api/v2/customers/1841/invoices")
-    page = browser.new_page(viewport={"width": width, "height": 800})
+    context = browser.new_context(viewport={"width": width, "height": 800})
+    page = context.new_page()
     expect.set_options(timeout=PATIENCE)
     page.goto(house.base)
     cell = rows(page).first.locator(".target")
@@ -157,7 +158,7 @@ def test_the_path_has_room_on_every_screen(house: House, browser: Browser, width
     assert share > (0.3 if width > 380 else 0.4), share
     assert cell.evaluate("(cell) => cell.clientWidth") > 130
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-    page.close()
+    context.close()
 
 
 def test_the_bar_between_list_and_request_is_moved_with_keys(house: House, page: Page) -> None:
@@ -323,15 +324,13 @@ def test_bodies_are_folded_and_searched_by_keyboard(house: House, page: Page) ->
 
 
 def test_graphql_is_shown_as_it_was_written(house: House, page: Page) -> None:
-    call = {
-        "query": "query Order($id: ID!) {\n  order(id: $id) { total }\n}",
-        "variables": {"id": 7},
-    }
+    written = "query Order($id: ID!) {\n  order(id: $id) { total }\n}"
+    call = {"query": written, "variables": {"id": 7}}
     house.send("/graphql", "POST", json.dumps(call).encode(), JSON)
     choose(page, "/graphql")
     panel = page.locator("#Request-panel")
 
-    expect(panel.locator("pre").first).to_have_text(call["query"])
+    expect(panel.locator("pre").first).to_have_text(written)
     expect(panel.locator(".t-word").first).to_have_text("query")
     expect(panel.locator("pre").nth(1)).to_contain_text('"id": 7')
 

@@ -10,6 +10,8 @@ const RESORT = 250;
 const MANY = 2000;
 /** Widths of the cell that selects, and of the space between cells, in rem. */
 const [MARK, GAP] = [1.3, 0.6];
+/** The least share of the width for a column that takes what is left. */
+const FLEX = 0.32;
 
 const collator = new Intl.Collator("en", { numeric: true });
 
@@ -173,7 +175,8 @@ export class Table {
     const rem = parseFloat(getComputedStyle(document.documentElement).fontSize);
     const room = (this.grid.clientWidth || 1000) / rem - (this.selected ? MARK : 0) - 1;
     let seen = this.columns.filter((column) => this.shown.has(column.id) || column.rank == null);
-    const need = () => seen.reduce((sum, column) => sum + column.width + GAP, 0);
+    const least = (column) => (column.flex ? Math.max(column.width, room * FLEX) : column.width);
+    const need = () => seen.reduce((sum, column) => sum + least(column) + GAP, 0);
     while (need() > room) {
       const last = seen.filter((column) => column.rank != null).sort((a, b) => b.rank - a.rank)[0];
       if (!last) break;

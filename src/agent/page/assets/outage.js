@@ -19,7 +19,7 @@ export function showState(service, note = "") {
 function banner() {
   let place = byId("outage");
   if (!place) {
-    place = make("div", { id: "outage", class: "notice bad", hidden: true },
+    place = make("section", { id: "outage", class: "notice bad", hidden: true, "aria-label": "Session with the service" },
       make("span", { id: "outage-reason", role: "alert" }), " ", make("span", { id: "outage-next" }));
     document.querySelector("main").before(place);
   }
