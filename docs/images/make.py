@@ -8,14 +8,18 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Literal
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import FloatRect, Page, ViewportSize, sync_playwright
 
 import ginnel
 
 FOLDER = Path(__file__).parent
+VIEW: ViewportSize = {"width": 1440, "height": 810}
+START: FloatRect = {"x": 0, "y": 0, "width": 1440, "height": 420}
+SCHEMES: list[tuple[Literal["light", "dark"], str]] = [("light", ""), ("dark", "-dark")]
 EVENTS = [
     ("GET", "/", None),
     ("POST", "/hook/orders?source=shop", {"event": "order.created", "id": 1841, "total": "42.50"}),
@@ -69,18 +73,31 @@ def visit(url: str, times: int) -> None:
             return
 
 
+def take_start(page: Page, base: str, suffix: str) -> None:
+    """Takes the picture of a page without requests."""
+    page.goto(base)
+    page.locator("#start .qr").wait_for()
+    page.screenshot(path=FOLDER / f"start{suffix}.png", clip=START)
+
+
 def take(page: Page, base: str, suffix: str) -> None:
     """Takes the pictures in one colour scheme."""
     page.goto(base)
     page.locator("#rows .row", has_text="/hook/orders").first.click()
-    page.get_by_role("tablist", name="Request").get_by_role("tab", name="Body").click()
-    page.get_by_role("tablist", name="Response").get_by_role("tab", name="Body").click()
     page.screenshot(path=FOLDER / f"requests{suffix}.png")
+    # Without a secret, so that its body can be changed.
+    page.goto(f"{base}/inspect/http?filter=body:order.created")
+    page.locator("#rows .row", has_text="/hook/orders").first.click()
     page.keyboard.press("e")
     page.locator("#edit-body").fill('{"event": "order.created", "id": 1843}')
     page.get_by_role("button", name="Send").click()
     page.locator(".compared .added").first.wait_for()
+    page.locator(".compared").evaluate("(compared) => compared.scrollIntoView()")
     page.screenshot(path=FOLDER / f"replay{suffix}.png")
+    page.goto(f"{base}/inspect/traffic")
+    page.get_by_role("button", name="5 min", exact=True).click()
+    page.get_by_role("button", name="/hook/orders").wait_for()
+    page.screenshot(path=FOLDER / f"traffic{suffix}.png")
     page.goto(f"{base}/status")
     page.locator(".card").wait_for()
     page.wait_for_timeout(12_000)
@@ -95,15 +112,18 @@ def main() -> None:
         assert agent.url
         tunnel = agent.client().tunnels.start(name="shop", proto="http", addr=server.server_port)
         assert tunnel.public_url
+        base = agent.url.removesuffix("/api")
+        browser = play.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
+        contexts = [
+            (browser.new_context(color_scheme=scheme, viewport=VIEW), suffix)
+            for scheme, suffix in SCHEMES
+        ]
+        for context, suffix in contexts:
+            take_start(context.new_page(), base, suffix)
         visit(tunnel.public_url, 42)
         threading.Thread(target=visit, args=(tunnel.public_url, 1500), daemon=True).start()
-        browser = play.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
-        for scheme, suffix in [("light", ""), ("dark", "-dark")]:
-            context = browser.new_context(
-                color_scheme="dark" if scheme == "dark" else "light",
-                viewport={"width": 1440, "height": 810},
-            )
-            take(context.new_page(), agent.url.removesuffix("/api"), suffix)
+        for context, suffix in contexts:
+            take(context.new_page(), base, suffix)
             context.close()
         browser.close()
 
