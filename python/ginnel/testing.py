@@ -10,6 +10,7 @@
 | `ginnel_agent_client` | an `AgentClient` of that agent |
 | `ginnel_async_agent_client` | an `AsyncAgentClient` of that agent |
 | `ginnel_tunnel` | a function that makes a port or an application public, and gives its address |
+| `ginnel_mock` | a function that has that agent respond to matching requests itself |
 | `ginnel_loopback_only` | nothing; while it lasts, no connection leaves this machine |
 
 `@pytest.mark.ginnel_service(seed=7)` gives the service options, those of `ginnel.Service`. With a
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from ._agent_api.client_async import AsyncAgentRequests
     from ._core.results import Results
     from ._testing.cassette import RecordMode
+    from .local.mocks import Mock
     from .local.requests import CapturedRequest
 
 __all__ = [
@@ -62,6 +64,7 @@ __all__ = [
     "ginnel_async_agent_client",
     "ginnel_async_remote",
     "ginnel_loopback_only",
+    "ginnel_mock",
     "ginnel_remote",
     "ginnel_service",
     "ginnel_session_service",
@@ -298,6 +301,22 @@ def ginnel_tunnel(ginnel_agent_client: AgentClient) -> Iterator[Callable[..., st
             return str(started.public_url)
 
         yield tunnel
+
+
+@pytest.fixture
+def ginnel_mock(ginnel_agent_client: AgentClient) -> Iterator[Callable[..., Mock]]:
+    """Has the agent respond itself in the rest of a test: `ginnel_mock(path="/pay", status=402)`.
+
+    It takes what `AgentClient.mocks.add` takes, and gives the mock.
+    """
+    from contextlib import ExitStack
+
+    with ExitStack() as opened:
+
+        def mock(**definition: Any) -> Mock:
+            return opened.enter_context(ginnel_agent_client.mocks.open(**definition))
+
+        yield mock
 
 
 @pytest.fixture

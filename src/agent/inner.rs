@@ -7,6 +7,8 @@ use rustls::ClientConfig;
 use tokio::sync::watch;
 
 use super::capture::CaptureStore;
+use super::hosts::AllowedHosts;
+use super::intercept::Interceptors;
 use super::metrics::RequestCounts;
 use super::options::AgentOptions;
 use super::relay::ForbiddenAddresses;
@@ -22,6 +24,8 @@ pub(crate) struct AgentInner {
     pub(super) tls: Arc<ClientConfig>,
     pub(super) captures: Arc<CaptureStore>,
     pub(super) tunnels: Tunnels,
+    /// The mocks and holds.
+    pub(super) interceptors: Arc<Interceptors>,
     pub(super) requests: RequestCounts,
     pub(super) state: watch::Sender<SessionState>,
     pub(super) shutdown: Shutdown,
@@ -29,6 +33,8 @@ pub(crate) struct AgentInner {
     pub(super) claims: Arc<NodeClaims>,
     pub(super) history: SharedSessionHistory,
     pub(super) closed: ForbiddenAddresses,
+    /// Where requests may be sent again beside this machine.
+    pub(super) replay_hosts: AllowedHosts,
     pub(super) reuse_bans: ReuseBans,
     pub(super) started: Instant,
     /// Distinguishes this run of the agent from those before.

@@ -10,9 +10,12 @@ pub mod capture;
 pub mod config;
 pub mod definition;
 mod drain;
+mod edits;
 mod error;
 pub mod hosts;
 mod inner;
+pub mod intercept;
+mod messages;
 pub mod metrics;
 mod monitoring;
 mod options;
@@ -49,6 +52,7 @@ use crate::reuse::ReuseBans;
 use capture::CaptureStore;
 use definition::{Definition, EndpointDefinition};
 use hosts::AllowedHosts;
+use intercept::Interceptors;
 use metrics::{RequestCounts, TunnelMetrics};
 use monitoring::AgentMonitor;
 use relay::{ForbiddenAddresses, HttpForwarder, LocalAddress, LocalUpstream};
@@ -84,13 +88,11 @@ impl Agent {
             Some(listener) => listener.local_addr().is_ok_and(|address| address.ip().is_loopback()),
             None => true,
         };
-        let hosts = AllowedHosts::read(&options.web_allow_hosts, local_only);
-        let hosts = hosts.map_err(|entry| Error::Option {
-            option: "web_allow_hosts".to_owned(),
-            problem: format!("{entry:?} is not an address, a network, a name or .name"),
-        })?;
+        let hosts = allowed_hosts("web_allow_hosts", &options.web_allow_hosts, local_only)?;
+        let replay_hosts = allowed_hosts("replay_allow_hosts", &options.replay_allow_hosts, true)?;
         let shared = Arc::new(AgentInner {
             captures: CaptureStore::new(options.inspect),
+            interceptors: interceptors(&options)?,
             options,
             tls,
             requests: RequestCounts::default(),
@@ -100,6 +102,7 @@ impl Agent {
             claims: Arc::default(),
             history: SharedSessionHistory::default(),
             closed,
+            replay_hosts,
             reuse_bans: ReuseBans::default(),
             started: Instant::now(),
             run: chrono::Local::now().timestamp_micros(),
@@ -203,6 +206,29 @@ impl Agent {
             self.shared.tunnels.remove(&tunnel.name);
         }
     }
+}
+
+fn allowed_hosts(
+    option: &str,
+    entries: &[String],
+    local_only: bool,
+) -> Result<AllowedHosts, Error> {
+    AllowedHosts::read(entries, local_only).map_err(|entry| Error::Option {
+        option: option.to_owned(),
+        problem: format!("{entry:?} is not an address, a network, a name or .name"),
+    })
+}
+
+/// The mocks of the configuration.
+fn interceptors(options: &AgentOptions) -> Result<Arc<Interceptors>, Error> {
+    let interceptors = Interceptors::default();
+    for fields in &options.mocks {
+        interceptors.add_mock(fields.clone(), true).map_err(|error| Error::Option {
+            option: "mocks".to_owned(),
+            problem: error.to_string(),
+        })?;
+    }
+    Ok(Arc::new(interceptors))
 }
 
 /// Listens for whoever watches the agent, where that is wanted.
@@ -315,6 +341,7 @@ impl AgentInner {
                 host_header: definition.host_header.clone(),
                 scheme: if proto == Some("http") { "http" } else { "https" },
                 captures: inspects.then(|| self.captures.clone()),
+                interceptors: self.interceptors.clone(),
                 metrics: metrics.clone(),
                 responses: self.requests.of(proto),
             }),

@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use serde_json::{Map, Value};
+
 use super::capture::CaptureLimit;
 use super::tls::Trust;
 use crate::api::Secret;
@@ -23,8 +25,12 @@ pub struct AgentOptions {
     pub web_addr: WebAddress,
     /// Hosts that the local API answers to beside this machine's own names.
     pub web_allow_hosts: Vec<String>,
+    /// Hosts that requests may be sent to again, beside this machine and the tunnels' own.
+    pub replay_allow_hosts: Vec<String>,
     /// How much is captured.
     pub inspect: CaptureLimit,
+    /// The mocks to begin with: the fields of each, with its identifier.
+    pub mocks: Vec<Map<String, Value>>,
     /// How long connecting to the service may take.
     pub connect_timeout: Duration,
     /// Time between two heartbeats.
@@ -62,7 +68,9 @@ impl AgentOptions {
             metadata: String::new(),
             web_addr: WebAddress::Default,
             web_allow_hosts: Vec::new(),
+            replay_allow_hosts: Vec::new(),
             inspect: CaptureLimit::default(),
+            mocks: Vec::new(),
             connect_timeout: Duration::from_secs(10),
             heartbeat_interval: Duration::from_secs(10),
             heartbeat_tolerance: Duration::from_secs(15),

@@ -4,10 +4,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
+use url::Url;
 
+use super::definition::local_address;
+use super::edits::TRUNCATED;
 use super::inner::AgentInner;
-use super::relay::once;
-use super::tunnels::LocalService;
+use super::relay::{HttpForwarder, LocalAddress, LocalUpstream, once};
+use super::tls::Trust;
+use super::tunnels::{LocalService, RunningTunnel};
 
 use crate::logging::or_debug;
 
@@ -15,6 +19,10 @@ use crate::logging::or_debug;
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a replay may go on.
 const MAX_REPLAY_TIME: Duration = Duration::from_secs(600);
+/// How many times a request is sent.
+const MAX_TIMES: i64 = 100;
+/// The longest pause between two of them.
+const MAX_INTERVAL_MS: i64 = 60_000;
 
 /// Why a request was not sent again.
 #[derive(Debug, thiserror::Error)]
@@ -27,8 +35,49 @@ pub enum ReplayError {
     #[error("no HTTP tunnel {0:?} is running")]
     NoTunnel(String),
     /// Not all of the body was kept.
-    #[error("the body of the request is longer than what was captured")]
+    #[error("{TRUNCATED}")]
     Truncated,
+    /// It may not be sent to this address.
+    #[error("addr: {0}")]
+    Address(String),
+    /// A number is not from where to where it must be.
+    #[error("{0}: is not from {1} to {2}")]
+    OutOfRange(&'static str, i64, i64),
+}
+
+/// Where a request is sent, and how often.
+#[derive(Debug, Clone)]
+pub(super) struct ReplayPlan {
+    /// In place of the local service.
+    address: Option<LocalAddress>,
+    times: u32,
+    interval: Duration,
+}
+
+impl ReplayPlan {
+    /// Reads what somebody asks for.
+    pub fn new(
+        addr: Option<&str>,
+        times: Option<i64>,
+        interval: Option<i64>,
+    ) -> Result<Self, ReplayError> {
+        let number = |name, given: Option<i64>, (least, most)| {
+            let number = given.unwrap_or(least);
+            let fits = u32::try_from(number).ok().filter(|_| (least..=most).contains(&number));
+            fits.ok_or(ReplayError::OutOfRange(name, least, most))
+        };
+        let address = addr.map(|addr| {
+            local_address(addr)
+                .map_err(|problem| ReplayError::Address(format!("{addr:?} {problem}")))
+        });
+        Ok(Self {
+            address: address.transpose()?,
+            times: number("times", times, (1, MAX_TIMES))?,
+            interval: Duration::from_millis(
+                number("interval", interval, (0, MAX_INTERVAL_MS))?.into(),
+            ),
+        })
+    }
 }
 
 impl AgentInner {
@@ -38,6 +87,7 @@ impl AgentInner {
         self: &Arc<Self>,
         id: &str,
         tunnel_name: Option<&str>,
+        plan: ReplayPlan,
     ) -> Result<(), ReplayError> {
         let record = self.captures.find(id).ok_or_else(|| ReplayError::NoRecord(id.to_owned()))?;
         let request = record.exchange().request.clone();
@@ -45,7 +95,7 @@ impl AgentInner {
             return Err(ReplayError::Truncated);
         }
         let name = tunnel_name.unwrap_or(&record.tunnel_name);
-        self.send(name, request.raw(), Some(record.id.clone())).await.map(drop)
+        self.send(name, request.raw(), Some(record.id.clone()), plan).await.map(drop)
     }
 
     /// Sends a request to the local service of a tunnel; returns as [`AgentInner::replay`] does, with the
@@ -55,24 +105,79 @@ impl AgentInner {
         tunnel_name: &str,
         request: Vec<u8>,
         replay_of: Option<String>,
+        plan: ReplayPlan,
     ) -> Result<Option<String>, ReplayError> {
         let tunnel = self.tunnels.find(tunnel_name);
         let tunnel = tunnel.filter(|tunnel| matches!(tunnel.service, LocalService::Http(_)));
         let tunnel = tunnel.ok_or_else(|| ReplayError::NoTunnel(tunnel_name.to_owned()))?;
+        let elsewhere = plan.address.map(|address| self.elsewhere(&tunnel, address)).transpose()?;
         let (recorded, mut record) = oneshot::channel();
+        let shared = self.clone();
         let sending = tokio::spawn(async move {
             let LocalService::Http(front) = &tunnel.service else { return };
-            let opened = Instant::now();
-            tunnel.metrics.connection_opened(opened);
-            // What takes longer than this waits for something that nobody will send.
-            let replaying = once(front, request, replay_of, recorded);
-            let replayed = tokio::time::timeout(MAX_REPLAY_TIME, replaying).await;
-            or_debug!(replayed, "a replayed request was given up");
-            let closed = Instant::now();
-            tunnel.metrics.connection_closed(closed.duration_since(opened), closed);
+            let front = elsewhere.as_ref().unwrap_or(front);
+            let mut recorded = Some(recorded);
+            for number in 0..plan.times {
+                if number > 0 {
+                    tokio::time::sleep(plan.interval).await;
+                }
+                if !shared.tunnels.has(&tunnel) {
+                    return;
+                }
+                let recorded = recorded.take().unwrap_or_else(|| oneshot::channel().0);
+                let (request, replay_of) = (request.clone(), replay_of.clone());
+                send_once(&tunnel, once(front, request, replay_of, recorded)).await;
+            }
         });
         let sent = tokio::time::timeout(RESPONSE_TIMEOUT, sending).await;
         or_debug!(sent, "a replayed request takes long");
         Ok(record.try_recv().ok())
     }
+
+    /// The name of the tunnel that requests go to when nobody names one.
+    pub(super) fn usual_tunnel(&self) -> Option<String> {
+        let all = self.tunnels.all();
+        let http = all.iter().find(|tunnel| matches!(tunnel.service, LocalService::Http(_)));
+        http.map(|tunnel| tunnel.name.clone())
+    }
+
+    /// A tunnel whose local service is at another address, where requests may be sent to that.
+    fn elsewhere(
+        &self,
+        tunnel: &RunningTunnel,
+        address: LocalAddress,
+    ) -> Result<HttpForwarder, ReplayError> {
+        let refused =
+            |problem: &str| ReplayError::Address(format!("{} {problem}", address.shown()));
+        let LocalService::Http(front) = &tunnel.service else {
+            return Err(ReplayError::NoTunnel(tunnel.name.clone()));
+        };
+        let (LocalAddress::Tcp { host, .. } | LocalAddress::Tls { host, .. }) = &address else {
+            return Err(refused("is a folder"));
+        };
+        let is_public_host = |url: String| {
+            Url::parse(&url).is_ok_and(|url| url.host_str().is_some_and(|own| own == host))
+        };
+        let is_own =
+            self.tunnels.all().iter().any(|own| {
+                own.definition.address == address || own.url().is_some_and(is_public_host)
+            });
+        if !is_own && !self.replay_hosts.allow(&LocalAddress::bracketed(host)) {
+            return Err(refused("is not this machine; replay_allow_hosts can allow it"));
+        }
+        let tls = Trust::Anything.config().map_err(|error| refused(&error.to_string()))?;
+        let upstream = LocalUpstream::new(address, tls, self.closed.clone());
+        Ok(front.leading_to(upstream.under(&self.reuse_bans)))
+    }
+}
+
+/// Sends a request that counts for its tunnel.
+async fn send_once(tunnel: &RunningTunnel, replaying: impl Future<Output = ()>) {
+    let opened = Instant::now();
+    tunnel.metrics.connection_opened(opened);
+    // What takes longer than this waits for something that nobody will send.
+    let replayed = tokio::time::timeout(MAX_REPLAY_TIME, replaying).await;
+    or_debug!(replayed, "a replayed request was given up");
+    let closed = Instant::now();
+    tunnel.metrics.connection_closed(closed.duration_since(opened), closed);
 }

@@ -8,7 +8,7 @@ use super::agent::{config_argument, load_config};
 use super::error::CliError;
 use super::output::say;
 use super::settings;
-use crate::agent::config::{SECTIONS as AGENT_SECTIONS, TunnelEntry};
+use crate::agent::config::{NamedEntry, SECTIONS as AGENT_SECTIONS};
 use crate::service::config::{self, SECTIONS};
 use crate::settings::{ResolvedSettings, SettingSection, ValueKind};
 
@@ -61,8 +61,9 @@ fn show_service(matches: &ArgMatches) -> Result<(), CliError> {
 
 fn show_agent(matches: &ArgMatches) -> Result<(), CliError> {
     let loaded = load_config(matches)?;
-    let tunnels = loaded.config.tunnels.values().flat_map(TunnelEntry::shown);
-    show(rows(AGENT_SECTIONS, &loaded).chain(tunnels));
+    let tables = [&loaded.config.tunnels, &loaded.config.mocks];
+    let entries = tables.iter().flat_map(|table| table.values()).flat_map(NamedEntry::shown);
+    show(rows(AGENT_SECTIONS, &loaded).chain(entries));
     Ok(())
 }
 

@@ -50,7 +50,8 @@ pub use response::Response;
 #[cfg(feature = "service")]
 pub use strict::StrictStream;
 #[cfg(feature = "service")]
-pub use websocket::GoingAway;
+pub use websocket::{FrameBoundary, FrameHead, FramePart, GoingAway};
 pub use write::{
-    CONTINUE, HeadWriter, LAST_CHUNK, LINE_END, write_chunk, write_chunk_size, write_last_chunk,
+    CHUNKED, CONTINUE, HeadWriter, LAST_CHUNK, LINE_END, write_chunk, write_chunk_size,
+    write_last_chunk,
 };

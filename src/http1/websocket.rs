@@ -26,7 +26,50 @@ pub struct FrameBoundary {
     has_closed: bool,
 }
 
+/// What the first bytes of a frame say.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct FrameHead {
+    /// The first byte: whether it is the last of its message, bits of extensions, and the opcode.
+    pub first: u8,
+    /// What the payload is masked with.
+    pub mask: Option<[u8; 4]>,
+}
+
+/// A part of a frame.
+#[derive(Debug, Clone, Copy)]
+pub enum FramePart<'b> {
+    /// All of the head.
+    Head(FrameHead),
+    /// Some of the payload.
+    Payload(&'b [u8]),
+}
+
 impl FrameBoundary {
+    /// Follows `bytes` to the end of the present head or payload at most; returns how many that are, and
+    /// what they complete.
+    pub fn follow_part<'b>(&mut self, bytes: &'b [u8]) -> (usize, Option<FramePart<'b>>) {
+        if self.payload_left > 0 {
+            let here = usize::try_from(self.payload_left).unwrap_or(usize::MAX).min(bytes.len());
+            self.payload_left -= here as u64;
+            return (here, bytes.get(..here).map(FramePart::Payload));
+        }
+        let end = bytes.iter().position(|byte| self.push_head(*byte));
+        let used = end.map_or(bytes.len(), |at| at + 1);
+        (used, end.map(|_| FramePart::Head(self.last_head())))
+    }
+
+    /// The head that is complete.
+    fn last_head(&self) -> FrameHead {
+        let [first, second, ..] = self.head;
+        let start = match second & 0x7f {
+            126 => 4,
+            127 => 10,
+            _ => 2,
+        };
+        let mask = self.head.get(start..).and_then(|rest| rest.first_chunk().copied());
+        FrameHead { first, mask: mask.filter(|_| second & 0x80 != 0) }
+    }
+
     /// True where a frame may begin.
     pub fn is_at_boundary(&self) -> bool {
         self.head_length == 0 && self.payload_left == 0

@@ -12,6 +12,8 @@ use crate::logging::ignore;
 pub const LINE_END: &[u8] = b"\r\n";
 /// The end of a body in chunks that has no trailer.
 pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+/// The field of a body in chunks.
+pub const CHUNKED: (&str, &str) = ("Transfer-Encoding", "chunked");
 /// The response that says that a body may be sent.
 pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 

@@ -129,7 +129,7 @@ const DONE_BY_HTTP1: &[(&str, &[&str])] = &[
     ),
     ("proxy-connection\"", &[]),
     ("http2-settings\"", &[]),
-    ("\"te\"", &["src/agent/page/edited_replay.rs"]),
+    ("\"te\"", &["src/agent/edits.rs"]),
     // Who writes a body says how it is framed; policies may not, wherever they come from.
     (
         "transfer-encoding\"",

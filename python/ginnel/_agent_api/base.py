@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from .._core.client import _Path
     from ..events import Event
+    from ..local.held_requests import HeldRequest
     from ..local.requests import CapturedRequest
     from ..local.status import Status
     from ..local.tunnels import AgentTunnel
@@ -164,6 +165,18 @@ class Start(Wait):
     def late(self) -> APITimeoutError:
         """The error for an agent that is not online in time."""
         return APITimeoutError(f"after {self.timeout:g} s the agent is {self.state}, not online")
+
+
+class Held(Wait):
+    """Waits until a request is held."""
+
+    def look(self, held: list[HeldRequest], hold_id: str | None) -> HeldRequest | None:
+        """The oldest of these, of that hold."""
+        return next((it for it in held if hold_id in (None, it.hold_id)), None)
+
+    def late(self) -> APITimeoutError:
+        """The error when none is held in time."""
+        return APITimeoutError(f"no request was held within {self.timeout:g} s")
 
 
 class AgentOptions(_Client):

@@ -9,6 +9,9 @@ from .._core.client import _Blocking
 from .._core.progress import counting
 from .._core.resource import cached_property
 from ..exceptions import AgentNotRunningError, APIError, APITimeoutError, NotFoundError
+from ..local.held_requests import HeldRequests
+from ..local.holds import Holds
+from ..local.mocks import Mocks
 from ..local.requests import Requests
 from ..local.root import Root
 from ..local.status import Status
@@ -18,6 +21,7 @@ from .base import (
     PORTS,
     SECONDS_FOR_NAMES,
     AgentOptions,
+    Held,
     Search,
     Start,
     nearest_name,
@@ -33,6 +37,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from ..local._raw import RawAgentResources
+    from ..local.held_requests import HeldRequest
+    from ..local.holds import Hold
+    from ..local.mocks import Mock
     from ..local.requests import CapturedRequest
     from ..local.tunnels import AgentTunnel
     from .base import _Predicate
@@ -170,6 +177,80 @@ class AgentRequests(Requests):
             sleep(search.pause)
 
 
+class AgentMocks(Mocks):
+    """Mocks: responses of the agent in place of the local service."""
+
+    def open(self, **definition: Any) -> AbstractContextManager[Mock]:
+        """Add a mock for a `with` block, and remove it at its end.
+
+        Args:
+            definition: What `add` takes.
+        """
+        from contextlib import contextmanager
+
+        @contextmanager
+        def opened() -> Iterator[Mock]:
+            mock = self.add(**definition)
+            try:
+                yield mock
+            finally:
+                with suppress(*GONE):
+                    self.delete(mock.id)
+
+        return opened()
+
+
+class AgentHolds(Holds):
+    """Holds: requests that wait until somebody lets them go, changes or refuses them."""
+
+    def open(self, **definition: Any) -> AbstractContextManager[Hold]:
+        """Add a hold for a `with` block, and remove it at its end: its requests are let go.
+
+        Args:
+            definition: What `add` takes.
+        """
+        from contextlib import contextmanager
+
+        @contextmanager
+        def opened() -> Iterator[Hold]:
+            hold = self.add(**definition)
+            try:
+                yield hold
+            finally:
+                with suppress(*GONE):
+                    self.delete(hold.id)
+
+        return opened()
+
+
+class AgentHeldRequests(HeldRequests):
+    """Requests that wait because of a hold."""
+
+    def wait_for(self, hold_id: str | None = None, *, timeout: float = 10.0) -> HeldRequest:
+        """Wait for a request that is held; the oldest.
+
+        Args:
+            hold_id: Only requests of this hold.
+            timeout: Seconds to wait.
+
+        Raises:
+            APITimeoutError: None was held in time.
+        """
+        from time import sleep
+
+        wait = Held(timeout)
+        while True:
+            try:
+                listed = HeldRequests(self._core.within(wait.left)).list().to_list()
+            except APITimeoutError as error:
+                raise wait.late() from error
+            if found := wait.look(listed, hold_id):
+                return found
+            if wait.left <= 0:
+                raise wait.late()
+            sleep(wait.pause)
+
+
 class AgentClient(AgentOptions, _Blocking):
     """A client of the agent API whose calls wait for their results.
 
@@ -192,6 +273,21 @@ class AgentClient(AgentOptions, _Blocking):
     def requests(self) -> AgentRequests:
         """Captured requests."""
         return AgentRequests(self._core)
+
+    @cached_property
+    def mocks(self) -> AgentMocks:
+        """Mocks: responses of the agent in place of the local service."""
+        return AgentMocks(self._core)
+
+    @cached_property
+    def holds(self) -> AgentHolds:
+        """Holds: requests that wait until somebody lets them go, changes or refuses them."""
+        return AgentHolds(self._core)
+
+    @cached_property
+    def held_requests(self) -> AgentHeldRequests:
+        """Requests that wait because of a hold."""
+        return AgentHeldRequests(self._core)
 
     def root(self) -> Root:
         """Fetch the root resource: where the others are."""

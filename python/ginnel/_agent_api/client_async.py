@@ -8,6 +8,9 @@ from .._core.client import _Awaited
 from .._core.progress import counting
 from .._core.resource import cached_property
 from ..exceptions import AgentNotRunningError, APIError, APITimeoutError, NotFoundError
+from ..local.held_requests import AsyncHeldRequests
+from ..local.holds import AsyncHolds
+from ..local.mocks import AsyncMocks
 from ..local.requests import AsyncRequests
 from ..local.root import Root
 from ..local.status import Status
@@ -17,6 +20,7 @@ from .base import (
     PORTS,
     SECONDS_FOR_NAMES,
     AgentOptions,
+    Held,
     Search,
     Start,
     nearest_name,
@@ -32,6 +36,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from ..local._raw import AsyncRawAgentResources
+    from ..local.held_requests import HeldRequest
+    from ..local.holds import Hold
+    from ..local.mocks import Mock
     from ..local.requests import CapturedRequest
     from ..local.tunnels import AgentTunnel
     from .base import _Predicate
@@ -169,6 +176,80 @@ class AsyncAgentRequests(AsyncRequests):
             await asyncio.sleep(search.pause)
 
 
+class AsyncAgentMocks(AsyncMocks):
+    """Mocks: responses of the agent in place of the local service."""
+
+    def open(self, **definition: Any) -> AbstractAsyncContextManager[Mock]:
+        """Add a mock for an `async with` block, and remove it at its end.
+
+        Args:
+            definition: What `add` takes.
+        """
+        from contextlib import asynccontextmanager
+
+        @asynccontextmanager
+        async def opened() -> AsyncIterator[Mock]:
+            mock = await self.add(**definition)
+            try:
+                yield mock
+            finally:
+                with suppress(*GONE):
+                    await self.delete(mock.id)
+
+        return opened()
+
+
+class AsyncAgentHolds(AsyncHolds):
+    """Holds: requests that wait until somebody lets them go, changes or refuses them."""
+
+    def open(self, **definition: Any) -> AbstractAsyncContextManager[Hold]:
+        """Add a hold for an `async with` block, and remove it at its end: its requests are let go.
+
+        Args:
+            definition: What `add` takes.
+        """
+        from contextlib import asynccontextmanager
+
+        @asynccontextmanager
+        async def opened() -> AsyncIterator[Hold]:
+            hold = await self.add(**definition)
+            try:
+                yield hold
+            finally:
+                with suppress(*GONE):
+                    await self.delete(hold.id)
+
+        return opened()
+
+
+class AsyncAgentHeldRequests(AsyncHeldRequests):
+    """Requests that wait because of a hold."""
+
+    async def wait_for(self, hold_id: str | None = None, *, timeout: float = 10.0) -> HeldRequest:
+        """Wait for a request that is held; the oldest.
+
+        Args:
+            hold_id: Only requests of this hold.
+            timeout: Seconds to wait.
+
+        Raises:
+            APITimeoutError: None was held in time.
+        """
+        import asyncio
+
+        wait = Held(timeout)
+        while True:
+            try:
+                listed = await AsyncHeldRequests(self._core.within(wait.left)).list().to_list()
+            except APITimeoutError as error:
+                raise wait.late() from error
+            if found := wait.look(listed, hold_id):
+                return found
+            if wait.left <= 0:
+                raise wait.late()
+            await asyncio.sleep(wait.pause)
+
+
 class AsyncAgentClient(AgentOptions, _Awaited):
     """A client of the agent API whose calls are awaited.
 
@@ -192,6 +273,21 @@ class AsyncAgentClient(AgentOptions, _Awaited):
     def requests(self) -> AsyncAgentRequests:
         """Captured requests."""
         return AsyncAgentRequests(self._core)
+
+    @cached_property
+    def mocks(self) -> AsyncAgentMocks:
+        """Mocks: responses of the agent in place of the local service."""
+        return AsyncAgentMocks(self._core)
+
+    @cached_property
+    def holds(self) -> AsyncAgentHolds:
+        """Holds: requests that wait until somebody lets them go, changes or refuses them."""
+        return AsyncAgentHolds(self._core)
+
+    @cached_property
+    def held_requests(self) -> AsyncAgentHeldRequests:
+        """Requests that wait because of a hold."""
+        return AsyncAgentHeldRequests(self._core)
 
     async def root(self) -> Root:
         """Fetch the root resource: where the others are."""

@@ -6,6 +6,9 @@ from .._agent_api.client import AgentClient
 from .._agent_api.client_async import AsyncAgentClient
 from .._core.raw_resources import AsyncRawCalls, RawCalls, raw, raw_async, raw_async_list, raw_list
 from .._core.resource import Resource, cached_property
+from .held_requests import AsyncHeldRequests, HeldRequests
+from .holds import AsyncHolds, Holds
+from .mocks import AsyncMocks, Mocks
 from .requests import AsyncRequests, Requests
 from .tunnels import AsyncTunnels, Tunnels
 
@@ -33,7 +36,9 @@ class RawRequests(Resource):
 
     list = raw_list(Requests.list)
     get = raw(Requests.get)
+    messages = raw_list(Requests.messages)
     replay = raw(Requests.replay)
+    send = raw(Requests.send)
     clear = raw(Requests.clear)
 
 
@@ -42,8 +47,74 @@ class AsyncRawRequests(Resource):
 
     list = raw_async_list(AsyncRequests.list)
     get = raw_async(AsyncRequests.get)
+    messages = raw_async_list(AsyncRequests.messages)
     replay = raw_async(AsyncRequests.replay)
+    send = raw_async(AsyncRequests.send)
     clear = raw_async(AsyncRequests.clear)
+
+
+class RawMocks(Resource):
+    """`mocks`, with its responses as they came."""
+
+    list = raw_list(Mocks.list)
+    add = raw(Mocks.add)
+    get = raw(Mocks.get)
+    update = raw(Mocks.update)
+    delete = raw(Mocks.delete)
+    clear = raw(Mocks.clear)
+
+
+class AsyncRawMocks(Resource):
+    """`mocks`, with its responses as they came."""
+
+    list = raw_async_list(AsyncMocks.list)
+    add = raw_async(AsyncMocks.add)
+    get = raw_async(AsyncMocks.get)
+    update = raw_async(AsyncMocks.update)
+    delete = raw_async(AsyncMocks.delete)
+    clear = raw_async(AsyncMocks.clear)
+
+
+class RawHolds(Resource):
+    """`holds`, with its responses as they came."""
+
+    list = raw_list(Holds.list)
+    add = raw(Holds.add)
+    get = raw(Holds.get)
+    update = raw(Holds.update)
+    delete = raw(Holds.delete)
+    clear = raw(Holds.clear)
+
+
+class AsyncRawHolds(Resource):
+    """`holds`, with its responses as they came."""
+
+    list = raw_async_list(AsyncHolds.list)
+    add = raw_async(AsyncHolds.add)
+    get = raw_async(AsyncHolds.get)
+    update = raw_async(AsyncHolds.update)
+    delete = raw_async(AsyncHolds.delete)
+    clear = raw_async(AsyncHolds.clear)
+
+
+class RawHeldRequests(Resource):
+    """`held_requests`, with its responses as they came."""
+
+    list = raw_list(HeldRequests.list)
+    get = raw(HeldRequests.get)
+    release = raw(HeldRequests.release)
+    refuse = raw(HeldRequests.refuse)
+    flush = raw(HeldRequests.flush)
+
+
+class AsyncRawHeldRequests(Resource):
+    """`held_requests`, with its responses as they came."""
+
+    list = raw_async_list(AsyncHeldRequests.list)
+    get = raw_async(AsyncHeldRequests.get)
+    release = raw_async(AsyncHeldRequests.release)
+    refuse = raw_async(AsyncHeldRequests.refuse)
+    flush = raw_async(AsyncHeldRequests.flush)
 
 
 class RawAgentResources(RawCalls):
@@ -58,6 +129,21 @@ class RawAgentResources(RawCalls):
     def requests(self) -> RawRequests:
         """`requests`"""
         return RawRequests(self._core)
+
+    @cached_property
+    def mocks(self) -> RawMocks:
+        """`mocks`"""
+        return RawMocks(self._core)
+
+    @cached_property
+    def holds(self) -> RawHolds:
+        """`holds`"""
+        return RawHolds(self._core)
+
+    @cached_property
+    def held_requests(self) -> RawHeldRequests:
+        """`held_requests`"""
+        return RawHeldRequests(self._core)
 
     root = raw(AgentClient.root)
     status = raw(AgentClient.status)
@@ -75,6 +161,21 @@ class AsyncRawAgentResources(AsyncRawCalls):
     def requests(self) -> AsyncRawRequests:
         """`requests`"""
         return AsyncRawRequests(self._core)
+
+    @cached_property
+    def mocks(self) -> AsyncRawMocks:
+        """`mocks`"""
+        return AsyncRawMocks(self._core)
+
+    @cached_property
+    def holds(self) -> AsyncRawHolds:
+        """`holds`"""
+        return AsyncRawHolds(self._core)
+
+    @cached_property
+    def held_requests(self) -> AsyncRawHeldRequests:
+        """`held_requests`"""
+        return AsyncRawHeldRequests(self._core)
 
     root = raw_async(AsyncAgentClient.root)
     status = raw_async(AsyncAgentClient.status)

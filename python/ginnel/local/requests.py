@@ -5,11 +5,12 @@ from __future__ import annotations
 from .._capture.accessors import RequestAccessors
 from .._capture.message import Message
 from .._core.dataclass import dataclass, field
+from .._core.record import Record
 from .._core.resource import Resource
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from .._core.pager import AsyncPager, Pager
@@ -60,6 +61,24 @@ class ResponseMessage(Message):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Timings(Record):
+    """Where the time of an exchange went, in nanoseconds; the parts make its duration."""
+
+    waited: int
+    """Until the agent began to connect to the local service: while the request was held, or until
+     a mock responded.
+    """
+    connected: int
+    """Until there was a connection; 0 for one that was kept."""
+    first_byte: int
+    """Until the response began."""
+    body: int
+    """Until the response ended."""
+    extra: Mapping[str, object] = field(default_factory=dict, hash=False)
+    """The fields of the response that this version does not know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CapturedRequest(RequestAccessors):
     """A request that an HTTP tunnel received, with its response."""
 
@@ -83,6 +102,58 @@ class CapturedRequest(RequestAccessors):
     """Why the exchange ended before the request and its response were complete, or why the agent
      answered in place of the local service; absent on success.
     """
+    mock_id: str | None = None
+    """The mock that responded in place of the local service; absent where none did."""
+    hold_id: str | None = None
+    """The hold that the request waits or has waited for; absent where there was none."""
+    edited: bool | None = None
+    """True when the request was changed while it waited."""
+    timings: Timings | None = None
+    """Where the time went; none until the exchange has ended."""
+    stream: str | None = None
+    """What comes one after the other: `websocket`, `events` or `grpc`; else absent."""
+    grpc_status: int | None = None
+    """The status of a gRPC call that has ended; 0 is success."""
+    extra: Mapping[str, object] = field(default_factory=dict, hash=False)
+    """The fields of the response that this version does not know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class StreamMessage(Record):
+    """A message of a captured stream."""
+
+    index: int
+    """Its place in the stream, from 1."""
+    sender: str
+    """Who sent it: `client` or `server`."""
+    kind: str
+    """`text`, `binary`, `ping`, `pong` or `close` of a WebSocket; `event`; `grpc`."""
+    time: datetime | None = None
+    """When it was whole; none where that is not known."""
+    size: int
+    """How many bytes it took, compressed or not."""
+    data: bytes
+    """What it says, without the compression of a WebSocket; of a close, the reason."""
+    event: str | None = None
+    """The type of an event; absent where it names none."""
+    event_id: str | None = None
+    """The identifier of an event; absent where it names none."""
+    code: int | None = None
+    """Why a WebSocket is closed."""
+    compressed: bool | None = None
+    """True when it is compressed, and could not be read."""
+    truncated: bool | None = None
+    """True when less is kept than there was."""
+    extra: Mapping[str, object] = field(default_factory=dict, hash=False)
+    """The fields of the response that this version does not know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class SentRequest(Record):
+    """A request that was sent."""
+
+    id: str | None = None
+    """The identifier of the captured request; none where the tunnel is not inspected."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the response that this version does not know."""
 
@@ -115,16 +186,82 @@ class Requests(Resource):
         """
         return self._core.call("agent.requests.get", CapturedRequest, (id,))
 
-    def replay(self, id: str, *, tunnel_name: str | None = None) -> None:
+    def messages(
+        self, id: str, *, after: int | None = None, limit: int | None = None
+    ) -> Pager[StreamMessage]:
+        """List the messages of a stream, oldest first: WebSocket, server-sent events, gRPC.
+
+        Args:
+            id: The identifier of the captured request.
+            after: Only messages after the one with this index.
+            limit: How many to return at most, 50 by default.
+
+        `GET /requests/http/{id}/messages`
+        """
+        from .._core.pager import pager
+
+        return pager(self._core, "agent.requests.messages", StreamMessage, (id, after, limit))
+
+    def replay(
+        self,
+        id: str,
+        *,
+        tunnel_name: str | None = None,
+        addr: str | None = None,
+        times: int | None = None,
+        interval: int | None = None,
+    ) -> None:
         """Send a captured request again, to the local service of a tunnel.
 
         Args:
             id: The identifier of the captured request.
             tunnel_name: The tunnel to use instead of the one that received the request.
+            addr: Where to send it instead of the tunnel's local service: `host:port` or a URL.
+                Hosts other  than this machine's own and those of its tunnels must stand in
+                `replay_allow_hosts`.
+            times: How many times to send it, one after the other, 1 to 100.
+            interval: Milliseconds between two of these times, at most 60,000.
 
         `POST /requests/http`
         """
-        return self._core.call("agent.requests.replay", None, (id, tunnel_name))
+        return self._core.call(
+            "agent.requests.replay", None, (id, tunnel_name, addr, times, interval)
+        )
+
+    def send(
+        self,
+        *,
+        method: str,
+        target: str,
+        headers: Mapping[str, Sequence[str]] | None = None,
+        body: str | None = None,
+        body_base64: bytes | None = None,
+        trailers: Mapping[str, Sequence[str]] | None = None,
+        tunnel_name: str | None = None,
+        addr: str | None = None,
+    ) -> SentRequest:
+        """Send a new request to the local service of a tunnel, and capture it.
+
+        Args:
+            method: The method.
+            target: The target: path and query.
+            headers: The headers: each name with its values in order. `Host` is that of the
+                local service by  default.
+            body: The body, as text.
+            body_base64: The body, as bytes.
+            trailers: Headers to send after the body, which goes in chunks then.
+            tunnel_name: The tunnel; the oldest one by default.
+            addr: Where to send it instead of the tunnel's local service: `host:port` or a URL.
+                Hosts other  than this machine's own and those of its tunnels must stand in
+                `replay_allow_hosts`.
+
+        `POST /requests/send`
+        """
+        return self._core.call(
+            "agent.requests.send",
+            SentRequest,
+            (method, target, headers, body, body_base64, trailers, tunnel_name, addr),
+        )
 
     def clear(self) -> None:
         """Remove all captured requests.
@@ -162,16 +299,82 @@ class AsyncRequests(Resource):
         """
         return await self._core.start("agent.requests.get", CapturedRequest, (id,))
 
-    async def replay(self, id: str, *, tunnel_name: str | None = None) -> None:
+    def messages(
+        self, id: str, *, after: int | None = None, limit: int | None = None
+    ) -> AsyncPager[StreamMessage]:
+        """List the messages of a stream, oldest first: WebSocket, server-sent events, gRPC.
+
+        Args:
+            id: The identifier of the captured request.
+            after: Only messages after the one with this index.
+            limit: How many to return at most, 50 by default.
+
+        `GET /requests/http/{id}/messages`
+        """
+        from .._core.pager import async_pager
+
+        return async_pager(self._core, "agent.requests.messages", StreamMessage, (id, after, limit))
+
+    async def replay(
+        self,
+        id: str,
+        *,
+        tunnel_name: str | None = None,
+        addr: str | None = None,
+        times: int | None = None,
+        interval: int | None = None,
+    ) -> None:
         """Send a captured request again, to the local service of a tunnel.
 
         Args:
             id: The identifier of the captured request.
             tunnel_name: The tunnel to use instead of the one that received the request.
+            addr: Where to send it instead of the tunnel's local service: `host:port` or a URL.
+                Hosts other  than this machine's own and those of its tunnels must stand in
+                `replay_allow_hosts`.
+            times: How many times to send it, one after the other, 1 to 100.
+            interval: Milliseconds between two of these times, at most 60,000.
 
         `POST /requests/http`
         """
-        return await self._core.start("agent.requests.replay", None, (id, tunnel_name))
+        return await self._core.start(
+            "agent.requests.replay", None, (id, tunnel_name, addr, times, interval)
+        )
+
+    async def send(
+        self,
+        *,
+        method: str,
+        target: str,
+        headers: Mapping[str, Sequence[str]] | None = None,
+        body: str | None = None,
+        body_base64: bytes | None = None,
+        trailers: Mapping[str, Sequence[str]] | None = None,
+        tunnel_name: str | None = None,
+        addr: str | None = None,
+    ) -> SentRequest:
+        """Send a new request to the local service of a tunnel, and capture it.
+
+        Args:
+            method: The method.
+            target: The target: path and query.
+            headers: The headers: each name with its values in order. `Host` is that of the
+                local service by  default.
+            body: The body, as text.
+            body_base64: The body, as bytes.
+            trailers: Headers to send after the body, which goes in chunks then.
+            tunnel_name: The tunnel; the oldest one by default.
+            addr: Where to send it instead of the tunnel's local service: `host:port` or a URL.
+                Hosts other  than this machine's own and those of its tunnels must stand in
+                `replay_allow_hosts`.
+
+        `POST /requests/send`
+        """
+        return await self._core.start(
+            "agent.requests.send",
+            SentRequest,
+            (method, target, headers, body, body_base64, trailers, tunnel_name, addr),
+        )
 
     async def clear(self) -> None:
         """Remove all captured requests.

@@ -8,8 +8,12 @@ mod body;
 mod record;
 mod recording;
 mod store;
+mod stream;
+mod timing;
 
 pub use body::CapturedBody;
 pub use record::{CaptureRecord, CaptureSource, CapturedExchange, CapturedMessage, Via};
 pub use recording::Recording;
 pub use store::{CaptureChange, CaptureLimit, CaptureStore, NewCapture, Usage};
+pub use stream::{BodyMarks, SocketLog, SocketMessage, StreamKind, StreamSide};
+pub use timing::ExchangeTiming;

@@ -10,6 +10,8 @@ use chrono::{DateTime, Local, SecondsFormat, Utc};
 use serde::Serialize;
 
 use super::CapturedBody;
+use super::stream::{BodyMarks, SocketLog, StreamKind};
+use super::timing::{ExchangeMarks, ExchangeTiming};
 use crate::api::local::requests::{CapturedRequest, RequestMessage, ResponseMessage};
 use crate::api::{Base64, Flag, Note, Timestamp, Trailers};
 use crate::http1::{self, HeadField, HeadWriter, lines_of};
@@ -80,12 +82,29 @@ pub struct CapturedExchange {
     pub response: Option<CapturedMessage>,
     /// How long the exchange took; none while it lasts.
     pub took: Option<Duration>,
+    pub(super) marks: ExchangeMarks,
+    /// What its bodies are, where that comes one after the other.
+    pub(super) stream: Option<StreamKind>,
+    /// When the parts of the request's body came, in a stream.
+    pub request_marks: BodyMarks,
+    /// When the parts of the response's body came, in a stream.
+    pub response_marks: BodyMarks,
+    /// The messages of a WebSocket.
+    pub socket: Option<SocketLog>,
     /// Whether the agent answered, because the local service did not.
     pub unanswered: bool,
     /// Whether the answer reached its end, or became another protocol.
     pub(super) complete: bool,
     /// Why the exchange failed; none while it has not.
     pub error: Option<String>,
+    /// The mock that responded in place of the local service.
+    pub mock_id: Option<String>,
+    /// The hold that the request waits or has waited for.
+    pub hold_id: Option<String>,
+    /// Whether it waits now.
+    pub is_held: bool,
+    /// Whether it was changed while it waited.
+    pub is_edited: bool,
     /// Set when the record was let go while the exchange still lasted.
     pub(super) gone: bool,
 }
@@ -151,7 +170,42 @@ impl CaptureRecord {
             request: exchange.request.show_request(),
             response: exchange.response.as_ref().map(CapturedMessage::show_response),
             error: Note(exchange.error.clone().unwrap_or_default()),
+            mock_id: Note(exchange.mock_id.clone().unwrap_or_default()),
+            hold_id: Note(exchange.hold_id.clone().unwrap_or_default()),
+            edited: Flag(exchange.is_edited),
+            timings: exchange.timing().map(ExchangeTiming::show),
+            stream: Note(exchange.stream().map_or("", StreamKind::name).to_owned()),
+            grpc_status: exchange.grpc_status().map(i64::from),
         }
+    }
+}
+
+impl CapturedExchange {
+    /// What comes one after the other; none where that is all at once.
+    pub fn stream(&self) -> Option<StreamKind> {
+        if self.socket.is_some() { Some(StreamKind::WebSocket) } else { self.stream }
+    }
+
+    /// How a gRPC call ended; 0 is well, and none where it has not ended, or is none.
+    pub fn grpc_status(&self) -> Option<u16> {
+        let response = self.response.as_ref().filter(|_| self.stream == Some(StreamKind::Grpc))?;
+        let mut fields = response.trailers().into_iter().chain(response.headers());
+        let (_, status) = fields.find(|(name, _)| name.eq_ignore_ascii_case("grpc-status"))?;
+        status.trim().parse().ok()
+    }
+
+    /// What the exchange counts against the limit.
+    pub(super) fn cost(&self) -> usize {
+        self.request.cost()
+            + self.response.as_ref().map_or(0, CapturedMessage::cost)
+            + self.request_marks.cost()
+            + self.response_marks.cost()
+            + self.socket.as_ref().map_or(0, SocketLog::cost)
+    }
+
+    /// Where the time went; none while the exchange lasts.
+    pub fn timing(&self) -> Option<ExchangeTiming> {
+        self.took.map(|took| self.marks.timing(took))
     }
 }
 
@@ -223,7 +277,8 @@ impl CapturedMessage {
         head
     }
 
-    fn show_request(&self) -> RequestMessage {
+    /// The request as the agent API shows it.
+    pub fn show_request(&self) -> RequestMessage {
         let [method, uri, proto] = self.start_line().map(Cow::into_owned);
         RequestMessage {
             method,

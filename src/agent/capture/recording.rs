@@ -1,11 +1,13 @@
 //! One record while it is written.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::CapturedBody;
 use super::record::{CaptureRecord, CapturedExchange, CapturedMessage};
 use super::store::CaptureStore;
+use super::stream::{BodyMarks, SocketLog, SocketMessage, StreamKind};
 
 /// Why an exchange failed of which nobody said more: it was dropped with its tunnel.
 const ABANDONED: &str = "the tunnel was stopped before the response was complete";
@@ -17,11 +19,21 @@ pub struct Recording {
     captures: Arc<CaptureStore>,
     record: Arc<CaptureRecord>,
     started: Instant,
+    /// Whether the parts of bodies have times.
+    is_stream: AtomicBool,
 }
 
 impl Recording {
-    pub(super) fn new(captures: Arc<CaptureStore>, record: Arc<CaptureRecord>) -> Self {
-        Self { captures, record, started: Instant::now() }
+    pub(super) fn new(
+        captures: Arc<CaptureStore>,
+        record: Arc<CaptureRecord>,
+        is_call: bool,
+    ) -> Self {
+        if is_call {
+            record.exchange().stream = Some(StreamKind::Grpc);
+        }
+        let is_stream = AtomicBool::new(is_call);
+        Self { captures, record, started: Instant::now(), is_stream }
     }
 
     /// The record that is written.
@@ -29,9 +41,22 @@ impl Recording {
         &self.record
     }
 
+    /// There is a connection to the local service, which took from `began` on; none where it failed.
+    pub fn connect(&self, began: Instant, connected: Option<Instant>) {
+        let since_start = |moment: Instant| moment.saturating_duration_since(self.started);
+        let mut exchange = self.record.exchange();
+        exchange.marks.connecting = Some(since_start(began));
+        exchange.marks.connected = connected.map(since_start);
+    }
+
     /// More of the request's body.
     pub fn request_body(&self, bytes: &[u8]) {
-        self.captures.change(&self.record, |exchange, most| exchange.request.push(bytes, most));
+        let at = self.part_time();
+        self.captures.change(&self.record, |exchange, most| {
+            let CapturedExchange { request, request_marks, .. } = exchange;
+            request.push(bytes, most) + note_part(request_marks, request.body_length, at)
+        });
+        self.tell_part(at);
     }
 
     /// The lines that came after the request's body.
@@ -64,12 +89,41 @@ impl Recording {
         self.record.exchange().fail(error);
     }
 
+    /// A mock responds in place of the local service.
+    pub fn mock(&self, id: &str) {
+        self.record.exchange().mock_id = Some(id.to_owned());
+    }
+
+    /// The request waits from now on.
+    pub fn hold(&self, id: &str) {
+        let mut exchange = self.record.exchange();
+        exchange.hold_id = Some(id.to_owned());
+        exchange.is_held = true;
+        drop(exchange);
+        self.captures.tell(&self.record);
+    }
+
+    /// The request waits no more.
+    pub fn end_hold(&self) {
+        self.record.exchange().is_held = false;
+        self.captures.tell(&self.record);
+    }
+
+    /// Another request goes on in place of the one that came; its body follows.
+    pub fn edit_request(&self, head: &[u8]) {
+        self.record.exchange().is_edited = true;
+        let request = CapturedMessage::new(head, false);
+        self.captures.recount(&self.record, |exchange, _| exchange.request = request);
+    }
+
     /// The head of the final answer.
     pub fn response_head(&self, head: &[u8], chunked: bool) {
+        let first_byte = self.started.elapsed();
         self.captures.change(&self.record, |exchange, _| {
             let message = CapturedMessage::new(head, chunked);
             let cost = message.cost();
             exchange.response = Some(message);
+            exchange.marks.first_byte = Some(first_byte);
             cost
         });
         self.captures.tell(&self.record);
@@ -90,10 +144,53 @@ impl Recording {
 
     /// More of the answer's body.
     pub fn response_body(&self, bytes: &[u8]) {
+        let at = self.part_time();
         self.captures.change(&self.record, |exchange, most| match &mut exchange.response {
-            Some(response) => response.push(bytes, most),
+            Some(response) => {
+                let kept = response.push(bytes, most);
+                kept + note_part(&mut exchange.response_marks, response.body_length, at)
+            }
             None => 0,
         });
+        self.tell_part(at);
+    }
+
+    /// The body of the response has no length: it may be a stream, whose parts have times.
+    pub fn begin_stream(&self) {
+        let mut exchange = self.record.exchange();
+        let kind = exchange.response.as_ref().and_then(|it| StreamKind::of_head(&it.head));
+        exchange.stream = exchange.stream.or(kind);
+        self.is_stream.store(exchange.stream.is_some(), Ordering::Relaxed);
+    }
+
+    /// The connection becomes a WebSocket.
+    pub fn begin_socket(&self) {
+        self.record.exchange().socket = Some(SocketLog::default());
+    }
+
+    /// A message of a WebSocket; when it came is noted here.
+    pub fn socket_message(&self, message: SocketMessage) {
+        let message = SocketMessage { at: self.started.elapsed(), ..message };
+        self.captures.recount(&self.record, |exchange, most| {
+            exchange.socket.get_or_insert_default().push(message, most);
+        });
+        self.captures.tell(&self.record);
+    }
+
+    /// Reads the head of the response; none while there is none.
+    pub fn with_response_head<T>(&self, read: impl FnOnce(&[u8]) -> T) -> Option<T> {
+        self.record.exchange().response.as_ref().map(|response| read(&response.head))
+    }
+
+    /// The time of a part of a body; none where nobody notes it.
+    fn part_time(&self) -> Option<Duration> {
+        self.is_stream.load(Ordering::Relaxed).then(|| self.started.elapsed())
+    }
+
+    fn tell_part(&self, at: Option<Duration>) {
+        if at.is_some() {
+            self.captures.tell(&self.record);
+        }
     }
 
     /// The lines that came after the answer's body.
@@ -135,11 +232,23 @@ impl CapturedExchange {
     /// do not count any more.
     pub(super) fn let_go(&mut self) {
         self.gone = true;
+        self.request_marks.clear();
+        self.response_marks.clear();
+        if let Some(socket) = &mut self.socket {
+            socket.clear();
+        }
         self.request.body = CapturedBody::default();
         if let Some(response) = &mut self.response {
             response.body = CapturedBody::default();
         }
     }
+}
+
+/// Notes when so much of a body was there; says what that costs.
+fn note_part(marks: &mut BodyMarks, length: u64, at: Option<Duration>) -> usize {
+    let before = marks.cost();
+    at.into_iter().for_each(|at| marks.push(length, at));
+    marks.cost() - before
 }
 
 impl CapturedMessage {

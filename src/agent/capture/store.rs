@@ -8,6 +8,7 @@ use tokio::sync::broadcast;
 
 use super::record::{CaptureRecord, CaptureSource, CapturedExchange, CapturedMessage};
 use super::recording::Recording;
+use super::stream::StreamKind;
 
 use crate::logging::ignore;
 
@@ -138,7 +139,9 @@ impl CaptureStore {
         self.evict(&mut inner);
         drop(inner);
         self.tell(&record);
-        Recording::new(self.clone(), record)
+        let is_call =
+            opening.chunked && StreamKind::of_head(opening.head) == Some(StreamKind::Grpc);
+        Recording::new(self.clone(), record, is_call)
     }
 
     /// The newest records of a tunnel, or of all, newest first.
@@ -235,12 +238,30 @@ impl CaptureStore {
         self.evict(&mut inner);
     }
 
+    /// Changes a record in a way that may make it smaller, and counts the difference; the change gets how
+    /// much of a body is kept.
+    pub(super) fn recount(
+        &self,
+        record: &CaptureRecord,
+        change: impl FnOnce(&mut CapturedExchange, usize),
+    ) {
+        let mut inner = self.lock();
+        let mut exchange = record.exchange();
+        if exchange.gone {
+            return;
+        }
+        inner.bytes -= exchange.cost();
+        change(&mut exchange, self.body());
+        inner.bytes += exchange.cost();
+        drop(exchange);
+        self.evict(&mut inner);
+    }
+
     fn evict(&self, inner: &mut CaptureState) {
         while inner.bytes > self.bytes() {
             let Some(oldest) = inner.records.pop_front() else { return };
             let mut exchange = oldest.exchange();
-            let answer = exchange.response.as_ref().map_or(0, CapturedMessage::cost);
-            inner.bytes -= RECORD_OVERHEAD_BYTES + exchange.request.cost() + answer;
+            inner.bytes -= RECORD_OVERHEAD_BYTES + exchange.cost();
             exchange.let_go();
             inner.evicted += 1;
         }
@@ -289,7 +310,10 @@ impl CaptureState {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::agent::capture::{SocketMessage, StreamSide};
 
     const HEAD: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 
@@ -306,8 +330,7 @@ mod tests {
     fn counted(captures: &CaptureStore) -> usize {
         let cost = |record: &Arc<CaptureRecord>| {
             let exchange = record.exchange();
-            let answer = exchange.response.as_ref().map_or(0, CapturedMessage::cost);
-            RECORD_OVERHEAD_BYTES + exchange.request.cost() + answer
+            RECORD_OVERHEAD_BYTES + exchange.cost()
         };
         captures.list(usize::MAX, None).iter().map(cost).sum()
     }
@@ -374,6 +397,54 @@ mod tests {
         assert!(exchange.request.body.is_empty());
         assert!(exchange.response.as_ref().unwrap().body.is_empty());
         assert!(exchange.request.is_truncated());
+    }
+
+    #[test]
+    fn a_request_that_is_replaced_counts_as_what_it_is_now() {
+        let captures = CaptureStore::new(CaptureLimit::default());
+        let recording = open(&captures, "a");
+
+        for head in
+            ["PUT /longer-than-before HTTP/1.1\r\nHost: x\r\n\r\n", "GET / HTTP/1.1\r\n\r\n"]
+        {
+            recording.edit_request(head.as_bytes());
+            assert_eq!(captures.usage().bytes, counted(&captures));
+        }
+
+        assert_eq!(recording.record().exchange().request.start_line()[0], "GET");
+    }
+
+    #[test]
+    fn messages_and_the_times_of_parts_count() {
+        let captures = CaptureStore::new(CaptureLimit::Bytes(20_000));
+        let recording = open(&captures, "a");
+        recording
+            .response_head(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n", true);
+        recording.begin_stream();
+        recording.response_body(b"data: 1\n\n");
+        assert_eq!(captures.usage().bytes, counted(&captures));
+        recording.begin_socket();
+
+        for size in [10, 1_000, 3_000, 2_000, 9_000, 1] {
+            recording.socket_message(SocketMessage {
+                side: StreamSide::Client,
+                opcode: 1,
+                at: Duration::ZERO,
+                size: size as u64,
+                data: vec![b'x'; size],
+                is_cut: false,
+                is_compressed: false,
+            });
+            assert_eq!(captures.usage().bytes, counted(&captures));
+        }
+
+        let exchange = recording.record().exchange();
+        let socket = exchange.socket.as_ref().unwrap();
+        assert_eq!((socket.messages.len(), socket.dropped, socket.bytes), (1, 5, [15_011, 0]));
+        drop(exchange);
+        open(&captures, "a").request_body(&[b'x'; 5_000]);
+        (0..40).for_each(|_| drop(open(&captures, "a")));
+        assert_eq!(captures.usage().bytes, counted(&captures));
     }
 
     #[test]

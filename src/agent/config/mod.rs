@@ -16,11 +16,13 @@ pub use sections::{SECTIONS, WITHOUT_EFFECT};
 pub use values::{ConfigVersion, ConsoleChoice, Unused};
 
 use super::definition::Definition;
+use super::intercept::Interceptors;
 use super::options::AgentOptions;
 use super::{Error, Trust};
 use crate::api::Operation;
 use crate::api::Secret;
-use crate::api::local::tunnels;
+use crate::api::decode;
+use crate::api::local::{mocks, tunnels};
 use crate::api::mask;
 use crate::settings::{
     ConfigFile, FileTable, ResolvedSettings, SettingOrigin, SettingSources, TableEntry, problem_at,
@@ -29,9 +31,14 @@ use crate::settings::{
 
 /// The definitions of tunnels, by name.
 const TUNNELS: &str = "tunnels";
+/// The mocks, by name.
+const MOCKS: &str = "mocks";
 
 /// What a file may name.
-const TABLES: &[FileTable] = &[FileTable { key: TUNNELS, fields: tunnel_fields }];
+const TABLES: &[FileTable] = &[
+    FileTable { key: TUNNELS, fields: tunnel_fields },
+    FileTable { key: MOCKS, fields: mock_fields },
+];
 
 /// Fields that only stand for something that is refused with a reason.
 const REFUSED_FIELDS: [&str; 1] = ["oauth"];
@@ -39,6 +46,11 @@ const REFUSED_FIELDS: [&str; 1] = ["oauth"];
 fn tunnel_fields() -> Vec<&'static str> {
     let fields = tunnels::Start::INFO.parameters.iter().map(|field| field.name);
     fields.filter(|name| *name != "name").chain(REFUSED_FIELDS).collect()
+}
+
+fn mock_fields() -> Vec<&'static str> {
+    let fields = mocks::Add::INFO.parameters.iter().map(|field| field.name);
+    fields.filter(|name| !["id", "captured_id"].contains(name)).collect()
 }
 
 /// Everything that can be set.
@@ -61,12 +73,16 @@ pub struct AgentConfig {
     pub console: ConsoleChoice,
     unused: Unused,
     /// The definitions of tunnels, by name.
-    pub tunnels: BTreeMap<String, TunnelEntry>,
+    pub tunnels: BTreeMap<String, NamedEntry>,
+    /// The mocks, by name.
+    pub mocks: BTreeMap<String, NamedEntry>,
 }
 
-/// The definition of a tunnel in a file.
+/// The definition of a tunnel or a mock in a file.
 #[derive(Debug, Clone)]
-pub struct TunnelEntry {
+pub struct NamedEntry {
+    /// The key of its table.
+    table: &'static str,
     file: PathBuf,
     entry: TableEntry,
 }
@@ -85,6 +101,7 @@ impl Default for AgentConfig {
             console: ConsoleChoice::default(),
             unused: Unused,
             tunnels: BTreeMap::new(),
+            mocks: BTreeMap::new(),
         }
     }
 }
@@ -119,11 +136,18 @@ pub fn load(sources: &SettingSources<'_>) -> Result<ResolvedSettings<AgentConfig
         Err(others) => return Err(others.into_iter().chain(problems).collect()),
     };
     for file in sources.files {
-        let entries = file.entries(TUNNELS).cloned();
-        let tunnels = entries.map(|entry| TunnelEntry { file: file.path().to_owned(), entry });
-        resolved.config.tunnels.extend(tunnels.map(|it| (it.entry.name.clone(), it)));
+        resolved.config.tunnels.extend(entries(file, TUNNELS));
+        resolved.config.mocks.extend(entries(file, MOCKS));
     }
     Ok(resolved)
+}
+
+/// What a file says in one of its tables, by name.
+fn entries(file: &ConfigFile, table: &'static str) -> impl Iterator<Item = (String, NamedEntry)> {
+    file.entries(table).map(move |entry| {
+        let (name, file) = (entry.name.clone(), file.path().to_owned());
+        (name, NamedEntry { table, file, entry: entry.clone() })
+    })
 }
 
 /// The keys that are set and change nothing here.
@@ -146,6 +170,7 @@ impl AgentConfig {
             server_addrs: self.server_addr.clone(),
             authtoken: self.authtoken.clone().ok_or_else(|| missing("authtoken"))?,
             trust: self.trust()?,
+            mocks: self.mocks()?,
             ..self.local_options()
         })
     }
@@ -171,28 +196,52 @@ impl AgentConfig {
     pub fn tunnel(&self, name: &str) -> Result<Definition, Error> {
         let found = self.tunnels.get(name);
         let tunnel = found.ok_or_else(|| wrong(&format!("{TUNNELS}.{name}"), "is not defined"))?;
-        let definition = Definition::read(&tunnel.document());
+        let definition = Definition::read(&tunnel.document("name"));
         definition.map_err(|problems| wrong(&tunnel.place(), &problems.join("; ")))
     }
 
-    /// Everything that is wrong with the options and all tunnels.
+    /// The fields of the mocks.
+    ///
+    /// # Errors
+    /// When one of them is wrong.
+    pub fn mocks(&self) -> Result<Vec<Map<String, Value>>, Error> {
+        self.mocks.values().map(NamedEntry::mock).collect()
+    }
+
+    /// Everything that is wrong with the options, all tunnels and all mocks.
     pub fn problems(&self) -> Vec<Error> {
         let trust = self.trust().err();
         let tunnels = self.tunnels.keys().filter_map(|name| self.tunnel(name).err());
-        trust.into_iter().chain(tunnels).collect()
+        let mocks = self.mocks.values().filter_map(|mock| mock.mock().err());
+        trust.into_iter().chain(tunnels).chain(mocks).collect()
     }
 }
 
-impl TunnelEntry {
-    fn document(&self) -> Map<String, Value> {
+impl NamedEntry {
+    /// The fields, and the name as one of them.
+    fn document(&self, name: &str) -> Map<String, Value> {
         let fields = self.entry.fields.iter().map(|it| (it.name.clone(), it.value.clone()));
-        fields.chain([("name".to_owned(), self.entry.name.as_str().into())]).collect()
+        fields.chain([(name.to_owned(), self.entry.name.as_str().into())]).collect()
+    }
+
+    /// The fields of a mock.
+    fn mock(&self) -> Result<Map<String, Value>, Error> {
+        let decoded = decode::fields(mocks::Add::INFO.parameters, self.document("id"));
+        let mut problems: Vec<_> = decoded.errors.iter().map(ToString::to_string).collect();
+        if problems.is_empty() {
+            let added = Interceptors::default().add_mock(decoded.arguments.clone(), true);
+            problems.extend(added.err().map(|error| error.to_string()));
+        }
+        match problems.is_empty() {
+            true => Ok(decoded.arguments),
+            false => Err(wrong(&self.place(), &problems.join("; "))),
+        }
     }
 
     /// The key, the value and the place of each field; secrets are masked.
     pub fn shown(&self) -> impl Iterator<Item = [String; 3]> {
         self.entry.fields.iter().map(|field| {
-            let key = format!("{TUNNELS}.{}.{}", self.entry.name, field.name);
+            let key = format!("{}.{}.{}", self.table, self.entry.name, field.name);
             let mut value = json!({&field.name: field.value});
             mask::value(&mut value);
             let text = match &value[&field.name] {
@@ -203,9 +252,9 @@ impl TunnelEntry {
         })
     }
 
-    /// The file, line and column of the tunnel, and its key.
+    /// The file, line and column of the entry, and its key.
     fn place(&self) -> String {
-        let key = format!("{TUNNELS}.{}", self.entry.name);
+        let key = format!("{}.{}", self.table, self.entry.name);
         problem_at(&self.file, self.entry.place, &key)
     }
 }
@@ -302,6 +351,10 @@ mod tests {
             ("tunnels: {web: {addr: 80, proto: https}}", "F:2:11: tunnels.web: "),
             ("tunnels: [web]", "F:2:10: tunnels: must hold keys with their values"),
             ("tunnels: {web: 80}", "F:2:16: tunnels.web: must hold keys with their values"),
+            ("mocks: {a: {status: x}}", "F:2:9: mocks.a: status: is a string, not"),
+            ("mocks: {a: {status: 99}}", "F:2:9: mocks.a: status: 99 is not from 200 to 599"),
+            ("mocks: {a b: {}}", "F:2:9: mocks.a b: id: \"a b\" is not 1 to 64 of"),
+            ("mocks: {a: {captured_id: x}}", "F:2:13: unknown key \"mocks.a.captured_id\""),
         ] {
             let problem = problems(&format!("version: 2\n{text}\n")).join("\n");
             assert!(problem.starts_with(expected), "{problem}");

@@ -112,6 +112,11 @@ const INSPECTION: SettingSection<AgentConfig> = SettingSection {
         )
         .without_flag(),
         row!(
+            options.replay_allow_hosts: Vec<String>, "replay_allow_hosts", "HOST",
+            "Hosts, beside this machine and the tunnels' own, that captured requests may be sent to"
+        )
+        .without_flag(),
+        row!(
             options.inspect: CaptureLimit, "inspect_db_size", "BYTES",
             "How many bytes of captured requests are kept; 0 for the default, -1 for none"
         )

@@ -103,6 +103,11 @@ impl Definition {
     }
 }
 
+/// Where a text leads: a port, `host:port` or a URL of HTTP.
+pub(super) fn local_address(text: &str) -> Result<LocalAddress, &'static str> {
+    address::address(text, "http")
+}
+
 /// An error of the fields in the words of a definition.
 pub(super) fn problem(error: &ArgumentError) -> String {
     let ArgumentError::UnknownField { place, .. } = error else { return error.to_string() };

@@ -11,7 +11,7 @@
 //! | `header:x-id`, `header:x-id=a*` | a header of request or answer, with this value |
 //! | `body:text` | text in a body, in any case |
 //! | `tunnel:web` | this tunnel |
-//! | `is:replay`, `is:truncated`, `is:unanswered` | records with this mark |
+//! | `is:replay`, `is:truncated`, `is:unanswered`, `is:mocked`, `is:held`, `is:edited` | records with this mark |
 //! | `text` | text in method, target or a header |
 //!
 //! A term with blanks stands in quotes (`body:"two words"`), and `-` before a term means that it
@@ -57,6 +57,9 @@ enum FilterTest {
     Replay,
     Truncated,
     Unanswered,
+    Mocked,
+    Held,
+    Edited,
     Text(Regex),
 }
 
@@ -138,12 +141,18 @@ impl FilterTest {
             },
             "body" => contains(value).map(Self::Body),
             "tunnel" => Ok(Self::Tunnel(value.to_owned())),
-            "is" => match value {
-                "replay" => Ok(Self::Replay),
-                "truncated" => Ok(Self::Truncated),
-                "unanswered" => Ok(Self::Unanswered),
-                _ => Err("must be one of replay, truncated, unanswered".to_owned()),
-            },
+            "is" => {
+                match value {
+                    "replay" => Ok(Self::Replay),
+                    "truncated" => Ok(Self::Truncated),
+                    "unanswered" => Ok(Self::Unanswered),
+                    "mocked" => Ok(Self::Mocked),
+                    "held" => Ok(Self::Held),
+                    "edited" => Ok(Self::Edited),
+                    _ => Err("must be one of replay, truncated, unanswered, mocked, held, edited"
+                        .to_owned()),
+                }
+            }
             // A colon is nothing special in what somebody looks for.
             _ => contains(text).map(Self::Text),
         }
@@ -181,6 +190,9 @@ impl FilterTest {
             Self::Replay => record.source.replay_of.is_some(),
             Self::Truncated => messages(exchange).any(CapturedMessage::is_truncated),
             Self::Unanswered => exchange.unanswered,
+            Self::Mocked => exchange.mock_id.is_some(),
+            Self::Held => exchange.hold_id.is_some(),
+            Self::Edited => exchange.is_edited,
             Self::Text(expected) => {
                 messages(exchange).any(|message| expected.is_match(&message.head))
             }
@@ -288,6 +300,7 @@ mod tests {
             head: b"POST /hook/a?x=1 HTTP/1.1\r\nX-Id: abc def\r\nContent-Length: 9\r\n\r\n",
             chunked: false,
         });
+        recording.mock("always");
         recording.request_body(b"{\"A\": \"b\"}");
         recording.response_head(b"HTTP/1.1 502 Bad Gateway\r\n\r\n", false);
         recording.complete();
@@ -315,6 +328,8 @@ mod tests {
             ("tunnel:web", "tunnel:other"),
             ("is:replay", "is:truncated"),
             ("-is:unanswered", "-method:post"),
+            ("is:mocked", "is:held"),
+            ("-is:edited", "-is:mocked"),
             ("\"abc def\"", "nothing"),
             ("status:5xx method:POST", "status:5xx method:GET"),
             ("", "status:200"),

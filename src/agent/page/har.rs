@@ -13,8 +13,8 @@ use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 
 use super::content;
-use super::view::{HeaderView, MessageView, url};
-use crate::agent::capture::{CaptureRecord, CapturedMessage};
+use super::view::{HeaderView, MessageView, TimingView, url};
+use crate::agent::capture::{CaptureRecord, CapturedMessage, ExchangeTiming};
 use crate::agent::inner::AgentInner;
 use crate::api::mask;
 
@@ -72,14 +72,15 @@ pub(super) fn write<'a>(
 
 fn entry(shared: &AgentInner, record: &CaptureRecord, reveal: bool) -> Value {
     let exchange = record.exchange().clone();
-    let took = exchange.took.map_or(0.0, |took| took.as_secs_f64() * 1000.0);
+    let timings = timings(exchange.timing());
+    let took: f64 = timings.values().filter_map(Value::as_f64).sum();
     let mut entry = json!({
         "startedDateTime": record.start().to_rfc3339_opts(SecondsFormat::Millis, false),
         "time": took,
         "request": request(shared, record, &exchange.request, reveal),
         "response": response(exchange.response.as_ref(), reveal),
         "cache": {},
-        "timings": {"send": 0, "wait": took, "receive": 0},
+        "timings": timings,
         "_id": record.id,
         "_tunnel": record.tunnel_name,
         "_clientAddress": record.source.remote_addr,
@@ -92,6 +93,25 @@ fn entry(shared: &AgentInner, record: &CaptureRecord, reveal: bool) -> Value {
         entry["_replayOf"] = original.as_str().into();
     }
     entry
+}
+
+/// The parts of the time: what did not happen is left out, and the agent sends while it waits.
+fn timings(timing: Option<ExchangeTiming>) -> Map<String, Value> {
+    let parts = timing.map_or([0.0; 4], |timing| {
+        let TimingView { waited, connected, first_byte, body } = timing.into();
+        [waited, connected, first_byte, body]
+    });
+    let [waited, connected, first_byte, body] = parts;
+    let named = [
+        ("blocked", waited),
+        ("connect", connected),
+        ("send", 0.0),
+        ("wait", first_byte),
+        ("receive", body),
+    ];
+    let is_there =
+        |(name, time): &(&str, f64)| *time > 0.0 || !["blocked", "connect"].contains(name);
+    named.into_iter().filter(is_there).map(|(name, time)| (name.to_owned(), time.into())).collect()
 }
 
 fn request(

@@ -51,6 +51,10 @@ pub(super) struct LiveUpdate {
     pub state: &'static str,
     /// How many tunnels run.
     pub tunnels: usize,
+    /// Changes with each change of mocks, holds, and requests that wait.
+    pub rules: u64,
+    /// How many requests wait.
+    pub held: usize,
 }
 
 /// How full the store is.
@@ -131,6 +135,8 @@ pub(super) fn update(
         oldest: captures.oldest(),
         state: shared.state.borrow().name(),
         tunnels: shared.tunnels.all().len(),
+        rules: *shared.interceptors.changes().borrow(),
+        held: shared.interceptors.held().count(),
     }
 }
 
@@ -158,6 +164,7 @@ async fn stream(
 ) {
     let mut shutdown = shared.shutdown.signal();
     let mut state = shared.state.subscribe();
+    let mut rules = shared.interceptors.changes();
     let filter = Arc::new(filter);
     loop {
         // Subscribed before looking, so that nothing falls in between.
@@ -176,6 +183,7 @@ async fn stream(
         let sent = Instant::now();
         tokio::select! {
             _ = changes.recv() => tokio::time::sleep_until(sent + UPDATE_INTERVAL).await,
+            _ = rules.changed() => tokio::time::sleep_until(sent + UPDATE_INTERVAL).await,
             _ = state.changed() => {}
             () = tokio::time::sleep(KEEPALIVE_INTERVAL) => {}
             () = pages.closed() => return,

@@ -2,7 +2,7 @@
 //! section 7).
 //!
 //! `shell` sends the first view of each page as data. The scripts in `assets` draw it, and ask for more: `live` tells what is new, `view` shows records,
-//! `filter` decides which, `edited_replay` sends them once more, and `snippets` and `har` give them away.
+//! `filter` decides which, `edited_replay` sends them once more, `held` shows those that wait, `messages` those of streams, and `snippets` and `har` give them away.
 //! Captured content is a stranger's: it is only ever text, and [`mask`](crate::api::mask) masks what is nobody
 //! else's business. The local API beside it stays exact.
 
@@ -11,7 +11,9 @@ mod content;
 mod edited_replay;
 mod filter;
 mod har;
+mod held;
 mod live;
+mod messages;
 mod shell;
 mod snippets;
 mod status;
@@ -34,7 +36,7 @@ use serde::Serialize;
 
 use super::inner::AgentInner;
 use super::web::{WebRejection, WebState, guard, read};
-use crate::api::{json_response, mask};
+use crate::api::{json_response, mask, success_response};
 use crate::web;
 use filter::RequestFilter;
 use live::{Cursor, MAX_UPDATE_REQUESTS};
@@ -95,14 +97,17 @@ impl PageQuery {
 pub(super) fn router() -> Router<Arc<WebState>> {
     let changes = Router::new()
         .route("/inspect/data/requests/{id}/replay", post(replay))
+        .route("/inspect/data/held/{id}/release", post(release))
         .method_not_allowed_fallback(|uri: Uri| wrong_method(uri, "POST"));
     let data = Router::new()
         .route("/inspect/data/requests", get(listed))
         .route("/inspect/data/events", get(events))
         .route("/inspect/data/status", get(status_data))
+        .route("/inspect/data/held", get(held_requests))
         .route("/inspect/data/export.har", get(export))
         .route("/inspect/data/requests/{id}", get(detail))
         .route("/inspect/data/requests/{id}/copy", get(snippet))
+        .route("/inspect/data/requests/{id}/messages", get(stream_messages))
         .merge(changes)
         // These answers are for the page itself, not for one that embeds them.
         .route_layer(map_request(only_own_site));
@@ -261,6 +266,37 @@ async fn replay(
 ) -> WebAnswer<Response> {
     let edited = read(request.into_body(), MAX_REPLAY_BYTES).await?;
     Ok(json(&edited_replay::replay(&state.shared, &id, &edited).await?))
+}
+
+async fn stream_messages(
+    State(state): State<Arc<WebState>>,
+    Path(id): Path<String>,
+    query: PageQuery,
+) -> WebAnswer<Response> {
+    let record = state.shared.captures.find(&id);
+    let record =
+        record.ok_or_else(|| WebRejection::gone(format!("the request {id} is no longer kept")))?;
+    let after = query.since.as_deref().and_then(|since| since.parse().ok()).unwrap_or_default();
+    let page = move || messages::MessagePage::of(&record, after, query.reveal);
+    Ok(json(&in_background(page).await?))
+}
+
+async fn held_requests(
+    State(state): State<Arc<WebState>>,
+    query: PageQuery,
+) -> WebAnswer<Response> {
+    let held = in_background(move || held::list(&state.shared, query.reveal)).await?;
+    Ok(json(&held))
+}
+
+async fn release(
+    State(state): State<Arc<WebState>>,
+    Path(id): Path<String>,
+    request: Request,
+) -> WebAnswer<Response> {
+    let edits = read(request.into_body(), MAX_REPLAY_BYTES).await?;
+    held::release(&state.shared, &id, &edits)?;
+    Ok(success_response(204, Vec::new()))
 }
 
 /// Looks into bodies without holding up what else the agent does.

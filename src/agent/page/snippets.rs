@@ -2,8 +2,8 @@
 //!
 //! What was captured is a stranger's, so every form quotes it for the language that it is in.
 
-use super::edited_replay::is_made_anew;
 use super::view::{Detail, HeaderView};
+use crate::agent::edits::is_made_anew;
 use crate::api::mask;
 use crate::http1::HeadWriter;
 

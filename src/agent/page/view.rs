@@ -6,7 +6,7 @@ use chrono::SecondsFormat;
 use serde::Serialize;
 
 use super::{content, filter};
-use crate::agent::capture::{CaptureRecord, CapturedMessage, Via};
+use crate::agent::capture::{CaptureRecord, CapturedMessage, ExchangeTiming, StreamKind, Via};
 use crate::agent::inner::AgentInner;
 use crate::api::{Base64, mask};
 
@@ -38,6 +38,44 @@ pub(super) struct Summary {
     pub unanswered: bool,
     /// Why the exchange failed; none where it has not.
     pub error: Option<String>,
+    /// The mock that responded in place of the local service.
+    pub mock: Option<String>,
+    /// The hold that the request waits or has waited for.
+    pub hold: Option<String>,
+    /// Whether it waits now.
+    pub held: bool,
+    /// Whether it was changed while it waited.
+    pub edited: bool,
+    /// Where the time went; none while the exchange lasts.
+    pub timings: Option<TimingView>,
+    /// What comes one after the other; none where that is all at once.
+    pub stream: Option<StreamKind>,
+    /// How many messages a WebSocket has had.
+    pub messages: Option<u64>,
+    /// How a gRPC call ended; 0 is success.
+    pub grpc_status: Option<u16>,
+}
+
+/// The parts of the time that an exchange took, in milliseconds.
+#[derive(Debug, Serialize)]
+pub(super) struct TimingView {
+    /// Until the agent began to connect to the local service.
+    pub waited: f64,
+    /// Until there was a connection.
+    pub connected: f64,
+    /// Until the response began.
+    pub first_byte: f64,
+    /// Until it ended.
+    pub body: f64,
+}
+
+impl From<ExchangeTiming> for TimingView {
+    fn from(timing: ExchangeTiming) -> Self {
+        let ExchangeTiming { waited, connected, first_byte, body } = timing;
+        let [waited, connected, first_byte, body] =
+            [waited, connected, first_byte, body].map(|time| time.as_secs_f64() * 1000.0);
+        Self { waited, connected, first_byte, body }
+    }
 }
 
 impl Summary {
@@ -45,6 +83,8 @@ impl Summary {
         let exchange = record.exchange();
         let [method, target, _] = exchange.request.start_line();
         let response = exchange.response.as_ref();
+        let socket = exchange.socket.as_ref();
+        let [asked, answered] = socket.map_or([0, 0], |log| log.bytes);
         Self {
             id: record.id.clone(),
             start: record.start().to_rfc3339_opts(SecondsFormat::Millis, false),
@@ -52,8 +92,8 @@ impl Summary {
             target: mask::target(&target).into_owned(),
             status: filter::code(response),
             took: exchange.took.map(|took| took.as_secs_f64() * 1000.0),
-            received: exchange.request.body_length,
-            sent: response.map_or(0, |response| response.body_length),
+            received: exchange.request.body_length + asked,
+            sent: response.map_or(0, |response| response.body_length) + answered,
             source: record.source.remote_addr.clone(),
             tunnel: record.tunnel_name.clone(),
             replay_of: record.source.replay_of.clone(),
@@ -62,6 +102,14 @@ impl Summary {
                 || response.is_some_and(CapturedMessage::is_truncated),
             unanswered: exchange.unanswered,
             error: exchange.error.clone(),
+            mock: exchange.mock_id.clone(),
+            hold: exchange.hold_id.clone(),
+            held: exchange.is_held,
+            edited: exchange.is_edited,
+            timings: exchange.timing().map(TimingView::from),
+            stream: exchange.stream(),
+            messages: socket.map(|log| log.dropped + log.messages.len() as u64),
+            grpc_status: exchange.grpc_status(),
         }
     }
 }

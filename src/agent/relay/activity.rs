@@ -48,6 +48,13 @@ impl<'t> Activity<'t> {
         UnframedAnswer(self.stream.as_ref())
     }
 
+    /// Resets the stream, where there is one.
+    pub(super) fn reset(&self) {
+        if let Some(stream) = &self.stream {
+            stream.reset(Code::RESET);
+        }
+    }
+
     /// Something begins.
     pub(in crate::agent) fn begin(&self) {
         self.turns.fetch_or(1, Relaxed);

@@ -4,7 +4,7 @@ use std::io;
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
-use super::{BoxReader, BoxWriter};
+use super::BoxWriter;
 
 /// How much is copied at a time.
 const CHUNK_BYTES: usize = 64 * 1024;
@@ -16,8 +16,8 @@ const CHUNK_BYTES: usize = 64 * 1024;
 /// # Errors
 /// When one side fails; the other is dropped then.
 pub async fn copy(
-    visitor: (&mut BoxReader, &mut BoxWriter),
-    local: (&mut BoxReader, &mut BoxWriter),
+    visitor: (&mut (impl AsyncRead + Unpin), &mut BoxWriter),
+    local: (&mut (impl AsyncRead + Unpin), &mut BoxWriter),
 ) -> io::Result<(u64, u64)> {
     tokio::try_join!(one_way(visitor.0, local.1), one_way(local.0, visitor.1))
 }

@@ -17,7 +17,7 @@ use crate::reuse::{self, IdleState, ReuseBan};
 /// How many provisional answers may come before the final one.
 const MAX_INTERIM_RESPONSES: usize = 64;
 /// How much of later requests is read while one is under way.
-const MAX_READ_AHEAD_BYTES: usize = 64 * 1024;
+pub(super) const MAX_READ_AHEAD_BYTES: usize = 64 * 1024;
 /// How large the buffer of a connection is.
 pub(super) const BUFFER_BYTES: usize = 8 * 1024;
 /// When so much came at once, more is taken at once from then on.
@@ -26,7 +26,7 @@ const LARGE_READ_BYTES: usize = BUFFER_BYTES / 2;
 const CHUNK_BYTES: usize = 64 * 1024;
 
 /// The visitor went away, or the service closed the connection in its place.
-const VISITOR_LEFT: &str = "the visitor left before the response was complete";
+pub(super) const VISITOR_LEFT: &str = "the visitor left before the response was complete";
 
 /// A connection to the local service.
 pub(super) struct LocalConnection {
@@ -335,6 +335,9 @@ impl ResponseCopy<'_> {
         if let Some(recording) = self.recording {
             let chunked = body == Body::CHUNKED;
             recording.response_head(self.buffer.get(..length).unwrap_or_default(), chunked);
+            if !matches!(body, Body::Length(_)) {
+                recording.begin_stream();
+            }
         }
         let mut pending = length;
         if let Some(rewritten) = self.redirected(length) {
@@ -423,7 +426,7 @@ impl ResponseCopy<'_> {
 }
 
 /// Whether the lines of a trailer are more than the empty one.
-fn says_something(trailer: &[u8]) -> bool {
+pub(super) fn says_something(trailer: &[u8]) -> bool {
     trailer.len() > b"\r\n".len()
 }
 

@@ -17,6 +17,7 @@ pub(super) struct RelayRequest {
     /// Whether the protocol that it asks for is that of WebSockets.
     pub is_websocket: bool,
     pub target: String,
+    /// What the visitor named.
     pub host: Option<Vec<u8>>,
 }
 

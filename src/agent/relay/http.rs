@@ -12,10 +12,15 @@ use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::sync::oneshot;
 
-use super::exchange::{BUFFER_BYTES, LocalConnection, RelayError, RelayExchange, RelayOutcome};
+use super::exchange::{
+    BUFFER_BYTES, LocalConnection, RelayError, RelayExchange, RelayOutcome, says_something,
+};
 use super::head::{self, RelayRequest};
+use super::interception::Interception;
+use super::websocket::RecordedSocket;
 use super::{Activity, BoxReader, BoxWriter, HostHeader, LocalUpstream, page, rewrite};
-use crate::agent::capture::{CaptureSource, CaptureStore, NewCapture, Recording};
+use crate::agent::capture::{CaptureSource, CaptureStore, NewCapture, Recording, StreamSide};
+use crate::agent::intercept::Interceptors;
 use crate::agent::metrics::TunnelMetrics;
 use crate::http1::{Body, GoingAway, HeadError};
 use crate::logging::{ignore, or_debug};
@@ -41,9 +46,25 @@ pub struct HttpForwarder {
     pub metrics: Arc<TunnelMetrics>,
     /// How its requests end, with those of other tunnels of its kind.
     pub responses: Arc<CodeCounts>,
+    /// What requests meet before they are sent.
+    pub interceptors: Arc<Interceptors>,
 }
 
 impl HttpForwarder {
+    /// The same tunnel with another local service.
+    pub(in crate::agent) fn leading_to(&self, upstream: LocalUpstream) -> Self {
+        Self {
+            tunnel_name: self.tunnel_name.clone(),
+            upstream,
+            host_header: self.host_header.clone(),
+            scheme: self.scheme,
+            captures: self.captures.clone(),
+            metrics: self.metrics.clone(),
+            responses: self.responses.clone(),
+            interceptors: self.interceptors.clone(),
+        }
+    }
+
     /// The host that local services see instead of the public one, where it differs.
     pub(super) fn local_host(&self) -> Option<Cow<'_, str>> {
         match &self.host_header {
@@ -125,21 +146,22 @@ impl AsyncRead for SilentVisitor {
     }
 }
 
-struct Visit<'a> {
-    front: &'a HttpForwarder,
-    read: BoxReader,
-    write: BoxWriter,
+/// A connection of a visitor.
+pub(super) struct Visit<'a> {
+    pub front: &'a HttpForwarder,
+    pub read: BoxReader,
+    pub write: BoxWriter,
     /// What was read of the visitor and not used yet.
-    buffer: BytesMut,
+    pub buffer: BytesMut,
     /// The connection to the local service, between requests.
     local: Option<LocalConnection>,
     source: Arc<CaptureSource>,
     /// Hears the identifier of the next record.
     opened: Option<oneshot::Sender<String>>,
     /// Learns whether there is a request.
-    activity: &'a Activity<'a>,
+    pub activity: &'a Activity<'a>,
     /// The status of the response that has begun; 0 until then.
-    status: AtomicU16,
+    pub status: AtomicU16,
 }
 
 impl Visit<'_> {
@@ -164,7 +186,16 @@ impl Visit<'_> {
             let sent = opened.send(recording.record().id.clone());
             ignore(sent, "whoever sent the request may not wait for it any more");
         }
-        let again = self.forward(&head, &bytes, recording.as_ref()).await;
+        let interception = match self.front.interceptors.is_on() {
+            true => Box::pin(self.intercept(head, bytes, recording.as_ref())).await,
+            false => Interception::Forward(head, bytes),
+        };
+        let again = match interception {
+            Interception::Forward(head, bytes) => {
+                self.forward(&head, &bytes, recording.as_ref()).await
+            }
+            Interception::Answered { keep_alive } => keep_alive,
+        };
         let ended = Instant::now();
         if tracing::enabled!(tracing::Level::DEBUG) {
             self.log_request(recording.as_ref(), ended.duration_since(started));
@@ -237,11 +268,19 @@ impl Visit<'_> {
         recording: Option<&Recording>,
     ) -> bool {
         loop {
+            let began = recording.map(|_| Instant::now());
             let mut local = match self.idle_local() {
-                Some(local) => local,
+                Some(local) => {
+                    mark_connection(recording, began, began);
+                    local
+                }
                 None => match self.front.upstream.connect().await {
-                    Ok(connected) => LocalConnection::new(connected),
+                    Ok(connected) => {
+                        mark_connection(recording, began, began.map(|_| Instant::now()));
+                        LocalConnection::new(connected)
+                    }
                     Err(error) => {
+                        mark_connection(recording, began, None);
                         let tunnel = self.front.tunnel_name.as_str();
                         tracing::debug!(tunnel, err = %error, "cannot connect to the local service");
                         let reason = self.unreachable(&error);
@@ -269,7 +308,8 @@ impl Visit<'_> {
                     return keep_alive;
                 }
                 Ok(RelayOutcome::Upgraded) => {
-                    self.become_tunnel(local, head.is_websocket).await;
+                    let recorded = recording.filter(|_| head.is_websocket);
+                    self.become_tunnel(local, head.is_websocket, recorded).await;
                     return false;
                 }
                 // The local service closed a connection that it had kept, just as we used it.
@@ -306,25 +346,42 @@ impl Visit<'_> {
     /// Records the body that nobody takes, so that the request can be replayed when somebody does.
     async fn keep_body(&mut self, head: &RelayRequest, recording: Option<&Recording>) {
         let Some(recording) = recording else { return };
-        let mut body = head.body.clone();
-        let reading = async {
-            while !body.is_done() {
-                if self.buffer.is_empty() {
-                    match self.read.read_buf(&mut self.buffer).await {
-                        Ok(1..) => {}
-                        _ => return,
-                    }
-                }
-                let taken = body.take(&self.buffer, |data| recording.request_body(data));
-                let Ok(taken) = taken else { return };
-                self.buffer.advance(taken);
-            }
-        };
+        let reading = self.read_body(&head.body, Some(recording), |_| {});
         let read = tokio::time::timeout(BODY_CAPTURE_TIMEOUT, reading).await;
-        or_debug!(read, "the rest of the request's body did not arrive in time");
-        if !body.is_done() {
+        let read = or_debug!(read, "the rest of the request's body did not arrive in time");
+        if read != Some(true) {
             recording.request_cut_off();
         }
+    }
+
+    /// Takes and records a body that no local service gets; true when all of it came.
+    pub(super) async fn read_body(
+        &mut self,
+        body: &Body,
+        recording: Option<&Recording>,
+        mut each: impl FnMut(&[u8]),
+    ) -> bool {
+        let (mut body, mut trailer) = (body.clone(), Vec::new());
+        while !body.is_done() {
+            if self.buffer.is_empty()
+                && !matches!(self.read.read_buf(&mut self.buffer).await, Ok(1..))
+            {
+                return false;
+            }
+            let record = |data: &[u8]| {
+                recording.into_iter().for_each(|recording| recording.request_body(data));
+                each(data);
+            };
+            let taken = body.take_all(&self.buffer, record, |byte| trailer.push(byte));
+            let Ok(taken) = taken else { return false };
+            self.buffer.advance(taken);
+        }
+        if let Some(recording) = recording
+            && says_something(&trailer)
+        {
+            recording.request_trailer(&trailer);
+        }
+        true
     }
 
     fn unreachable(&self, error: &std::io::Error) -> String {
@@ -344,7 +401,7 @@ impl Visit<'_> {
         or_debug!(self.write.write_all(&answer).await, "the visitor has gone before the response");
     }
 
-    async fn refuse(&mut self, error: HeadError, recording: Option<&Recording>) {
+    pub(super) async fn refuse(&mut self, error: HeadError, recording: Option<&Recording>) {
         let status =
             if matches!(error, HeadError::TooLong | HeadError::TooMany) { 431 } else { 400 };
         *self.status.get_mut() = status;
@@ -356,7 +413,13 @@ impl Visit<'_> {
     }
 
     /// Copies both ways from now on: the connection speaks another protocol.
-    async fn become_tunnel(&mut self, mut local: LocalConnection, is_websocket: bool) {
+    async fn become_tunnel(
+        &mut self,
+        mut local: LocalConnection,
+        is_websocket: bool,
+        recorded: Option<&Recording>,
+    ) {
+        let early_messages = recorded.map(|_| self.buffer.clone());
         if local.write.write_all(&self.buffer).await.is_err() {
             return;
         }
@@ -365,11 +428,34 @@ impl Visit<'_> {
         if is_websocket {
             answers = Box::pin(GoingAway::new(answers, self.activity.shutdown()));
         }
-        let visitor = (&mut self.read, &mut self.write);
+        let copied = match recorded {
+            None => {
+                let visitor = (&mut self.read, &mut self.write);
+                super::copy(visitor, (&mut answers, &mut local.write)).await
+            }
+            Some(recording) => {
+                recording.begin_socket();
+                let mut asking = RecordedSocket::new(&mut self.read, StreamSide::Client, recording);
+                asking.follow(&early_messages.unwrap_or_default());
+                let mut answering =
+                    RecordedSocket::new(&mut answers, StreamSide::Server, recording);
+                let (visitor, local) =
+                    ((&mut asking, &mut self.write), (&mut answering, &mut local.write));
+                Box::pin(super::copy(visitor, local)).await
+            }
+        };
         // Either side may end it whenever it likes.
-        or_debug!(
-            super::copy(visitor, (&mut answers, &mut local.write)).await,
-            "a WebSocket broke"
-        );
+        or_debug!(copied, "a WebSocket broke");
+    }
+}
+
+/// Records when a connection was begun, and when there was one.
+fn mark_connection(
+    recording: Option<&Recording>,
+    began: Option<Instant>,
+    connected: Option<Instant>,
+) {
+    if let (Some(recording), Some(began)) = (recording, began) {
+        recording.connect(began, connected);
     }
 }

@@ -14,11 +14,13 @@ mod files;
 mod head;
 mod http;
 mod http2;
+mod interception;
 mod io;
 mod page;
 mod quick_ack;
 mod rewrite;
 mod upstream;
+mod websocket;
 
 pub use activity::Activity;
 pub use copy::copy;

@@ -62,6 +62,11 @@ enum UpstreamKind {
 }
 
 impl LocalAddress {
+    /// A host as it stands before a port.
+    pub fn bracketed(host: &str) -> String {
+        if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
+    }
+
     /// The address as the agent API shows it.
     pub fn shown(&self) -> String {
         match self {
@@ -74,7 +79,7 @@ impl LocalAddress {
     /// The address as it stands in a `Host` header.
     pub fn authority(&self) -> String {
         match self {
-            Self::Tcp { host, port: 80 } | Self::Tls { host, port: 443 } => bracketed(host),
+            Self::Tcp { host, port: 80 } | Self::Tls { host, port: 443 } => Self::bracketed(host),
             Self::Tcp { host, port } | Self::Tls { host, port } => join(host, *port),
             Self::Files(_) => "localhost".to_owned(),
         }
@@ -159,9 +164,5 @@ impl LocalUpstream {
 }
 
 fn join(host: &str, port: u16) -> String {
-    format!("{}:{port}", bracketed(host))
-}
-
-fn bracketed(host: &str) -> String {
-    if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
+    format!("{}:{port}", LocalAddress::bracketed(host))
 }

@@ -1,23 +1,29 @@
 //! Answers to the operations of the local API.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::interception::{self, one_body};
 use super::rejection::WebRejection;
+use crate::agent::capture::CapturedMessage;
 use crate::agent::definition::Definition;
+use crate::agent::edits::RequestEdits;
 use crate::agent::inner::AgentInner;
-use crate::agent::replay::ReplayError;
+use crate::agent::messages;
+use crate::agent::replay::{ReplayError, ReplayPlan};
 use crate::agent::session::{StartError, TunnelBindError};
 use crate::api::local::{requests, root, status, tunnels};
 use crate::api::{Operation, OperationHandler, Page, PathOperations, on};
+use crate::http1::HeadWriter;
 
 /// How many captured requests are listed when nothing else is asked.
 const DEFAULT_REQUESTS: i64 = 50;
 
-type WebHandler = OperationHandler<Shared, WebRejection>;
+pub(super) type WebHandler = OperationHandler<Shared, WebRejection>;
 /// All that one path template of the local API answers.
 pub(super) type WebOperations = PathOperations<Shared, WebRejection>;
-type WebResult<O> = Result<<O as Operation>::Output, WebRejection>;
-type Shared = Arc<AgentInner>;
+pub(super) type WebResult<O> = Result<<O as Operation>::Output, WebRejection>;
+pub(super) type Shared = Arc<AgentInner>;
 
 /// Every handler of the local API.
 pub(super) fn all() -> Vec<WebHandler> {
@@ -30,9 +36,14 @@ pub(super) fn all() -> Vec<WebHandler> {
         on(stop_tunnel),
         on(list_requests),
         on(get_request),
+        on(list_messages),
         on(replay_request),
+        on(send_request),
         on(clear_requests),
     ]
+    .into_iter()
+    .chain(interception::all())
+    .collect()
 }
 
 async fn get_root(_: Shared, _: root::Get) -> WebResult<root::Get> {
@@ -121,14 +132,62 @@ async fn get_request(agent: Shared, get: requests::Get) -> WebResult<requests::G
     Ok(record.show())
 }
 
+async fn list_messages(agent: Shared, list: requests::Messages) -> WebResult<requests::Messages> {
+    let record = agent.captures.find(&list.id).ok_or_else(WebRejection::not_found)?;
+    let after = list.after.and_then(|after| u64::try_from(after).ok()).unwrap_or_default();
+    let limit = usize::try_from(list.limit.unwrap_or(DEFAULT_REQUESTS)).unwrap_or(usize::MAX);
+    let exchange = record.exchange().clone();
+    let items = messages::items(&exchange, after, limit);
+    let shown = items.into_iter().map(|item| item.show(record.start())).collect();
+    let page = Page::whole(&requests::Messages::INFO, "/api", shown);
+    Ok(Page { uri: format!("/api/requests/http/{}/messages", record.id), ..page })
+}
+
 async fn replay_request(agent: Shared, replay: requests::Replay) -> WebResult<requests::Replay> {
-    let replayed = agent.replay(&replay.id, replay.tunnel_name.as_deref()).await;
-    replayed.map_err(|error| match error {
-        ReplayError::Truncated => {
-            WebRejection::new(400, 105, "request cannot be replayed", error.to_string())
+    let plan = ReplayPlan::new(replay.addr.as_deref(), replay.times, replay.interval);
+    let plan = plan.map_err(not_sent)?;
+    agent.replay(&replay.id, replay.tunnel_name.as_deref(), plan).await.map_err(not_sent)
+}
+
+async fn send_request(agent: Shared, send: requests::Send) -> WebResult<requests::Send> {
+    let plan = ReplayPlan::new(send.addr.as_deref(), None, None).map_err(not_sent)?;
+    let tunnel = send.tunnel_name.or_else(|| agent.usual_tunnel()).unwrap_or_default();
+    let mut headers = pairs(send.headers.unwrap_or_default());
+    if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
+        let running = agent.tunnels.find(&tunnel);
+        let host = running.map(|tunnel| tunnel.definition.address.authority());
+        headers.insert(0, ("Host".to_owned(), host.unwrap_or_default()));
+    }
+    let edits = RequestEdits {
+        method: Some(send.method),
+        target: Some(send.target),
+        headers: Some(headers),
+        body: one_body(send.body, send.body_base64).map_err(WebRejection::invalid_body)?,
+        trailers: send.trailers.map(pairs),
+    };
+    let mut empty = Vec::new();
+    HeadWriter::request("GET", &["/"], &mut empty).end();
+    let raw = edits.apply(&CapturedMessage::new(&empty, false));
+    let raw = raw.map_err(|error| WebRejection::invalid_body(error.to_string()))?;
+    let id = agent.send(&tunnel, raw, None, plan).await.map_err(not_sent)?;
+    Ok(requests::SentRequest { id })
+}
+
+/// Headers one by one.
+fn pairs(headers: BTreeMap<String, Vec<String>>) -> Vec<(String, String)> {
+    let each = headers
+        .into_iter()
+        .flat_map(|(name, values)| values.into_iter().map(move |value| (name.clone(), value)));
+    each.collect()
+}
+
+fn not_sent(error: ReplayError) -> WebRejection {
+    match error {
+        ReplayError::NoRecord(_) | ReplayError::NoTunnel(_) => {
+            WebRejection::gone(error.to_string())
         }
-        _ => WebRejection::gone(error.to_string()),
-    })
+        _ => WebRejection::new(400, 105, "request cannot be replayed", error.to_string()),
+    }
 }
 
 async fn clear_requests(agent: Shared, _: requests::Clear) -> WebResult<requests::Clear> {

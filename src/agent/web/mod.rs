@@ -6,6 +6,7 @@
 
 pub(super) mod guard;
 mod handlers;
+mod interception;
 mod rejection;
 mod routes;
 
@@ -15,6 +16,7 @@ use std::sync::Arc;
 
 use tokio::net::TcpListener;
 
+pub(super) use interception::{decided, edited, find_held};
 pub(super) use rejection::WebRejection;
 pub(super) use routes::read;
 

@@ -36,6 +36,19 @@ impl WebRejection {
         Self::new(400, 102, "invalid tunnel configuration", problems.join("\n"))
     }
 
+    pub fn invalid_mock(problems: &[String]) -> Self {
+        Self::new(400, 107, "invalid mock", problems.join("\n"))
+    }
+
+    /// A held request cannot be changed so.
+    pub fn invalid_change(problems: &[String]) -> Self {
+        Self::new(400, 109, "the held request cannot be changed", problems.join("\n"))
+    }
+
+    pub fn invalid_hold(problems: &[String]) -> Self {
+        Self::new(400, 108, "invalid hold", problems.join("\n"))
+    }
+
     /// Nothing has this path; it is added where the request is answered.
     pub fn not_found() -> Self {
         Self::plain(404, "Resource not found")
@@ -69,9 +82,9 @@ impl WebRejection {
     }
 
     /// The refusal of arguments that do not fit the table; none where they do. What nobody reads does no
-    /// harm, but in the definition of a tunnel.
+    /// harm, but in what is kept: the definition of a tunnel, a rule.
     pub fn of_arguments(resource: &str, decoded: &DecodedArguments) -> Option<Self> {
-        let is_tunnel = resource == local::tunnels::RESOURCE.name;
+        let invalid = refusal_of(resource);
         let mut problems = Vec::new();
         for error in decoded.errors.iter() {
             match error {
@@ -86,14 +99,17 @@ impl WebRejection {
                     return Some(Self::invalid_parameter(problem));
                 }
                 ArgumentError::UnknownQuery { .. } | ArgumentError::RepeatedQuery(_) => {}
-                ArgumentError::UnknownField { .. } if !is_tunnel => {}
-                error => problems.push(crate::agent::definition::problem(error)),
+                ArgumentError::UnknownField { .. } if invalid.is_none() => {}
+                error if resource == local::tunnels::RESOURCE.name => {
+                    problems.push(crate::agent::definition::problem(error));
+                }
+                error => problems.push(error.to_string()),
             }
         }
-        match problems.as_slice() {
-            [] => None,
-            problems if is_tunnel => Some(Self::invalid_tunnel(problems)),
-            problems => Some(Self::invalid_body(problems.join("\n"))),
+        match (problems.as_slice(), invalid) {
+            ([], _) => None,
+            (problems, Some(invalid)) => Some(invalid(problems)),
+            (problems, None) => Some(Self::invalid_body(problems.join("\n"))),
         }
     }
 
@@ -114,6 +130,17 @@ impl WebRejection {
     fn with(mut self, name: &str, detail: impl Into<String>) -> Self {
         self.body.details.insert(name.to_owned(), Value::String(detail.into()));
         self
+    }
+}
+
+/// How what is wrong with the fields of a resource is refused; none where unknown fields do no harm.
+fn refusal_of(resource: &str) -> Option<fn(&[String]) -> WebRejection> {
+    match resource {
+        "tunnels" => Some(WebRejection::invalid_tunnel),
+        "mocks" => Some(WebRejection::invalid_mock),
+        "holds" => Some(WebRejection::invalid_hold),
+        "held_requests" => Some(WebRejection::invalid_change),
+        _ => None,
     }
 }
 

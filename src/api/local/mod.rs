@@ -2,6 +2,9 @@
 //!
 //! Paths are relative to the address of the API, by default `http://127.0.0.1:4040/api`.
 
+pub mod held_requests;
+pub mod holds;
+pub mod mocks;
 pub mod requests;
 pub mod root;
 pub mod status;
@@ -10,8 +13,15 @@ pub mod tunnels;
 use super::{Info, Resource};
 
 /// Every resource of the API.
-const RESOURCES: &[Resource] =
-    &[root::RESOURCE, status::RESOURCE, tunnels::RESOURCE, requests::RESOURCE];
+const RESOURCES: &[Resource] = &[
+    root::RESOURCE,
+    status::RESOURCE,
+    tunnels::RESOURCE,
+    requests::RESOURCE,
+    mocks::RESOURCE,
+    holds::RESOURCE,
+    held_requests::RESOURCE,
+];
 
 /// Every resource of the API.
 pub fn resources() -> impl Iterator<Item = &'static Resource> {

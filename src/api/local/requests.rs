@@ -27,6 +27,63 @@ wire! {
         /// Why the exchange ended before the request and its response were complete, or why the agent
         /// answered in place of the local service; absent on success.
         pub error: Note,
+        /// The mock that responded in place of the local service; absent where none did.
+        pub mock_id: Note,
+        /// The hold that the request waits or has waited for; absent where there was none.
+        pub hold_id: Note,
+        /// True when the request was changed while it waited.
+        pub edited: Flag,
+        /// Where the time went; none until the exchange has ended.
+        pub timings: Option<Timings>,
+        /// What comes one after the other: `websocket`, `events` or `grpc`; else absent.
+        pub stream: Note,
+        /// The status of a gRPC call that has ended; 0 is success.
+        pub grpc_status: Option<i64>,
+    }
+
+    /// A request that was sent.
+    pub struct SentRequest {
+        /// The identifier of the captured request; none where the tunnel is not inspected.
+        pub id: Option<String>,
+    }
+
+    /// A message of a captured stream.
+    pub struct StreamMessage {
+        /// Its place in the stream, from 1.
+        pub index: i64,
+        /// Who sent it: `client` or `server`.
+        pub sender: String,
+        /// `text`, `binary`, `ping`, `pong` or `close` of a WebSocket; `event`; `grpc`.
+        pub kind: String,
+        /// When it was whole; none where that is not known.
+        pub time: Option<Timestamp>,
+        /// How many bytes it took, compressed or not.
+        pub size: i64,
+        /// What it says, without the compression of a WebSocket; of a close, the reason.
+        pub data: Base64,
+        /// The type of an event; absent where it names none.
+        pub event: Note,
+        /// The identifier of an event; absent where it names none.
+        pub event_id: Note,
+        /// Why a WebSocket is closed.
+        pub code: Option<i64>,
+        /// True when it is compressed, and could not be read.
+        pub compressed: Flag,
+        /// True when less is kept than there was.
+        pub truncated: Flag,
+    }
+
+    /// Where the time of an exchange went, in nanoseconds; the parts make its duration.
+    pub struct Timings {
+        /// Until the agent began to connect to the local service: while the request was held, or until
+        /// a mock responded.
+        pub waited: i64,
+        /// Until there was a connection; 0 for one that was kept.
+        pub connected: i64,
+        /// Until the response began.
+        pub first_byte: i64,
+        /// Until the response ended.
+        pub body: i64,
     }
 
     /// The request of a captured exchange.
@@ -81,6 +138,16 @@ resource! {
             /// The identifier of the captured request.
             id: String
         ) -> CapturedRequest;
+        /// List the messages of a stream, oldest first: WebSocket, server-sent events, gRPC.
+        GET "/requests/http/{id}/messages" Messages(
+            /// The identifier of the captured request.
+            id: String,
+            [
+            /// Only messages after the one with this index.
+            after: i64,
+            /// How many to return at most, 50 by default.
+            limit: i64,
+        ]) -> [messages: StreamMessage];
         /// Send a captured request again, to the local service of a tunnel.
         POST "/requests/http" Replay(
             /// The identifier of the captured request.
@@ -88,7 +155,36 @@ resource! {
             [
             /// The tunnel to use instead of the one that received the request.
             tunnel_name: String,
+            /// Where to send it instead of the tunnel's local service: `host:port` or a URL. Hosts other
+            /// than this machine's own and those of its tunnels must stand in `replay_allow_hosts`.
+            addr: String,
+            /// How many times to send it, one after the other, 1 to 100.
+            times: i64,
+            /// Milliseconds between two of these times, at most 60,000.
+            interval: i64,
         ]);
+        /// Send a new request to the local service of a tunnel, and capture it.
+        POST "/requests/send" Send(
+            /// The method.
+            method: String,
+            /// The target: path and query.
+            target: String,
+            [
+            /// The headers: each name with its values in order. `Host` is that of the local service by
+            /// default.
+            headers: BTreeMap<String, Vec<String>>,
+            /// The body, as text.
+            body: String,
+            /// The body, as bytes.
+            body_base64: Base64,
+            /// Headers to send after the body, which goes in chunks then.
+            trailers: BTreeMap<String, Vec<String>>,
+            /// The tunnel; the oldest one by default.
+            tunnel_name: String,
+            /// Where to send it instead of the tunnel's local service: `host:port` or a URL. Hosts other
+            /// than this machine's own and those of its tunnels must stand in `replay_allow_hosts`.
+            addr: String,
+        ]) -> SentRequest;
         /// Remove all captured requests.
         DELETE "/requests/http" Clear();
     }

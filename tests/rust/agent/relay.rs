@@ -39,6 +39,7 @@ pub fn front(upstream: LocalUpstream, host_header: HostHeader) -> Arc<HttpForwar
         captures: Some(CaptureStore::new(CaptureLimit::default())),
         metrics: Arc::new(TunnelMetrics::new(Instant::now())),
         responses: Arc::default(),
+        interceptors: Arc::default(),
     })
 }
 

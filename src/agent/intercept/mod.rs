@@ -1,0 +1,161 @@
+//! What happens to requests before they reach the local service: the agent responds itself, or makes them
+//! wait.
+//!
+//! `rules` keeps both kinds of rules; `matcher` says which requests one is for. `mock` makes responses, with
+//! the values that `template` takes from the request, and `hold` knows the requests that wait. The relay asks
+//! for each request, at the price of one load where there is no rule.
+
+mod hold;
+mod matcher;
+mod mock;
+mod rules;
+mod template;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::{Map, Value};
+use tokio::sync::watch;
+
+pub use hold::{HeldRequests, HoldDecision, HoldTicket, HoldTime, WaitingRequest};
+pub use matcher::RequestView;
+pub use mock::{MadeResponse, MockFault, MockResponse};
+pub use rules::{InterceptRule, InterceptRules, RuleAction, RuleError};
+pub use template::TemplateValues;
+
+/// The mocks and holds of an agent, and the requests that wait.
+#[derive(Debug)]
+pub struct Interceptors {
+    mocks: InterceptRules<MockResponse>,
+    holds: InterceptRules<HoldTime>,
+    held: Arc<HeldRequests>,
+    /// Whether any rule is switched on.
+    is_on: AtomicBool,
+    changes: watch::Sender<u64>,
+}
+
+impl Default for Interceptors {
+    fn default() -> Self {
+        let changes = watch::Sender::new(0);
+        Self {
+            mocks: InterceptRules::default(),
+            holds: InterceptRules::default(),
+            held: Arc::new(HeldRequests::new(changes.clone())),
+            is_on: AtomicBool::new(false),
+            changes,
+        }
+    }
+}
+
+impl Interceptors {
+    /// Whether there is anything to ask for.
+    pub fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Relaxed)
+    }
+
+    /// The mock that responds to a request.
+    pub fn mock(&self, request: &RequestView<'_>) -> Option<Arc<InterceptRule<MockResponse>>> {
+        let found = self.mocks.find_match(request, |mock, hits| mock.is_left(hits));
+        found.inspect(|_| self.note_change())
+    }
+
+    /// The hold that a request waits for.
+    pub fn hold(&self, request: &RequestView<'_>) -> Option<Arc<InterceptRule<HoldTime>>> {
+        self.holds.find_match(request, |_, _| self.held.has_room())
+    }
+
+    /// The mocks.
+    pub fn mocks(&self) -> &InterceptRules<MockResponse> {
+        &self.mocks
+    }
+
+    /// The holds.
+    pub fn holds(&self) -> &InterceptRules<HoldTime> {
+        &self.holds
+    }
+
+    /// The requests that wait.
+    pub fn held(&self) -> &Arc<HeldRequests> {
+        &self.held
+    }
+
+    /// Counts what has changed.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Adds a mock; `from_file` says that it stands in the configuration file.
+    ///
+    /// # Errors
+    /// When a field is unusable, the identifier is another's, or there are too many.
+    pub fn add_mock(
+        &self,
+        fields: Map<String, Value>,
+        from_file: bool,
+    ) -> Result<Arc<InterceptRule<MockResponse>>, RuleError> {
+        self.changed(|| self.mocks.add(fields, from_file))
+    }
+
+    /// Adds a hold.
+    ///
+    /// # Errors
+    /// As for a mock.
+    pub fn add_hold(
+        &self,
+        fields: Map<String, Value>,
+    ) -> Result<Arc<InterceptRule<HoldTime>>, RuleError> {
+        self.changed(|| self.holds.add(fields, false))
+    }
+
+    /// Changes a mock.
+    ///
+    /// # Errors
+    /// When there is none, or a field is unusable.
+    pub fn update_mock(
+        &self,
+        id: &str,
+        fields: Map<String, Value>,
+    ) -> Result<Arc<InterceptRule<MockResponse>>, RuleError> {
+        self.changed(|| self.mocks.update(id, fields))
+    }
+
+    /// Changes a hold; one that is switched off lets its requests go.
+    ///
+    /// # Errors
+    /// As for a mock.
+    pub fn update_hold(
+        &self,
+        id: &str,
+        fields: Map<String, Value>,
+    ) -> Result<Arc<InterceptRule<HoldTime>>, RuleError> {
+        let hold = self.changed(|| self.holds.update(id, fields))?;
+        if !hold.is_enabled {
+            self.held.let_go(|held| held.hold_id == id);
+        }
+        Ok(hold)
+    }
+
+    /// Removes a mock, or all of them; false where there was none.
+    pub fn remove_mock(&self, id: Option<&str>) -> bool {
+        self.changed(|| self.mocks.remove(id))
+    }
+
+    /// Removes a hold, or all of them, and lets their requests go; false where there was none.
+    pub fn remove_hold(&self, id: Option<&str>) -> bool {
+        let removed = self.changed(|| self.holds.remove(id));
+        self.held.let_go(|held| id.is_none_or(|id| held.hold_id == id));
+        removed
+    }
+
+    fn changed<T>(&self, change: impl FnOnce() -> T) -> T {
+        let outcome = change();
+        let is_on = self.mocks.has_enabled() || self.holds.has_enabled();
+        self.is_on.store(is_on, Ordering::Relaxed);
+        self.note_change();
+        outcome
+    }
+
+    fn note_change(&self) {
+        self.changes.send_modify(|changes| *changes += 1);
+    }
+}

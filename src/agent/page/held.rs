@@ -1,0 +1,57 @@
+//! Requests that wait for somebody to decide.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use chrono::SecondsFormat;
+use serde::Serialize;
+
+use super::view::{MessageView, Summary};
+use crate::agent::edits::RequestEdits;
+use crate::agent::inner::AgentInner;
+use crate::agent::intercept::WaitingRequest;
+use crate::agent::web::{WebRejection, decided, edited, find_held};
+
+/// A request that waits.
+#[derive(Debug, Serialize)]
+pub(super) struct HeldView {
+    #[serde(flatten)]
+    summary: Summary,
+    /// When it is let go, RFC 3339 with milliseconds.
+    until: String,
+    /// Whether it can be changed: all of its body is there.
+    editable: bool,
+    request: MessageView,
+}
+
+impl HeldView {
+    fn of(held: &WaitingRequest, reveal: bool) -> Self {
+        let mut summary = Summary::of(&held.record);
+        if reveal {
+            summary.target = held.request.start_line()[1].to_string();
+        }
+        Self {
+            summary,
+            until: held.until.to_rfc3339_opts(SecondsFormat::Millis, false),
+            editable: !held.request.is_truncated(),
+            request: MessageView::of(&held.request, reveal),
+        }
+    }
+}
+
+/// All that wait, oldest first.
+pub(super) fn list(shared: &AgentInner, reveal: bool) -> Vec<HeldView> {
+    shared.interceptors.held().all().iter().map(|held| HeldView::of(held, reveal)).collect()
+}
+
+/// Lets a request go, with what is to be different; masked values stay as they were.
+pub(super) fn release(
+    shared: &Arc<AgentInner>,
+    id: &str,
+    edits: &Bytes,
+) -> Result<(), WebRejection> {
+    let edits: RequestEdits = serde_json::from_slice(edits)
+        .map_err(|error| WebRejection::invalid_body(error.to_string()))?;
+    let held = find_held(shared, id)?;
+    decided(&held, edited(&held, edits)?)
+}
