@@ -80,14 +80,19 @@ def take_start(page: Page, base: str, suffix: str) -> None:
     page.screenshot(path=FOLDER / f"start{suffix}.png", clip=START)
 
 
+def choose(page: Page) -> None:
+    """Opens the newest request to the hook, while the list goes on."""
+    page.locator("#rows .row", has_text="/hook/orders").first.dispatch_event("click")
+
+
 def take(page: Page, base: str, suffix: str) -> None:
     """Takes the pictures in one colour scheme."""
     page.goto(base)
-    page.locator("#rows .row", has_text="/hook/orders").first.click()
+    choose(page)
     page.screenshot(path=FOLDER / f"requests{suffix}.png")
     # Without a secret, so that its body can be changed.
     page.goto(f"{base}/inspect/http?filter=body:order.created")
-    page.locator("#rows .row", has_text="/hook/orders").first.click()
+    choose(page)
     page.keyboard.press("e")
     page.locator("#edit-body").fill('{"event": "order.created", "id": 1843}')
     page.get_by_role("button", name="Send").click()
