@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -120,6 +121,65 @@ def test_the_compose_file_is_one_and_its_variables_are_settings() -> None:
     assert set(service["environment"]) <= known
 
 
+def container(name: str, tmp_path: Path, **environment: str) -> dict[str, str]:
+    """Settings in the image, as the service takes them."""
+    text = (DEPLOY / "container.yml").read_text()
+    (path := tmp_path / name).write_text(text.replace("/var/lib/ginnel", str(tmp_path)))
+    line = [sys.executable, "-m", "ginnel"]
+    variables = {"PATH": "", **environment}
+    for command in (["serve", "--check"], ["config", "show", "--service"]):
+        done = subprocess.run(
+            [*line, *command, "--config", str(path)],
+            capture_output=True,
+            text=True,
+            env=variables,
+            timeout=60,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+    return {row.split()[0]: row.split()[1] for row in done.stdout.splitlines()}
+
+
+def test_the_image_tells_visitors_the_ports_that_are_published(tmp_path: Path) -> None:
+    settings = container("ginnel.yml", tmp_path)
+    published = yaml.safe_load((DEPLOY / "compose.yml").read_text())["services"]["ginnel"]["ports"]
+
+    for scheme in ("http", "https"):
+        ports = f"{settings[f'public_{scheme}_port']}:{settings[f'{scheme}_port']}"
+        assert ports in published
+
+
+def test_every_setting_of_the_image_is_a_variable(tmp_path: Path) -> None:
+    text = (DEPLOY / "Dockerfile").read_text()
+    assert 'CMD ["serve", "--config", "/etc/ginnel/ginnel.yml"]' in text
+    assert "COPY deploy/container.yml /etc/ginnel/ginnel.yml" in text
+    for key in yaml.safe_load((DEPLOY / "container.yml").read_text()):
+        value = "9.9.9.9" if "host" in key else "999"
+        value = str(tmp_path / "other.db") if key == "path" else value
+
+        settings = container("ginnel.yml", tmp_path, **{f"GINNEL_{key.upper()}": value})
+
+        assert settings[key] == value
+
+
+def test_the_unit_may_write_where_the_guides_say() -> None:
+    text = (DEPLOY / "ginnel.service").read_text()
+    unit = dict(
+        line.split("=", 1) for line in text.splitlines() if "=" in line[1:] and line[0] != "#"
+    )
+    (user,) = [
+        line for line in (DEPLOY / "ginnel.sysusers").read_text().splitlines() if line[0] == "u"
+    ]
+
+    assert unit["User"] == unit["Group"] == user.split()[1]
+    folders = {
+        f"/var/lib/{unit['StateDirectory']}",
+        f"/var/log/{unit['LogsDirectory']}",
+        unit["ReadWritePaths"].removeprefix("-"),
+    }
+    guides = "".join(path.read_text() for path in (DEPLOY.parent / "docs" / "operate").glob("*.md"))
+    assert set(re.findall(r"/var/\w+/ginnel", guides)) == folders
+
+
 def kubernetes() -> dict[tuple[str, str], Any]:
     text = (DEPLOY / "kubernetes" / "ginnel.yml").read_text()
     return {(it["kind"], it["metadata"]["name"]): it for it in yaml.safe_load_all(text)}
@@ -137,7 +197,9 @@ def test_the_pod_of_kubernetes_fits_its_configuration_and_its_services(tmp_path:
     pod = deployment["template"]["spec"]
     [container] = pod["containers"]
     text = documents["ConfigMap", "ginnel"]["data"]["ginnel.yml"]
-    (path := tmp_path / "ginnel.yml").write_text(text)
+    # The folder of the database is in the pod alone.
+    here = text.replace("/var/lib/ginnel", str(tmp_path))
+    (path := tmp_path / "ginnel.yml").write_text(here)
     checked(sys.executable, "-m", "ginnel", "serve", "--check", "--config", str(path))
     config = yaml.safe_load(text)
 
@@ -151,6 +213,11 @@ def test_the_pod_of_kubernetes_fits_its_configuration_and_its_services(tmp_path:
         "https": config["https_port"],
         "admin": int(config["admin_addr"].rpartition(":")[2]),
     }
+    public = {
+        it["name"]: it["port"] for it in documents["Service", "ginnel-public"]["spec"]["ports"]
+    }
+    assert config["public_http_port"] == public["http"]
+    assert config["public_https_port"] == public["https"]
     for name in ("ginnel", "ginnel-public"):
         service = documents["Service", name]["spec"]
         assert service["selector"].items() <= deployment["template"]["metadata"]["labels"].items()
