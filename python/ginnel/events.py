@@ -77,14 +77,29 @@ def _fields(event: Event) -> dict[str, object]:
     return known
 
 
+_LEVELS = {
+    "trace": logging.DEBUG,
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warn": logging.WARNING,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+}
+
+
 def _print_lines(level: str) -> None:
     """Have the lines of this level and above printed on stderr, as `GINNEL_LOG` asks."""
-    levels = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING}
-    wanted = levels.get(level.strip().lower())
+    # What follows a comma is for single targets of the command.
+    words = [word.strip().lower() for word in level.split(",")]
+    word = next((word for word in words if "=" not in word), "off")
+    if word == "off":
+        return
+    wanted = _LEVELS.get(word)
     if wanted is None:
         import warnings
 
-        warnings.warn(f"GINNEL_LOG is {level!r}, not debug, info or warning", stacklevel=2)
+        known = ", ".join(_LEVELS)
+        warnings.warn(f"GINNEL_LOG is {level!r}, not {known} or off", stacklevel=2)
         return
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s ginnel %(levelname)s %(message)s"))

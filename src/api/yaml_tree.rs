@@ -137,16 +137,22 @@ pub fn read_tree(text: &str) -> Result<YamlNode, YamlError> {
     read.map(YamlNode::from).map_err(|error| explained(&error))
 }
 
+/// How problems begin in words of the library that mean nothing to others, and ours.
+const WORDS: [(&str, &str); 4] = [
+    ("multiple YAML documents", "there is more than one document"),
+    ("cannot deserialize null into string", "a key has no name"),
+    ("recursive references require", "an alias stands within what it stands for"),
+    ("expected string scalar", "a key must be text"),
+];
+
 fn explained(error: &serde_saphyr::Error) -> YamlError {
     let message = error.without_snippet().to_string();
     let message = message.lines().next().unwrap_or_default().trim_start_matches("error: ");
     // The place is told apart from the problem, and options of the library are of no use to anybody.
     let problem = message.split(" at line ").next().unwrap_or_default();
     let problem = problem.split(", set DuplicateKeyPolicy").next().unwrap_or_default();
-    let problem = match problem.starts_with("multiple YAML documents") {
-        true => "there is more than one document",
-        false => problem,
-    };
+    let known = WORDS.iter().find(|(start, _)| problem.starts_with(start));
+    let problem = known.map_or(problem, |(_, ours)| ours);
     YamlError { problem: without_values(problem), place: error.location().map(TextPlace::from) }
 }
 

@@ -23,9 +23,14 @@ const REOPEN_INTERVAL: Duration = Duration::from_secs(1);
 /// What stands for standard output.
 const STDOUT: &str = "-";
 
+/// Whether lines go to standard output.
+pub(super) fn is_stdout(path: &Path) -> bool {
+    path == Path::new(STDOUT)
+}
+
 /// Where lines go.
 pub(super) fn output(path: &Path) -> Result<LogOutput, CliError> {
-    match path == Path::new(STDOUT) {
+    match is_stdout(path) {
         true => Ok(LogOutput::Stdout),
         false => LogFile::open(path).map(LogOutput::File),
     }

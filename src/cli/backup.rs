@@ -85,16 +85,21 @@ pub(super) fn run_backup(matches: &ArgMatches) -> Result<(), CliError> {
 pub(super) fn run_restore(matches: &ArgMatches) -> Result<(), CliError> {
     let report = store::restore(&file(matches, COPY), &file(matches, PATH), overwrite(matches));
     let force = "use --force to move it aside and restore";
-    let RestoreReport { restored, replaced } = report.map_err(|error| explain(error, force))?;
+    let report = report.map_err(|error| explain(error, force))?;
+    let RestoreReport { restored, replaced, stray_log } = report;
     if matches.get_flag(JSON) {
         let mut line = as_json(&restored);
         line["replaced"] = json!(replaced);
+        line["stray_log"] = json!(stray_log);
         say(&line.to_string());
         return Ok(());
     }
     say(&format!("restored {}: {}", restored.path.display(), summary(&restored)));
     if let Some(replaced) = replaced {
         say(&format!("the database that was there is now {}", replaced.display()));
+    }
+    if let Some(log) = stray_log {
+        say(&format!("a log that was there without its database is now {}", log.display()));
     }
     Ok(())
 }

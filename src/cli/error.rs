@@ -72,7 +72,8 @@ impl From<Error> for CliError {
             | Error::TwoStores
             | Error::NodeNameTaken { .. }
             | Error::RateLimit
-            | Error::Acme(_) => Exit::Usage,
+            | Error::Acme(_)
+            | Error::Setting { .. } => Exit::Usage,
         };
         Self::new(exit, error.to_string())
     }

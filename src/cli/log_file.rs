@@ -1,13 +1,14 @@
 //! Files that logs are written to, and begun anew when somebody has moved them away.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::error::CliError;
 use super::output::complain;
 use crate::api::mask;
+use crate::files;
 use crate::logging;
 
 /// How many files there are.
@@ -20,6 +21,22 @@ pub(super) fn reopen() -> bool {
     REOPENED.fetch_add(1, Relaxed);
     logging::wake();
     FILES.load(Relaxed) > 0
+}
+
+/// Finds out whether a file can be opened, which is not made for that.
+///
+/// # Errors
+/// With the reason.
+pub(super) fn check(path: &Path) -> Result<(), String> {
+    let checked = match path.metadata() {
+        Ok(found) if found.is_dir() => Err(ErrorKind::IsADirectory.into()),
+        Ok(found) if found.is_file() => OpenOptions::new().append(true).open(path).map(drop),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            files::folder(path).metadata().map(drop)
+        }
+        found => found.map(drop),
+    };
+    checked.map_err(|error| describe(path, &error))
 }
 
 /// Where lines of a log go.

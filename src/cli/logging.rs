@@ -10,6 +10,7 @@ use clap::{Arg, ArgMatches, value_parser};
 
 use super::error::CliError;
 use super::log_file::{LogFile, LogOutput};
+use super::output::complain;
 use crate::api::mask;
 use crate::logging::{
     self, LogFormat, LogLevel, LogLevels, LogRecord, count_dropped, ignore, or_debug,
@@ -129,13 +130,14 @@ fn innermost(matches: &ArgMatches) -> &ArgMatches {
 
 /// The level that the environment asks for.
 fn environment() -> Option<LogLevels> {
-    let level = match std::env::var(LEVEL_VARIABLE).ok()?.trim().to_lowercase().as_str() {
-        "debug" => LogLevel::Debug,
-        "info" => LogLevel::Info,
-        "warning" => LogLevel::Warn,
-        _ => return None,
-    };
-    Some(LogLevels::all(level))
+    let text = std::env::var(LEVEL_VARIABLE).ok().filter(|text| !text.trim().is_empty())?;
+    match text.trim().parse() {
+        Ok(levels) => Some(levels),
+        Err(problem) => {
+            complain(&format!("{LEVEL_VARIABLE}: {problem}"));
+            None
+        }
+    }
 }
 
 /// What the thread works with.

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::access_log::{self, AccessLog};
 use super::error::CliError;
-use super::log_file::LogOutput;
+use super::log_file::{self, LogOutput};
 use super::logging::{LogOptions, LogWriter};
 use super::notify::{self, SystemdNotifier};
 use super::output::{complain, say, try_say};
@@ -21,7 +21,7 @@ use crate::logging::LogFormat;
 use crate::service::config::{self, SECTIONS, ServeConfig};
 use crate::service::store::HealthEvents;
 use crate::service::{AcceptFailures, Refusals, Service};
-use crate::settings::ConfigFile;
+use crate::settings::{ConfigFile, ResolvedSettings};
 
 /// How often it is said that connections were closed because there were too many.
 const REFUSAL_REPORT_INTERVAL: Duration = Duration::from_secs(10);
@@ -50,11 +50,20 @@ pub(super) fn command() -> Command {
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), CliError> {
     let loaded = load(matches).map_err(settings::refused)?;
+    let config = &loaded.resolved.config;
+    let mut problems = preflight(&loaded.resolved);
+    config.options.unused().iter().for_each(|line| complain(line));
     if matches.get_flag("check") {
+        if !problems.is_empty() {
+            return Err(settings::refused(problems.into_iter().map(|it| it.message).collect()));
+        }
         say("the configuration is valid");
         return Ok(());
     }
-    let config = &loaded.config;
+    if let Some(last) = problems.pop() {
+        problems.iter().for_each(|problem| complain(&problem.message));
+        return Err(last);
+    }
     let _log = LogWriter::start_ready(&log_options(config))?;
     let access = config.access_log.as_deref().map(access_log::output).transpose()?;
     let access = access.map(|output| (output, access_log::format(config.log_format)));
@@ -65,6 +74,24 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), CliError> {
     served
 }
 
+/// Everything that keeps the service from starting, as far as it can be known without listening.
+fn preflight(resolved: &ResolvedSettings<ServeConfig>) -> Vec<CliError> {
+    let problems = config::preflight(resolved).into_iter();
+    let problems = problems.map(|(message, error)| CliError { message, ..error.into() });
+    let logs = log_problems(&resolved.config).into_iter();
+    let logs = logs.map(|(key, problem)| CliError::usage(resolved.problem(key, &problem)));
+    problems.chain(logs).collect()
+}
+
+/// Why logs cannot be written, by the keys of their files.
+pub(super) fn log_problems(config: &ServeConfig) -> Vec<(&'static str, String)> {
+    let access_log = config.access_log.as_deref().filter(|path| !access_log::is_stdout(path));
+    let logs = [("log_file", config.log_file.as_deref()), ("access_log", access_log)];
+    let problems =
+        logs.into_iter().filter_map(|(key, path)| Some((key, log_file::check(path?).err()?)));
+    problems.collect()
+}
+
 /// How the service is logged.
 pub(super) fn log_options(config: &ServeConfig) -> LogOptions {
     let (levels, format, file) = (config.log_level, config.log_format, config.log_file.clone());
@@ -73,7 +100,7 @@ pub(super) fn log_options(config: &ServeConfig) -> LogOptions {
 
 /// The configuration, and whether its file sets anything.
 pub(super) struct LoadedConfig {
-    pub config: ServeConfig,
+    pub resolved: ResolvedSettings<ServeConfig>,
     pub has_empty_file: bool,
 }
 
@@ -84,7 +111,7 @@ pub(super) fn load(matches: &ArgMatches) -> Result<LoadedConfig, Vec<String>> {
     let files = Vec::from_iter(file.map_err(|problem| vec![problem])?);
     let resolved = settings::with_sources(matches, &files, config::load)?;
     let has_empty_file = files.iter().any(ConfigFile::is_empty);
-    Ok(LoadedConfig { config: resolved.config, has_empty_file })
+    Ok(LoadedConfig { resolved, has_empty_file })
 }
 
 /// Where requests are told, and how.
@@ -197,7 +224,7 @@ fn announce(
 }
 
 /// Says from time to time how many connections were closed because there were too many, why none could
-/// be accepted, and that backups failed; never ends.
+/// be accepted, and that backups and certificates failed; never ends.
 async fn report_refusals(service: &Service) {
     let mut failed_backups = 0;
     loop {
@@ -206,6 +233,9 @@ async fn report_refusals(service: &Service) {
         if backups.failed > failed_backups {
             failed_backups = backups.failed;
             complain(&format!("no backup was made: {}", backups.error.unwrap_or_default()));
+        }
+        for (name, problem) in service.take_certificate_failures() {
+            complain(&format!("no certificate for {name}: {problem}"));
         }
         for Refusals { of, count, last, per_address, total } in service.take_refusals() {
             complain(&format!(

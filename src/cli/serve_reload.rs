@@ -13,7 +13,7 @@ use super::serve::{LoadedConfig, load, log_options};
 use super::signals::{NOTHING_TO_READ, on_hangup};
 use crate::api::mask;
 use crate::api::remote::configuration::ConfigurationReload;
-use crate::logging::ignore;
+use crate::logging::{ignore, or_debug};
 use crate::service::Service;
 use crate::service::config::{SECTIONS, ServeConfig};
 use crate::service::reload::ReloadOutcome;
@@ -25,12 +25,16 @@ pub(super) struct RunningConfig {
     pub config: ServeConfig,
     /// Whether it was started with a file that sets nothing.
     may_be_empty: bool,
+    /// What the file of the certificate held when it was last read.
+    certificate: Option<Vec<u8>>,
 }
 
 impl RunningConfig {
     pub fn new(matches: &ArgMatches, loaded: LoadedConfig) -> Self {
-        let LoadedConfig { config, has_empty_file } = loaded;
-        Self { matches: matches.clone(), config, may_be_empty: has_empty_file }
+        let LoadedConfig { resolved, has_empty_file } = loaded;
+        let certificate = certificate_of(&resolved.config);
+        let (matches, config) = (matches.clone(), resolved.config);
+        Self { matches, config, may_be_empty: has_empty_file, certificate }
     }
 
     /// Reloads at each SIGHUP, which first opens log files again, and whenever the management API asks
@@ -69,8 +73,12 @@ impl RunningConfig {
         let outcome = self.reload(service).await;
         let has_file = self.matches.contains_id("config");
         let has_certificate = self.config.certificate.is_some();
-        if outcome.is_ok() && !(has_logs || has_file || has_certificate) {
-            complain(NOTHING_TO_READ);
+        match outcome {
+            Ok(_) if !(has_logs || has_file || has_certificate) => complain(NOTHING_TO_READ),
+            Ok(done) if done.changed.iter().chain(&done.restart_needed).all(Vec::is_empty) => {
+                complain("reloaded: no setting has changed");
+            }
+            _ => {}
         }
     }
 
@@ -88,7 +96,7 @@ impl RunningConfig {
 
     async fn apply(&mut self, service: &Service) -> ReloadOutcome {
         let file = self.matches.get_one::<PathBuf>("config");
-        if let Some(path) = file.filter(|path| path.exists() && !path.is_file()) {
+        if let Some(path) = file.filter(|path| path.exists() && !path.is_file() && !path.is_dir()) {
             return Err(vec![format!("{} can be read only once", mask::path(path))]);
         }
         let matches = self.matches.clone();
@@ -98,15 +106,29 @@ impl RunningConfig {
         if let Some(path) = file.filter(|_| loaded.has_empty_file && !self.may_be_empty) {
             return Err(vec![format!("{} is empty", mask::path(path))]);
         }
-        let mut config = loaded.config;
+        let mut config = loaded.resolved.config;
         let changes = changes(SECTIONS, &self.config, &config);
         keep_fixed(SECTIONS, &self.config, &mut config);
+        let certificate = certificate_of(&config);
         let applied = service.reconfigure(&config.options).await;
         applied.map_err(|error| vec![error.to_string()])?;
-        self.config = config;
+        let mut report = report(&changes);
+        // A path that has changed is reported already.
+        if certificate != self.certificate && config.certificate == self.config.certificate {
+            let path = config.certificate.iter().map(|path| mask::path(path).to_string());
+            let lines = path.map(|path| format!("certificate: what {path} holds is new"));
+            report.changed.get_or_insert_default().extend(lines);
+        }
+        (self.config, self.certificate) = (config, certificate);
         log_options(&self.config).apply_levels();
-        Ok(report(&changes))
+        Ok(report)
     }
+}
+
+/// What the file of the certificate holds; that it cannot be read is found out by whoever shows it.
+fn certificate_of(config: &ServeConfig) -> Option<Vec<u8>> {
+    let (path, _) = config.options.certificate.as_ref()?;
+    or_debug!(std::fs::read(path), "cannot compare the certificate")
 }
 
 /// Says what has changed.

@@ -112,7 +112,8 @@ impl fmt::Display for BaseUrl {
 pub(super) fn checked(options: &ClientOptions) -> Result<BaseUrl, ConfigError> {
     let origin = configured(options)?;
     if !origin.is_tls() && !origin.is_loopback() && !options.allow_http {
-        let problem = "is unencrypted and not on this machine; use https, or allow_http=True";
+        let problem = "is unencrypted and not on this machine; use https, or allow HTTP \
+                       (allow_http=True, --allow-http)";
         return Err(ConfigError::invalid("base_url", quoted(&origin), problem));
     }
     Ok(origin)
@@ -131,7 +132,10 @@ fn configured(options: &ClientOptions) -> Result<BaseUrl, ConfigError> {
             let origin = BaseUrl::parse(&address)?;
             Ok(if options.api == Api::Agent { origin.with_usual_path("/api") } else { origin })
         }
-        None => Err(ConfigError::new("base_url", format!("is missing; pass it or set {variable}"))),
+        None => Err(ConfigError::new(
+            "base_url",
+            format!("is missing; pass it (base_url=…, --base-url) or set {variable}"),
+        )),
     }
 }
 

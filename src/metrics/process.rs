@@ -1,6 +1,8 @@
 //! Figures of the process and of the build.
 
 use std::fmt;
+#[cfg(target_os = "linux")]
+use std::sync::OnceLock;
 
 use super::families::{Collect, Families};
 use crate::logging;
@@ -38,12 +40,9 @@ fn usage(families: &mut Families<'_>) -> fmt::Result {
         families.gauge("process_resident_memory_bytes", help)?.level(&[], resident)?;
         let help = "Address space of the process.";
         families.gauge("process_virtual_memory_bytes", help)?.level(&[], stat.vsize as f64)?;
-        if let Some(boot) = logging::or_debug!(procfs::boot_time_secs(), "cannot read boot time") {
-            let since_boot = stat.starttime as f64 / procfs::ticks_per_second() as f64;
-            let help = "When the process started, in seconds since 1970.";
-            let started = boot as f64 + since_boot;
-            families.gauge("process_start_time_seconds", help)?.level(&[], started)?;
-        }
+        let help = "When the process started, in seconds since 1970.";
+        let started = started(stat.starttime as f64 / procfs::ticks_per_second() as f64);
+        families.gauge("process_start_time_seconds", help)?.level(&[], started)?;
     }
     if let Some(open) = logging::or_debug!(process.fd_count(), "cannot count file descriptors") {
         let help = "File descriptors that are open.";
@@ -56,6 +55,21 @@ fn usage(families: &mut Families<'_>) -> fmt::Result {
         families.gauge("process_max_fds", help)?.level(&[], limit as f64)?;
     }
     Ok(())
+}
+
+/// The moment that was so many seconds after the start of the machine: by the clocks, for a unit of systemd
+/// may hide `/proc/stat`, and once, for they do not agree to the microsecond each time.
+#[cfg(target_os = "linux")]
+fn started(after_boot: f64) -> f64 {
+    use std::time::{SystemTime, UNIX_EPOCH};
+
+    static STARTED: OnceLock<f64> = OnceLock::new();
+    *STARTED.get_or_init(|| {
+        let up = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        let up = up.tv_sec as f64 + up.tv_nsec as f64 / 1e9;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        now.as_secs_f64() - up + after_boot
+    })
 }
 
 #[cfg(not(target_os = "linux"))]

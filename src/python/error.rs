@@ -44,7 +44,8 @@ pub(super) fn not_started(py: Python<'_>, error: &service::Error) -> PyErr {
         | Error::RateLimit
         | Error::TwoStores
         | Error::NodeNameTaken { .. }
-        | Error::Acme(_) => "ConfigError",
+        | Error::Acme(_)
+        | Error::Setting { .. } => "ConfigError",
         _ => "ServiceError",
     };
     raise(py, class, &error.to_string())

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::accounts::Caller;
+use super::acme::CertificateProgress;
 use super::address::Base;
 use super::audit::{AuditTrail, AuditedCall};
 use super::backup::{BackupDownloads, BackupProgress};
@@ -52,6 +53,8 @@ pub(super) struct ServiceState {
     pub audit: Arc<AuditTrail>,
     /// How backups go.
     pub backups: Arc<BackupProgress>,
+    /// How certificates by ACME go.
+    pub certificates: Arc<CertificateProgress>,
     /// Copies of the database for callers.
     pub downloads: BackupDownloads,
     /// What tests have asked for.

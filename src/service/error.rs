@@ -90,12 +90,53 @@ pub enum Error {
     /// Certificates cannot be obtained by ACME with these options.
     #[error("certificates by ACME: {0}")]
     Acme(String),
+    /// The value of a setting cannot be used, or not with another one.
+    #[error("{key}: {problem}")]
+    Setting {
+        /// The key of the setting.
+        key: &'static str,
+        /// What is wrong, with the value.
+        problem: String,
+    },
     /// A limit allows no connection.
     #[error("{0}: 0 connections are too few; at least 1 is needed")]
     ConnectionLimit(&'static str),
     /// The rate limit allows no request, or has no window.
     #[error("a rate limit takes at least one request and a window above zero")]
     RateLimit,
+}
+
+impl Error {
+    pub(super) fn setting(key: &'static str, problem: impl Into<String>) -> Self {
+        Self::Setting { key, problem: problem.into() }
+    }
+
+    /// The setting that has to change, where it is one.
+    pub fn key(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Setting { key, .. } | Self::ConnectionLimit(key) => key,
+            Self::PublicUrl(_) => "public_url",
+            Self::BackupFolder(_) => "backup.to",
+            Self::MalformedAdminKey => "admin_key",
+            Self::MalformedAuthtoken => "authtoken",
+            Self::RateLimit => "rate_limit",
+            Self::TwoStores => "store",
+            _ => return None,
+        })
+    }
+
+    /// Says which setting it is that names the address, where it is one of these.
+    pub(super) fn of_listener(self, listeners: &[(&'static str, String)]) -> Self {
+        let named = |address: String| match listeners.iter().find(|(_, it)| *it == address) {
+            Some((key, _)) => format!("{key} {address}"),
+            None => address,
+        };
+        match self {
+            Self::AddressInUse(address) => Self::AddressInUse(named(address)),
+            Self::Bind { address, source } => Self::Bind { address: named(address), source },
+            error => error,
+        }
+    }
 }
 
 impl From<GatewayError> for Error {

@@ -34,6 +34,7 @@ mod live;
 mod monitoring;
 mod options;
 mod pipeline;
+mod preflight;
 mod publish;
 mod rate_limit;
 mod reconfigure;
@@ -89,7 +90,7 @@ use monitoring::{ApiMetrics, ServiceMonitor};
 use publish::Publisher;
 use rehearsal::Rehearsal;
 use reload::ReloadRequests;
-use store::{MissingLog, Snapshot, Store};
+use store::{Snapshot, Store};
 use tokens::{TokenFiles, Tokens, UnshownTokens};
 
 use crate::net::private::PrivateListener;
@@ -125,6 +126,13 @@ impl Service {
     /// When an option is wrong, the address cannot be listened on, or the database cannot be used.
     pub async fn start(options: Options) -> Result<Self, Error> {
         options.check()?;
+        let listeners = options.listeners().into_iter();
+        let listeners: Vec<_> =
+            listeners.map(|(key, host, port)| (key, format!("{host}:{port}"))).collect();
+        Self::launch(options).await.map_err(|error| error.of_listener(&listeners))
+    }
+
+    async fn launch(options: Options) -> Result<Self, Error> {
         let monitor = Arc::<ServiceMonitor>::default();
         let admin = admin(options.admin_addr.as_deref(), &monitor).await?;
         let (socket, address) = options.bind().await?;
@@ -228,6 +236,7 @@ impl Service {
             peers,
             audit,
             backups,
+            certificates: Arc::default(),
             downloads,
             rehearsal: Rehearsal::new(options.kept_calls),
             operation_ids: Ids::of(options.origin.part(1)),
@@ -315,6 +324,11 @@ impl Service {
     /// How the backups of [`Options::backup`] go.
     pub fn backup_status(&self) -> BackupStatus {
         self.shared.backups.status()
+    }
+
+    /// Names whose certificate could not be obtained or renewed, and why, as far as it was not asked for.
+    pub fn take_certificate_failures(&self) -> Vec<(String, String)> {
+        self.shared.certificates.take_failures()
     }
 
     /// Where agents connect to, if anywhere.
@@ -551,7 +565,8 @@ fn acme(
     }
     let (store, gateway) = (shared.store.clone(), shared.gateway.clone());
     let (own_name, cluster) = (options::host_of(public_url), shared.cluster.clone());
-    let managed = ManagedService { store, gateway, own_name, cluster };
+    let progress = shared.certificates.clone();
+    let managed = ManagedService { store, gateway, own_name, cluster, progress };
     AcmeManager::start(options, managed).map(Some)
 }
 
@@ -572,10 +587,7 @@ async fn open(
     tokens: Tokens,
 ) -> Result<Store, Error> {
     let (origin, store) = (options.origin.part(0), options.store.clone());
-    let missing_log = match options.force_open {
-        true => MissingLog::Accept,
-        false => MissingLog::Refuse,
-    };
+    let missing_log = options.missing_log();
     let opened = tokio::task::spawn_blocking(move || {
         if let Some(store) = store {
             return Ok(Store::open_postgres(store, origin)?);

@@ -174,6 +174,9 @@ impl Collect for ServiceFigures {
         }
         self.state.store.collect(families)?;
         self.state.backups.collect(families)?;
+        if self.state.has_acme {
+            self.state.certificates.collect(families)?;
+        }
         self.state.metrics.as_ref().map_or(Ok(()), |metrics| metrics.collect(families))
     }
 }

@@ -246,7 +246,7 @@ impl Options {
         self.problems().into_iter().next().map_or(Ok(()), Err)
     }
 
-    /// Everything that is wrong with the options themselves, whatever the machine is like.
+    /// Everything that is wrong with the options themselves, and the folders that they name.
     pub fn problems(&self) -> Vec<Error> {
         let key = self.admin_key.clone().and_then(|key| check_key(key).err());
         let token = self.authtoken.as_ref().filter(|token| id::split_token(&token.0).is_none());
@@ -259,9 +259,11 @@ impl Options {
             url,
             self.check_connections().err(),
             rate.map(|_| Error::RateLimit),
-            self.acme.check().err(),
+            self.acme.check().err().or_else(|| self.check_challenges().err()),
             backups.cloned().map(Error::BackupFolder),
             self.check_store().err(),
+            self.check_names().err(),
+            self.check_addresses().err(),
         ];
         problems.into_iter().flatten().collect()
     }
@@ -337,6 +339,14 @@ impl Options {
         let total = self.agent_connections.unwrap_or_else(|| DescriptorLimit::now().agents());
         let per_address = descriptors::share_of_one_address(total);
         ConnectionCaps { total, per_address, reserved: total / 4 }
+    }
+
+    /// What to do with a database that was not closed and has lost its log.
+    pub(super) fn missing_log(&self) -> store::MissingLog {
+        match self.force_open {
+            true => store::MissingLog::Accept,
+            false => store::MissingLog::Refuse,
+        }
     }
 
     /// There is one database, and only one in a file is backed up here.

@@ -5,7 +5,7 @@ use super::Error;
 use super::authority::{self, StoredAuthority};
 use super::cluster;
 use super::store::{
-    CopiedTable, DatabaseLocation, LeftOut, Store, StoreError, Transaction, resolve,
+    CopiedTable, DatabaseLocation, LeftOut, Store, StoreError, Transaction, check_other, resolve,
 };
 use crate::gateway::tls::authority_key::AuthorityFiles;
 use crate::logging::or_debug;
@@ -24,6 +24,9 @@ pub fn copy_store(
     from: &DatabaseLocation,
     to: &DatabaseLocation,
 ) -> Result<Vec<CopiedTable>, Error> {
+    if let (DatabaseLocation::File(from), DatabaseLocation::File(to)) = (from, to) {
+        check_other(from, to)?;
+    }
     let source = from.open()?;
     let copied = authority_of(&source, from).and_then(|found| copy(&source, found, to));
     source.close();

@@ -136,12 +136,12 @@ impl ConfigFile {
         self.entries.iter().filter(move |entry| entry.table == table)
     }
 
-    /// What the file says of a setting, and where; none where it says nothing.
     /// Whether something is wrong with the file itself.
     pub fn is_broken(&self) -> bool {
         !self.problems.is_empty()
     }
 
+    /// What the file says of a setting, and where; none where it says nothing.
     pub(super) fn values(&self, key: &str) -> Option<(&[String], TextPlace)> {
         let value = self.values.iter().find(|value| value.key == key)?;
         Some((&value.texts, value.place))
@@ -232,6 +232,9 @@ impl ConfigFile {
             (None, YamlValue::List(items)) if is_list => items.into_iter().map(text_of).collect(),
             (None, other) => Err((place, unusable(&other))),
         };
+        if self.sets(setting.key) {
+            return self.note(Some(place), &format!("{}: is set a second time", setting.key));
+        }
         match texts {
             Ok(texts) => self.values.push(FileValue { key: setting.key, texts, place }),
             Err((place, problem)) => {

@@ -65,6 +65,14 @@ impl<C> ResolvedSettings<C> {
         self.origins.get(key).cloned().unwrap_or_default()
     }
 
+    /// A problem with the value of a setting, with the place that says it.
+    pub fn problem(&self, key: &str, problem: &str) -> String {
+        match self.origin(key) {
+            SettingOrigin::Default => format!("{key}: {problem}"),
+            origin => placed(key, &origin, problem),
+        }
+    }
+
     /// Whether a setting has a value that is not its default's.
     pub fn is_set(&self, key: &str) -> bool {
         self.origins.contains_key(key)
@@ -101,7 +109,10 @@ pub fn resolve<C: Default>(
                     resolved.origins.insert(setting.key, origin);
                 }
                 Err(problem) => {
-                    problems.push(placed(setting, &origin, &without(&secrets, problem)));
+                    let is_secret = setting.field.kind == ValueKind::Secret;
+                    // What is wrong with a secret must not show it.
+                    let problem = if is_secret { "is unusable".to_owned() } else { problem };
+                    problems.push(placed(setting.key, &origin, &without(&secrets, problem)));
                 }
             }
         }
@@ -161,13 +172,9 @@ fn without(secrets: &[String], problem: String) -> String {
     known.fold(problem, |problem, secret| problem.replace(secret.as_str(), mask::MASK))
 }
 
-fn placed<C>(setting: &Setting<C>, origin: &SettingOrigin, problem: &str) -> String {
-    // What is wrong with a secret must not show it.
-    let problem = if setting.field.kind == ValueKind::Secret { "is unusable" } else { problem };
+fn placed(key: &str, origin: &SettingOrigin, problem: &str) -> String {
     match origin {
-        SettingOrigin::File(path, place) => {
-            problem_at(path, *place, &format!("{}: {problem}", setting.key))
-        }
+        SettingOrigin::File(path, place) => problem_at(path, *place, &format!("{key}: {problem}")),
         _ => format!("{origin}: {problem}"),
     }
 }

@@ -246,10 +246,11 @@ impl SettingValue for Duration {
         };
         *self = duration.filter(fits).ok_or_else(|| {
             let [min, max] = [bounds.min, bounds.max].map(Self::bound);
-            let range = if bounds == Bounds::ALL {
-                String::new()
-            } else {
-                format!(", from {min} to {max}")
+            let range = match bounds {
+                Bounds::ALL => String::new(),
+                // What only keeps numbers small is no limit for people.
+                Bounds { max, .. } if max >= u32::MAX.into() => format!(", at least {min}"),
+                _ => format!(", from {min} to {max}"),
             };
             format!("{} is not a duration such as 500ms, 10s or 5m{range}", quoted(text))
         })?;
@@ -315,8 +316,10 @@ impl SettingValue for Option<(u32, Duration)> {
         };
         let rate = read()
             .filter(|(requests, window): &(u32, Duration)| *requests > 0 && !window.is_zero());
-        let problem = "must be a number of requests and of seconds, such as 120/60s";
-        *self = Some(rate.ok_or_else(|| problem.to_owned())?);
+        *self = Some(rate.ok_or_else(|| {
+            let value = quoted(text);
+            format!("{value} is not a number of requests and of seconds, such as 120/60s")
+        })?);
         Ok(())
     }
 

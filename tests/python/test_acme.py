@@ -353,7 +353,7 @@ def fetched(address: tuple[str, int], trust: ssl.SSLContext, name: str, path: st
     [
         ([*LETS_ENCRYPT[:2]], "agree_to_terms"),
         (["--acme-directory", "http://a.test/", "--acme-agree-to-terms"], "https://"),
-        ([*LETS_ENCRYPT, "--acme-email", "ops"], "acme.email"),
+        ([*LETS_ENCRYPT, "--acme-email", "ops"], "acme-email"),
         ([*LETS_ENCRYPT, "--https-port", "none"], "HTTPS"),
         ([*LETS_ENCRYPT, "--acme-ca", "/nowhere"], "/nowhere"),
         ([*LETS_ENCRYPT, "--acme-challenges", "dns-01"], "dns-01"),

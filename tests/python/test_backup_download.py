@@ -260,9 +260,9 @@ def test_what_is_wrong_here_is_told_and_leaves_nothing(tmp_path: Path) -> None:
         full = backup(service.url, tmp_path / "copy.db", key=service.key, limit=1 << 20)
 
         assert missing.returncode == 4
-        assert "none: the folder does not exist" in missing.stderr
+        assert "none/copy.db: the folder does not exist" in missing.stderr
         assert full.returncode == 4
-        assert "copy.db.new: File too large" in full.stderr
+        assert "copy.db: File too large" in full.stderr
         assert not [name for name in names(tmp_path) if "copy" in name]
         assert backup(service.url, tmp_path / "copy.db", key=service.key).returncode == 0
     assert backup(service.url, tmp_path / "late.db", key=service.key).returncode == 9

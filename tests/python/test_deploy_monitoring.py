@@ -16,6 +16,7 @@ import yaml  # type: ignore[import-untyped]
 from prometheus_client.parser import text_string_to_metric_families
 
 import ginnel
+from ginnel.service_settings import ServiceSettings
 from processes import Upstream, status, wait_until
 
 if TYPE_CHECKING:
@@ -28,6 +29,10 @@ METRIC = re.compile(r"\b((?:ginnel|process)_\w+)(\{[^}]*\})?")
 LABEL = re.compile(r"(\w+)\s*(?:=~|!~|!=|=)\s*\"")
 GROUPING = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\(([^)]*)\)")
 TEMPLATE = re.compile(r"\{\{\s*(?:\$labels\.)?(\w+)\s*\}\}")
+# No host needs a certificate, so nobody is asked for one.
+ACME: ServiceSettings = {
+    "acme": {"directory": "https://127.0.0.1:1/directory", "agree_to_terms": True},
+}
 OF_SCRAPES = {"instance", "job"}
 """Labels that Prometheus itself adds."""
 
@@ -67,7 +72,7 @@ def families() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     with (
         Upstream() as upstream,
-        ginnel.Service(admin_addr="127.0.0.1:0") as service,
+        ginnel.Service(admin_addr="127.0.0.1:0", settings=ACME) as service,
         ginnel.Agent(service, admin_addr="127.0.0.1:0") as agent,
         agent.client() as local,
         service.client() as remote,

@@ -268,3 +268,50 @@ def test_a_bundle_holds_no_secret_of_a_service(tmp_path: Path) -> None:
         ).returncode
         == 1
     ), "an archive that is there stays"
+
+
+def test_a_database_that_may_not_be_opened_is_not_to_be_restored(tmp_path: Path) -> None:
+    code, found = doctor("--path", tmp_path)
+
+    (finding,) = found["database"]
+    assert (code, finding["severity"]) == (1, "problem")
+    assert "permissions" in finding["remedy"]
+    assert "restore" not in finding["remedy"]
+
+
+def test_a_service_that_was_never_started_has_no_problem(tmp_path: Path) -> None:
+    code, found = doctor("--config", configured(tmp_path))
+
+    assert (code, found["database"][0]["severity"]) == (0, "warning")
+
+
+def test_a_server_that_cannot_be_reached_is_a_problem(tmp_path: Path) -> None:
+    file = tmp_path / "ginnel.yml"
+    file.write_text("store: postgres://ginnel@127.0.0.1:1/tunnels\n")
+
+    code, found = doctor("--config", file)
+
+    (finding,) = found["database"]
+    assert (code, finding["severity"]) == (1, "problem")
+    assert "127.0.0.1:1/tunnels: " in finding["message"]
+
+
+def test_ports_of_a_service_that_runs_in_memory_are_its_own(tmp_path: Path) -> None:
+    with ginnel.Service() as service:
+        port = service.url.rpartition(":")[2]
+        assert service.agent_addr
+        file = tmp_path / "ginnel.yml"
+        file.write_text(f"port: {port}\nadmin_addr: 127.0.0.1:{service.agent_addr.split(':')[1]}\n")
+
+        code, found = doctor("--config", file)
+
+    assert code == 0
+    assert [finding["severity"] for finding in found["port"]] == ["ok", "ok"]
+    assert "admin_addr" in found["port"][1]["message"]
+
+
+def test_a_log_that_cannot_be_written_is_a_problem(tmp_path: Path) -> None:
+    code, found = doctor("--config", configured(tmp_path, f"log_file: {tmp_path}/no/log"))
+
+    assert code == 1
+    assert "log_file: cannot write the log" in found["configuration"][0]["message"]

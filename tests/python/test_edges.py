@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import re
 import signal
 import socket
 import ssl
@@ -94,6 +95,28 @@ def test_addresses_are_those_of_the_load_balancer() -> None:
         request = urllib.request.Request("https://app.example.test/", headers=host)
         with service.opener().open(request) as answer:
             assert answer.read() == b"by name"
+
+
+def test_where_tls_ends_before_the_service_addresses_are_of_https() -> None:
+    ports: ServiceSettings = {"public_http_port": 80, "public_https_port": 443}
+    with (
+        Service(base_domain="tunnels.test", https_port=None, settings=ports) as service,
+        ginnel.Agent(service) as agent,
+        agent.client() as api,
+    ):
+        edge(service, "app.example.test:443", "by name")
+        for proto in ("https", "http"):
+            tunnel = api.tunnels.start(name=proto, addr=1, proto="http", schemes=[proto])
+            assert re.fullmatch(rf"{proto}://[a-z0-9-]+\.tunnels\.test", tunnel.public_url)
+
+        # As the proxy sends it on.
+        assert service.http_url is not None
+        own = http.client.HTTPConnection("127.0.0.1", urlsplit(service.http_url).port)
+        for host in ("app.example.test", "app.example.test:443"):
+            own.request("GET", "/", headers={"Host": host, "X-Forwarded-Proto": "https"})
+            with own.getresponse() as response:
+                assert (response.status, response.read()) == (200, b"by name")
+        own.close()
 
 
 def test_without_public_ports_there_is_no_address() -> None:

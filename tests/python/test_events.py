@@ -124,7 +124,8 @@ def test_the_environment_asks_for_lines_on_stderr() -> None:
     )
 
     assert " ginnel DEBUG GET /api_keys: 200 in " in run(code, GINNEL_LOG="debug").stderr
-    assert run(code, GINNEL_LOG="warning").stderr == ""
+    for level in ("warning", "warn", "error", "off", "gateway=debug"):
+        assert run(code, GINNEL_LOG=level).stderr == ""
     assert run(code, GINNEL_LOG="").stderr == ""
     assert "GINNEL_LOG is 'loud'" in run(code, GINNEL_LOG="loud").stderr
 

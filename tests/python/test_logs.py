@@ -438,7 +438,7 @@ def test_traffic_goes_on_while_the_interpreter_is_held(
     assert not [it for it in ours(caplog) if it.levelno >= logging.WARNING]
 
 
-@pytest.mark.parametrize("level", ["", "warning", "info", "debug"])
+@pytest.mark.parametrize("level", ["", "off", "warn", "warning", "info", "debug"])
 def test_the_command_is_quiet_unless_asked(level: str) -> None:
     with Command("serve", "--port", "0", GINNEL_LOG=level) as command:
         ready = command.line()

@@ -135,7 +135,7 @@ def test_the_operation_reloads_and_says_what_it_did(running: Running) -> None:
     assert done.restart_needed == ["port: 0 is now 1"]
     assert (again.changed, again.restart_needed) == ([], ["port: 0 is now 1"])
     running.path.write_text("rate_limit: none\n")
-    with pytest.raises(ginnel.BadRequestError, match=r"ginnel\.yml:1:13: rate_limit: must be"):
+    with pytest.raises(ginnel.BadRequestError, match=r"yml:1:13: rate_limit: 'none' is not"):
         running.client.configuration.reload()
 
 
@@ -237,7 +237,8 @@ def test_a_certificate_is_swapped_and_no_connection_dropped(tmp_path: Path) -> N
         write_certificate(authority, tmp_path)
         done = served.client.configuration.reload()
 
-        assert (done.changed, done.restart_needed) == ([], [])
+        lines = [f"certificate: what {tmp_path / 'cert.pem'} holds is new"]
+        assert (done.changed, done.restart_needed) == (lines, [])
         assert {asked(connection) for connection, _ in before} == statuses
         fresh, shown = connected(context, port)
         assert {certificate for _, certificate in before} != {shown}
@@ -296,3 +297,32 @@ def test_a_shorter_time_for_audit_events_is_applied_at_once(running: Running) ->
     running.reload("rate_limit: 1000/60s\naudit_retention: 1s\n", "audit_retention: 90d is now 1s")
 
     wait_until(lambda: not remote.audit_events.list(operation="ip_policies.create").first(), "it")
+
+
+def test_a_reload_says_that_nothing_has_changed(running: Running) -> None:
+    running.reload("rate_limit: 1000/60s\n", "reloaded: no setting has changed")
+
+
+def test_a_reload_says_that_the_certificate_is_another_one(tmp_path: Path) -> None:
+    chain, key = tmp_path / "chain.pem", tmp_path / "key.pem"
+
+    def issue() -> None:
+        issued = trustme.CA().issue_cert("app.example.test")
+        issued.cert_chain_pems[0].write_to_path(chain)
+        issued.private_key_pem.write_to_path(key)
+
+    issue()
+    text = f"certificate: {chain}\ncertificate_key: {key}\n"
+    served = Running(tmp_path, text)
+    with served.command:
+        issue()
+        served.reload(text, f"reloaded: certificate: what {chain} holds is new")
+        served.reload(text, "reloaded: no setting has changed")
+
+
+def test_a_folder_is_no_configuration(running: Running) -> None:
+    running.path.unlink()
+    running.path.mkdir()
+    running.command.process.send_signal(signal.SIGHUP)
+
+    wait_until(lambda: running.complaints("is a directory") == 1, "the reason")

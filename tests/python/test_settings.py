@@ -127,7 +127,7 @@ def test_check_starts_nothing_and_tells_every_problem(tmp_path: Path) -> None:
     assert actual == [
         'F:3:1: unknown key "htp_port"; did you mean "http_port"?',
         "F:4:7: port: '70000' is not a whole number from 0 to 65535",
-        "F:5:13: rate_limit: must be a number of requests and of seconds, such as 120/60s",
+        "F:5:13: rate_limit: '0/60s' is not a number of requests and of seconds, such as 120/60s",
     ]
     assert list(tmp_path.iterdir()) == [tmp_path / "ginnel.yml"]
 
@@ -175,8 +175,8 @@ def test_what_is_wrong_in_the_file_is_wrong_though_a_flag_wins(tmp_path: Path) -
         ("host: 'a\n", "F:2:1: "),
         (b"host: \xff\n", "cannot read F: it is not UTF-8 (byte 7)"),
         (b"#" * (2 << 20), "cannot read F: it is larger than 1 MiB"),
-        ("certificate: a.pem\n", "certificate: certificate_key is missing"),
-        ("public_url: ftp://a\n", '"ftp://a" is not an http'),
+        ("certificate: a.pem\n", "F:1:14: certificate: certificate_key is missing"),
+        ("public_url: ftp://a\n", 'F:1:13: public_url: "ftp://a" is not an http'),
         ("admin_key: swordfish\n", "F:1: admin_key: is not an API key of this service"),
     ],
 )

@@ -15,6 +15,7 @@ use serde_json::json;
 
 use super::error::{CliError, Exit};
 use super::output::say;
+use super::serve::log_problems;
 use super::settings;
 use crate::service::config::{self, SECTIONS, ServeConfig};
 use crate::settings::{ResolvedSettings, SettingSources};
@@ -85,6 +86,10 @@ fn examine(matches: &ArgMatches, config: Option<&ServeConfig>) -> Vec<Finding> {
         is_running = storage::is_in_use(path);
         findings.extend(storage::examine(path));
     }
+    findings.extend(options.and_then(|options| options.store.as_ref()).map(storage::server));
+    if let Some(config) = config.filter(|_| matches.contains_id("config")) {
+        findings.extend(logs(config));
+    }
     if let Some(options) = options.filter(|_| matches.contains_id("config")) {
         findings.extend(network::ports(options, is_running));
         findings.extend(options.base_domain.as_deref().map(network::domain).into_iter().flatten());
@@ -103,6 +108,15 @@ fn examine(matches: &ArgMatches, config: Option<&ServeConfig>) -> Vec<Finding> {
         findings.push(reach::agent(url));
     }
     findings
+}
+
+/// The files of logs.
+fn logs(config: &ServeConfig) -> impl Iterator<Item = Finding> {
+    let problems = log_problems(config).into_iter();
+    problems.map(|(key, problem)| {
+        Finding::problem("configuration", format!("{key}: {problem}"))
+            .remedy("make the folder, and let the user of the service write to it")
+    })
 }
 
 fn print(findings: &[Finding], as_json: bool) {

@@ -8,6 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use x509_parser::pem::Pem;
 
 use super::finding::Finding;
+use super::reach;
 use crate::net::tls::x509::LeafFields;
 use crate::service::Options;
 
@@ -17,19 +18,13 @@ pub(super) const SOME_NAME: &str = "ginnel-doctor";
 const FEW_DAYS: i64 = 14;
 const SECONDS_A_DAY: i64 = 86_400;
 
-/// The ports that are to be listened on.
+/// The addresses that are to be listened on. Those of a service that runs with these options are in use.
 pub(super) fn ports(options: &Options, is_running: bool) -> Vec<Finding> {
-    let ports = [
-        ("port", &options.host, Some(options.port)),
-        ("agent_port", &options.agent_host, options.agent_port),
-        ("http_port", &options.edge_host, options.http_port),
-        ("https_port", &options.edge_host, options.https_port),
-    ];
-    // 0 picks a free port, which is there for certain.
-    let chosen = ports.into_iter().filter_map(|(name, host, port)| {
-        port.filter(|port| *port != 0).map(|port| (name, host, port))
-    });
-    chosen.map(|(name, host, port)| self::port(name, host, port, is_running)).collect()
+    let listeners = options.listeners();
+    let api = listeners.iter().find(|(key, ..)| *key == "port");
+    let is_running =
+        is_running || api.is_some_and(|(_, host, port)| reach::is_service(host, *port));
+    listeners.iter().map(|(key, host, port)| self::port(key, host, *port, is_running)).collect()
 }
 
 fn port(name: &str, host: &str, port: u16, is_running: bool) -> Finding {
@@ -37,7 +32,7 @@ fn port(name: &str, host: &str, port: u16, is_running: bool) -> Finding {
     match TcpListener::bind((host, port)) {
         Ok(_) => Finding::ok("port", format!("{at} is free")),
         Err(error) if error.kind() == ErrorKind::AddrInUse && is_running => {
-            Finding::ok("port", format!("{at} is in use, as is the database"))
+            Finding::ok("port", format!("{at} is in use, and the service runs"))
         }
         Err(error) => {
             let remedy = match error.kind() {

@@ -8,11 +8,14 @@ use serde_json::Value;
 use super::finding::Finding;
 use crate::api::local::status;
 use crate::api::remote::api_keys;
-use crate::api::{Operation, encode};
+use crate::api::{Operation, Secret, encode};
 use crate::client::{Api, ApiResponse, Client, ClientOptions, Error};
+use crate::logging::or_debug;
 
 /// How long a response may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
+/// A key that no service has made.
+const SOME_KEY: &str = "ginnel-doctor";
 /// How far clocks may be apart: a response takes its time, and says whole seconds.
 const MAX_CLOCK_DIFFERENCE: Duration = Duration::from_secs(10);
 
@@ -48,6 +51,22 @@ fn clock_beside(url: &str, theirs: SystemTime, ours: SystemTime) -> Finding {
         .remedy("set both clocks by NTP: certificates and tokens are valid by the clock")
 }
 
+/// Whether a management API responds at an address of this machine, whoever asks.
+pub(super) fn is_service(host: &str, port: u16) -> bool {
+    let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+    let url = format!("http://{host}:{port}");
+    // The key is refused, in words that no other server has.
+    let key = Some(Secret(SOME_KEY.to_owned()));
+    let options = ClientOptions { api_key: key, allow_http: true, ..options(Api::Remote, &url) };
+    let ask = || {
+        let client = or_debug!(Client::new(options), "cannot ask who listens")?;
+        let call = or_debug!(encode(&api_keys::List::default()), "cannot ask who listens")?;
+        let response = client.send_blocking(call, None, || false);
+        or_debug!(response, "nobody responds")?.map(ApiResponse::accept)
+    };
+    matches!(ask(), Some(Err(Error::Status(error))) if error.body.error_code.is_some())
+}
+
 /// An agent, and whether it is connected to its service.
 pub(super) fn agent(url: &str) -> Finding {
     match call(Api::Agent, url, &status::Get::default()) {
@@ -71,19 +90,22 @@ pub(super) fn call<O: Operation>(api: Api, url: &str, operation: &O) -> Result<V
 }
 
 fn send<O: Operation>(api: Api, url: &str, operation: &O) -> Result<ApiResponse, String> {
-    let options = ClientOptions {
+    let client = Client::new(options(api, url)).map_err(|error| error.to_string())?;
+    let call = encode(operation).map_err(|error| error.to_string())?;
+    let response = client.send_blocking(call, None, || false).map_err(|error| error.to_string())?;
+    let response = response.ok_or("interrupted")?;
+    response.accept().map_err(|error: Error| error.to_string())
+}
+
+fn options(api: Api, url: &str) -> ClientOptions {
+    ClientOptions {
         api,
         base_url: Some(url.to_owned()),
         timeout: Some(TIMEOUT),
         deadline: Some(TIMEOUT),
         max_retries: Some(0),
         ..ClientOptions::default()
-    };
-    let client = Client::new(options).map_err(|error| error.to_string())?;
-    let call = encode(operation).map_err(|error| error.to_string())?;
-    let response = client.send_blocking(call, None, || false).map_err(|error| error.to_string())?;
-    let response = response.ok_or("interrupted")?;
-    response.accept().map_err(|error: Error| error.to_string())
+    }
 }
 
 #[cfg(test)]

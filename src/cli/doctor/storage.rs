@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::finding::Finding;
-use crate::service::store::{self, DatabaseReport, StoreError};
+use crate::service::store::{self, DatabaseReport, PostgresOptions, StorageFault, StoreError};
 
 /// A log larger than this is kept from shrinking by somebody who reads.
 const LARGE_LOG_BYTES: u64 = 64 << 20;
@@ -20,6 +20,18 @@ pub(super) fn examine(path: &Path) -> Vec<Finding> {
     match store::examine(path) {
         Ok(report) => vec![whole(path, &report), log(&report), space(&report)],
         Err(error) => vec![unusable(&error)],
+    }
+}
+
+/// Looks whether a server of PostgreSQL responds, and has the tables of a service.
+pub(super) fn server(options: &PostgresOptions) -> Finding {
+    match store::has_tables(options) {
+        Ok(true) => Finding::ok("database", format!("{options} has the tables of a service")),
+        Ok(false) => Finding::warning("database", format!("{options} has no tables yet"))
+            .remedy("a service makes them at its first start"),
+        Err(error) => Finding::problem("database", error.to_string()).remedy(
+            "look whether the server runs, and whether address, user and password are right",
+        ),
     }
 }
 
@@ -62,7 +74,15 @@ fn unusable(error: &StoreError) -> Finding {
             "install the version of ginnel that has written it, or a newer one"
         }
         StoreError::LogMissing { .. } => "see the guide on backups",
-        _ => "stop the service and restore a backup: ginnel restore",
+        StoreError::NotADatabase(_) => "stop the service and restore a backup: ginnel restore",
+        error if error.fault() == Some(StorageFault::Damaged) => {
+            "stop the service and restore a backup: ginnel restore"
+        }
+        _ => "look at the path and its permissions, and run this as the user of the service",
     };
-    Finding::problem("database", error.to_string()).remedy(remedy)
+    match error {
+        // Nothing is wrong before the first start.
+        StoreError::Missing(_) => Finding::warning("database", error.to_string()).remedy(remedy),
+        _ => Finding::problem("database", error.to_string()).remedy(remedy),
+    }
 }

@@ -80,17 +80,18 @@ fn following(
 /// Prints what happens on standard error, as far as `GINNEL_LOG` asks for it.
 fn printer(info: &'static Info) -> Option<Box<dyn FnMut(CallEvent) -> ControlFlow<()> + Send>> {
     let level = std::env::var(LEVEL_VARIABLE).ok()?.trim().to_lowercase();
-    if !matches!(level.as_str(), "debug" | "info" | "warning") {
+    if !matches!(level.as_str(), "trace" | "debug" | "info" | "warn" | "warning") {
         return None;
     }
+    let is_detailed = matches!(level.as_str(), "trace" | "debug");
     Some(Box::new(move |event: CallEvent| {
         let call = format!("{} {}", info.method.as_str(), info.path);
         let attempt = event.attempt;
         match event.kind {
-            CallEventKind::Answered { status, elapsed, .. } if level == "debug" => {
+            CallEventKind::Answered { status, elapsed, .. } if is_detailed => {
                 complain(&format!("{call}: {status} in {elapsed:.1?}, attempt {attempt}"));
             }
-            CallEventKind::Failed { problem, elapsed } if level == "debug" => {
+            CallEventKind::Failed { problem, elapsed } if is_detailed => {
                 complain(&format!("{call}: {problem}, after {elapsed:.1?}, attempt {attempt}"));
             }
             CallEventKind::Repeats { pause, .. } => {

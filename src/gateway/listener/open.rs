@@ -138,13 +138,15 @@ impl GatewayState {
         Some(format!("{scheme}://{host}{port}"))
     }
 
-    /// The port at which visitors reach a shared port; none where there is none.
+    /// The port at which visitors reach a shared port; none where there is none. Where TLS ends before the
+    /// service, HTTPS arrives at the port for HTTP.
     pub(crate) fn public_port(&self, secure: bool) -> Option<u16> {
         let (listener, public) = match secure {
             true => (&self.https, self.settings.public_https_port),
             false => (&self.http, self.settings.public_http_port),
         };
-        let own = listener.get()?.port();
+        let ends_before = secure && public.is_some();
+        let own = listener.get().or_else(|| self.http.get().filter(|_| ends_before))?.port();
         Some(public.map_or(own, NonZeroU16::get))
     }
 

@@ -18,6 +18,7 @@ use crate::service::acme::failure::{self, OrderError};
 use crate::service::acme::limits::{self, MAX_ORDERS_AT_ONCE, OrderBudget};
 use crate::service::acme::order::{IssuedChain, NameOrder, Sharing, new_key};
 use crate::service::acme::plan::{self, AcmePlan};
+use crate::service::acme::progress::CertificateProgress;
 use crate::service::acme::shared::SharedOrders;
 use crate::service::acme::transport::AcmeTransport;
 use crate::service::acme::{AcmeChallenge, AcmeOptions, names, shared};
@@ -42,6 +43,8 @@ pub(in crate::service) struct ManagedService {
     pub own_name: Option<String>,
     /// The cluster of which the service is a node.
     pub cluster: Option<Arc<Cluster>>,
+    /// Is told which names have no certificate.
+    pub progress: Arc<CertificateProgress>,
 }
 
 /// Obtains and renews certificates until it is dropped.
@@ -63,6 +66,14 @@ struct ManagerState {
 }
 
 impl AcmeManager {
+    /// Finds what is wrong with files that the options name.
+    ///
+    /// # Errors
+    /// When the certificates to trust cannot be read.
+    pub fn check(options: &AcmeOptions) -> Result<(), Error> {
+        AcmeTransport::new(options).map(drop).map_err(Error::Acme)
+    }
+
     /// Checks the options and begins, on the current tokio runtime.
     ///
     /// # Errors
@@ -71,7 +82,10 @@ impl AcmeManager {
         let transport = AcmeTransport::new(options).map_err(Error::Acme)?;
         let state = Arc::new(ManagerState {
             account: AcmeAccount::new(options, transport, service.store.clone()),
-            challenges: possible(&options.challenges, &service.gateway)?,
+            challenges: options.challenges_with(
+                service.gateway.http_address().is_some(),
+                service.gateway.https_address().is_some(),
+            )?,
             retry_after: options.retry_after,
             wake: Notify::new(),
             running: Mutex::default(),
@@ -97,21 +111,6 @@ impl AcmeManager {
 impl Drop for AcmeManager {
     fn drop(&mut self) {
         self.shutdown.begin(ShutdownPhase::Graceful);
-    }
-}
-
-/// The challenges for which there is a listener.
-fn possible(wanted: &[AcmeChallenge], gateway: &Gateway) -> Result<Vec<AcmeChallenge>, Error> {
-    let has_listener = |challenge: &AcmeChallenge| match challenge {
-        AcmeChallenge::Http01 => gateway.http_address().is_some(),
-        AcmeChallenge::TlsAlpn01 => gateway.https_address().is_some(),
-    };
-    let possible: Vec<_> = wanted.iter().copied().filter(has_listener).collect();
-    match possible.is_empty() || gateway.https_address().is_none() {
-        true => {
-            Err(Error::Acme("a port for HTTPS and a challenge that uses a port are needed".into()))
-        }
-        false => Ok(possible),
     }
 }
 
@@ -152,6 +151,7 @@ impl ManagerState {
     async fn start_due(self: &Arc<Self>, shutdown: &Shutdown) -> Result<Duration, StoreError> {
         let now = now();
         let (all, plan) = self.plan(now).await?;
+        self.service.progress.note(&all);
         self.remove_expired(plan.expired).await?;
         for managed in plan.due {
             if self.running().contains(&managed.name) || self.shared.is_elsewhere(&managed) {

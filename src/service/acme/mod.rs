@@ -16,9 +16,11 @@ mod names;
 mod options;
 mod order;
 mod plan;
+mod progress;
 mod shared;
 mod transport;
 
 pub(super) use manager::{AcmeManager, ManagedService};
 pub use options::{AcmeChallenge, AcmeOptions};
+pub(super) use progress::CertificateProgress;
 pub(super) use shared::SharedChallenges;

@@ -47,26 +47,50 @@ impl AcmeOptions {
     /// Finds what is wrong before anything is started.
     pub(in crate::service) fn check(&self) -> Result<(), Error> {
         let Some(name) = &self.directory else { return Ok(()) };
-        let invalid = |problem: String| Err(Error::Acme(problem));
+        let invalid = |key, problem: String| Err(Error::setting(key, problem));
         let directory = self.directory_url();
         if !Url::parse(&directory).is_ok_and(|url| url.scheme() == "https" && url.has_host()) {
             let known = DIRECTORIES.map(|(name, _)| name).join(", ");
-            return invalid(format!(
-                "acme.directory: {name:?} is none of {known}, and no https:// URL"
-            ));
+            return invalid(
+                "acme.directory",
+                format!("{name:?} is none of {known}, and no https:// URL"),
+            );
         }
-        if self.email.as_ref().is_some_and(|email| !is_email(email)) {
-            return invalid("acme.email: is not of the form name@domain".to_owned());
+        if let Some(email) = self.email.as_ref().filter(|email| !is_email(email)) {
+            return invalid("acme.email", format!("{email:?} is not of the form name@domain"));
         }
         if !self.agree_to_terms {
-            return invalid(format!(
-                "acme.agree_to_terms: agree to the terms of {directory} first"
-            ));
+            return invalid(
+                "acme.agree_to_terms",
+                format!("agree to the terms of {directory} first"),
+            );
         }
         if self.challenges.is_empty() {
-            return invalid("acme.challenges: at least one is needed".to_owned());
+            return invalid("acme.challenges", "at least one is needed".to_owned());
         }
         Ok(())
+    }
+
+    /// The challenges for which there is a listener.
+    ///
+    /// # Errors
+    /// When there is none, or no port at which the certificates would be shown.
+    pub(in crate::service) fn challenges_with(
+        &self,
+        has_http: bool,
+        has_https: bool,
+    ) -> Result<Vec<AcmeChallenge>, Error> {
+        let has_listener = |challenge: &AcmeChallenge| match challenge {
+            AcmeChallenge::Http01 => has_http,
+            AcmeChallenge::TlsAlpn01 => has_https,
+        };
+        let possible: Vec<_> = self.challenges.iter().copied().filter(has_listener).collect();
+        let problem = match (has_https, possible.is_empty()) {
+            (false, _) => "certificates are for HTTPS, and https_port is none",
+            (_, true) => "http-01 is the only one, and http_port is none",
+            _ => return Ok(possible),
+        };
+        Err(Error::setting("acme.challenges", problem))
     }
 
     /// Where the directory is.

@@ -47,7 +47,8 @@ pub(super) fn start(
     let store = Arc::downgrade(store);
     let folder = BackupFolder::of(folder, database.as_deref());
     tokio::spawn(async move {
-        let last = or_debug!(folder.newest(), "the folder for backups cannot be read").flatten();
+        let last = folder.newest(SystemTime::now());
+        let last = or_debug!(last, "the folder for backups cannot be read").flatten();
         let mut pause = last.map_or(Duration::ZERO, |last| until(last + every));
         loop {
             tokio::time::sleep(pause).await;
@@ -73,9 +74,12 @@ async fn back_up(
 ) -> Option<Result<BackupReport, StoreError>> {
     let (store, folder) = (store.upgrade()?, folder.clone());
     let work = move || {
-        let report = store.back_up(&folder.next(SystemTime::now()), Overwrite::No)?;
+        let now = SystemTime::now();
+        let report = store.back_up(&folder.next(now), Overwrite::No)?;
         // The backup is good whatever becomes of the old ones.
-        or_debug!(folder.prune(keep), "old backups stay");
+        if let Err(error) = folder.prune(keep, now) {
+            tracing::warn!("old backups stay: {error}");
+        }
         Ok(report)
     };
     Some(tokio::task::spawn_blocking(work).await.unwrap_or(Err(StoreError::Panicked)))

@@ -14,7 +14,7 @@ use std::time::Duration;
 pub use embedded::{embedded_settings, load_embedded, replace_settings};
 pub use sections::SECTIONS;
 
-use super::Options;
+use super::{Error, Options};
 use crate::gateway::tls::authority;
 use crate::logging::{LogFormat, LogLevels};
 use crate::settings::{ConfigFile, ResolvedSettings, SettingSources, resolve};
@@ -88,18 +88,39 @@ pub fn load(sources: &SettingSources<'_>) -> Result<ResolvedSettings<ServeConfig
     let mut problems = secrets::fill(&mut resolved);
     let ServeConfig { agent_host, certificate, certificate_key, access_log, options, .. } =
         &mut resolved.config;
+    let mut wrong = None;
     match (certificate.clone(), certificate_key.clone()) {
         (None, None) => {}
         (Some(chain), Some(key)) => {
             let checked = authority::check_certificate(&chain, &key);
-            problems.extend(checked.err().map(|error| error.to_string()));
+            wrong = checked.err().map(|error| ("certificate", error.to_string()));
             options.certificate = Some((chain, key));
         }
-        (Some(_), None) => problems.push("certificate: certificate_key is missing".to_owned()),
-        (None, Some(_)) => problems.push("certificate_key: certificate is missing".to_owned()),
+        (Some(_), None) => wrong = Some(("certificate", "certificate_key is missing".to_owned())),
+        (None, Some(_)) => wrong = Some(("certificate_key", "certificate is missing".to_owned())),
     }
     options.agent_host = agent_host.clone().unwrap_or_else(|| options.host.clone());
     options.request_ids = access_log.is_some();
-    problems.extend(options.problems().iter().map(ToString::to_string));
+    problems.extend(wrong.map(|(key, problem)| resolved.problem(key, &problem)));
+    let options = &resolved.config.options;
+    problems.extend(options.problems().iter().map(|error| placed(&resolved, error)));
     if problems.is_empty() { Ok(resolved) } else { Err(problems) }
+}
+
+/// A problem of the options, with the place that says the setting.
+fn placed(resolved: &ResolvedSettings<ServeConfig>, error: &Error) -> String {
+    let text = error.to_string();
+    let Some(key) = error.key() else { return text };
+    resolved.problem(key, text.strip_prefix(&format!("{key}: ")).unwrap_or(&text))
+}
+
+/// Everything that keeps `ginnel serve` from starting with a configuration, as far as it can be known
+/// without listening, and without changing anything.
+pub fn preflight(resolved: &ResolvedSettings<ServeConfig>) -> Vec<(String, Error)> {
+    let options = resolved.config.options.preflight();
+    let path = |error: &Error| match error {
+        Error::Store(_) => resolved.problem("path", &error.to_string()),
+        error => placed(resolved, error),
+    };
+    options.into_iter().map(|error| (path(&error), error)).collect()
 }

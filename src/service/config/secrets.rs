@@ -44,7 +44,8 @@ fn choose(
     let origin = resolved.origin(key);
     match (value, file) {
         (_, Some(path)) if resolved.outweighs(&format!("{key}_file"), key) => {
-            read(path).map(Some).map_err(|error| error.to_string())
+            let read = read(path).map(Some);
+            read.map_err(|error| resolved.problem(&format!("{key}_file"), &error.to_string()))
         }
         (Some(secret), _) if id::split_token(&secret.0).is_none() => Err(malformed(&origin, key)),
         (secret, _) => Ok(secret.clone()),

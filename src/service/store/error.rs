@@ -63,6 +63,9 @@ pub enum StoreError {
     /// A file has the name that a copy is to have.
     #[error("{}: exists already", .0.display())]
     Exists(PathBuf),
+    /// A copy is to replace what is copied.
+    #[error("{}: is what is copied, and a copy goes to another file", .0.display())]
+    SameFile(PathBuf),
     /// What was to be empty is not.
     #[error("{}: holds a database already, and a copy goes to an empty one", .0.display())]
     NotEmpty(PathBuf),
@@ -109,6 +112,14 @@ pub enum StoreError {
     /// SQLite reported an error.
     #[error("the database failed: {0}")]
     Database(#[from] rusqlite::Error),
+    /// SQLite reported an error of a file.
+    #[error("{path}: {source}", path = .path.display())]
+    Sqlite {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite said.
+        source: rusqlite::Error,
+    },
     /// The database server reported an error, or could not be reached.
     #[error("the database failed: {problem}")]
     Server {
@@ -225,7 +236,7 @@ impl StoreError {
     /// What is wrong with the storage, when that is the reason; none for a mistake of the program.
     pub fn fault(&self) -> Option<StorageFault> {
         match self {
-            Self::Database(error) => fault_of(error),
+            Self::Database(error) | Self::Sqlite { source: error, .. } => fault_of(error),
             Self::Commit { fault, .. } | Self::Server { fault, .. } => *fault,
             Self::MigrationBackup { source, .. } => source.fault(),
             Self::Detached { .. } => Some(StorageFault::Detached),
@@ -237,6 +248,18 @@ impl StoreError {
             Self::File { .. } => Some(StorageFault::Io),
             Self::Closed => Some(StorageFault::Closed),
             _ => None,
+        }
+    }
+}
+
+impl StoreError {
+    /// Says which server it is that cannot be used.
+    pub(super) fn of_server(self, address: &str) -> Self {
+        match self {
+            Self::Server { fault, problem } => {
+                Self::Server { fault, problem: format!("{address}: {problem}") }
+            }
+            error => error,
         }
     }
 }

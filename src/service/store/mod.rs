@@ -36,13 +36,15 @@ pub use error::{StorageFault, StoreError};
 pub use health::HealthEvents;
 pub(super) use job::{Job, TypedJob};
 pub use location::DatabaseLocation;
-pub use postgres::{ChangeNews, PostgresAddressError, PostgresOptions, is_postgres_address};
-pub use snapshot::Snapshot;
-pub(super) use sqlite::resolve;
-pub use sqlite::{
-    BackupReport, DatabaseReport, MissingLog, Overwrite, RestoreReport, back_up, examine,
-    is_in_use, restore,
+pub use postgres::{
+    ChangeNews, PostgresAddressError, PostgresOptions, has_tables, is_postgres_address,
 };
+pub use snapshot::Snapshot;
+pub use sqlite::{
+    BackupReport, CopyTarget, DatabaseReport, MissingLog, Overwrite, RestoreReport, back_up,
+    check_file, examine, is_in_use, remove_left, restore,
+};
+pub(super) use sqlite::{check_other, resolve};
 pub use transaction::Transaction;
 pub use view::{Document, StoredToken, View};
 

@@ -64,7 +64,8 @@ pub(super) fn open(
     let server = Server::new(options)?;
     // Nodes that start at once hinder each other, and one finds then what the other has made.
     let session = server.connect(migrate::SETTINGS);
-    let session = session.or_else(|_| server.connect(migrate::SETTINGS))?;
+    let session = session.or_else(|_| server.connect(migrate::SETTINGS));
+    let session = session.map_err(|error| StoreError::from(error).of_server(&address))?;
     let ids = migrate::prepare(&session, Ids::of(origin), &address)?;
     let tokens = Arc::new(BatchTokens::new()?);
     let state = Arc::new(FollowerState::new());
@@ -77,8 +78,13 @@ pub(super) fn open(
 }
 
 /// True when the database has the tables of a service.
-pub(super) fn has_tables(options: &PostgresOptions) -> Result<bool, StoreError> {
-    let session = Server::new(options.clone())?.connect("")?;
+///
+/// # Errors
+/// When the server cannot be reached, or refuses.
+pub fn has_tables(options: &PostgresOptions) -> Result<bool, StoreError> {
+    let session = Server::new(options.clone())?.connect("");
+    let session =
+        session.map_err(|error| StoreError::from(error).of_server(&options.to_string()))?;
     let found = session.query("SELECT to_regclass('ginnel.cluster')::text", &[])?;
     Ok(found.first().map(|row| row.value(0)).transpose()?.flatten().is_some())
 }

@@ -13,7 +13,7 @@ use super::database::Database;
 use super::lock::FileLock;
 use super::migrate::migrate;
 use super::open::configure;
-use super::place::{remove, remove_companions};
+use super::place::{explain, remove, remove_companions};
 use super::tables::SqliteTables;
 use crate::api::id::Ids;
 use crate::files;
@@ -58,12 +58,15 @@ fn write<T, E: From<StoreError>>(
     ids: &Ids,
     fill: impl FnOnce(&Transaction<'_>) -> Result<T, E>,
 ) -> Result<T, E> {
-    let database = Database::new(Connection::open(path).map_err(StoreError::from)?)?;
-    prepare(&database)?;
-    let transaction = database.unchecked_transaction().map_err(StoreError::from)?;
+    let named = |error: StoreError| explain(error, path);
+    let failed = |error: rusqlite::Error| named(error.into());
+    let opened = Connection::open(path).map_err(StoreError::from).and_then(Database::new);
+    let database = opened.map_err(named)?;
+    prepare(&database).map_err(named)?;
+    let transaction = database.unchecked_transaction().map_err(failed)?;
     let filled = fill(&Transaction::new(&SqliteTables::of(&database), ids))?;
-    transaction.commit().map_err(StoreError::from)?;
-    database.close()?;
+    transaction.commit().map_err(failed)?;
+    database.close().map_err(named)?;
     Ok(filled)
 }
 

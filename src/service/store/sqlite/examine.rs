@@ -32,7 +32,7 @@ pub fn examine(path: &Path) -> Result<DatabaseReport, StoreError> {
     let path = &place::resolve(path);
     state::check_log(path)?;
     let source = open::existing_source(path)?;
-    let content = copy::check(&source, path).map_err(|error| open::explain(error, path))?;
+    let content = copy::check(&source, path).map_err(|error| place::explain(error, path))?;
     // A database that was closed has none.
     let log_bytes = files::beside(path, "-wal").metadata().map_or(0, |log| log.len());
     let is_in_use = is_in_use(path);

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process;
 use std::sync::{Mutex, PoisonError};
 
-use super::place::FileId;
+use super::place::{self, FileId};
 use crate::files;
 use crate::logging::or_debug;
 use crate::service::store::StoreError;
@@ -37,13 +37,27 @@ impl NameLock {
         let name = files::beside(path, "-lock");
         let opened = OpenOptions::new().create(true).truncate(false).write(true).open(&name);
         let file = opened.map_err(|source| match source.kind() {
-            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+            // A file that is there is another user's, and the folder may be writable.
+            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem if !name.exists() => {
                 StoreError::ReadOnlyDirectory(path.to_owned())
             }
             _ => StoreError::File { path: name.clone(), source },
         })?;
+        or_debug!(place::give_owner(&file, path), "the lock of the database keeps its owner");
         lock(&file, path)?;
         Ok(Self(file))
+    }
+
+    /// Locks the name if it was ever locked.
+    pub(in crate::service::store) fn take_existing(
+        path: &Path,
+    ) -> Result<Option<Self>, StoreError> {
+        let name = files::beside(path, "-lock");
+        match File::open(&name) {
+            Ok(file) => lock(&file, path).map(|()| Some(Self(file))),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(StoreError::File { path: name, source }),
+        }
     }
 
     /// True while somebody has locked the name. Asking takes the lock for a moment.

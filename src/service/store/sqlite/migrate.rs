@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use chrono::Utc;
 use rusqlite::Connection;
 
-use super::copy;
+use super::copy::Overwrite;
+use super::target;
 use crate::files;
 use crate::service::store::StoreError;
 use crate::service::store::schema::{
@@ -25,6 +26,24 @@ pub(super) fn changes(schema: i64) -> bool {
     schema != 0 && schema != schema::NEWEST
 }
 
+/// Refuses what is not ours or too new; gives the schema.
+pub(in crate::service::store) fn check_owner(
+    connection: &Connection,
+    path: &Path,
+) -> Result<i64, StoreError> {
+    let number = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+    let found = number("user_version")?;
+    let application = number("application_id")?;
+    let empty = !connection.prepare("SELECT 1 FROM sqlite_schema")?.exists(())?;
+    if application != APPLICATION_ID && !(application == 0 && found == 0 && empty) {
+        return Err(StoreError::Foreign(path.to_owned()));
+    }
+    if !(0..=schema::NEWEST).contains(&found) {
+        return Err(StoreError::Newer { path: path.to_owned(), found, known: schema::NEWEST });
+    }
+    Ok(found)
+}
+
 /// Copies a database that a migration is about to change to a file beside it.
 ///
 /// # Errors
@@ -32,7 +51,7 @@ pub(super) fn changes(schema: i64) -> bool {
 pub(super) fn back_up(source: &Connection, path: &Path, schema: i64) -> Result<(), StoreError> {
     // One that was made in this second is of a start that was killed before it changed anything.
     let copy = backup_path(path, schema);
-    let written = copy::write(source, &copy, copy::Overwrite::Yes);
+    let written = target::write(source, &copy, Overwrite::Yes);
     let report = written.map_err(|error| StoreError::MigrationBackup {
         path: copy.clone(),
         source: Box::new(error),

@@ -16,6 +16,7 @@ mod restore;
 mod start;
 mod state;
 mod tables;
+mod target;
 mod writer;
 
 use std::path::Path;
@@ -23,24 +24,42 @@ use std::path::Path;
 pub use copy::{BackupReport, Overwrite};
 pub use examine::{DatabaseReport, examine, is_in_use};
 pub use open::MissingLog;
-pub use restore::{RestoreReport, restore};
+pub use restore::restore;
+
+pub use target::{CopyTarget, RestoreReport, remove_left};
 
 pub(super) use open::{
     Locks, OpenDatabase, existing as open_existing, file as open_file, memory as open_memory,
     new_file,
 };
-pub(in crate::service) use place::resolve;
+pub(in crate::service) use place::{check_other, resolve};
 pub(super) use readers::Readers;
 pub(super) use start::start;
 pub(super) use state::STATE;
 
 use super::StoreError;
 
+/// Finds what keeps a file from being opened, as far as that can be known without changing anything.
+///
+/// # Errors
+/// When it cannot be used, with the reason; that a service uses it is no such reason.
+pub fn check_file(path: &Path, missing_log: MissingLog) -> Result<(), StoreError> {
+    let path = &place::resolve(path);
+    place::check_place(path)?;
+    match missing_log {
+        MissingLog::Refuse => state::check_log(path),
+        MissingLog::Accept => Ok(()),
+    }
+}
+
 /// As [`super::Store::back_up`], of a file that a service may be using, in this process or another one.
 ///
 /// # Errors
-/// As [`super::Store::back_up`], or when the file is no database of a service.
+/// As [`super::Store::back_up`], or when the file is no database of a service, or lacks its log.
 pub fn back_up(path: &Path, to: &Path, overwrite: Overwrite) -> Result<BackupReport, StoreError> {
+    let path = &place::resolve(path);
+    place::check_other(path, to)?;
+    state::check_log(path)?;
     let source = open::existing_source(path)?;
-    copy::write(&source, to, overwrite).map_err(|error| open::explain(error, path))
+    target::write(&source, to, overwrite).map_err(|error| place::explain(error, path))
 }

@@ -1,6 +1,5 @@
 //! Opening a database: every check comes before the first byte is written.
 
-use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,7 +9,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 
 use super::database::{Database, SharedDatabase};
 use super::lock::{FileLock, NameLock};
-use super::migrate::{self, APPLICATION_ID};
+use super::migrate;
 use super::place::{self, DatabaseFile, FileId};
 use super::{create, state};
 use crate::api::Origin;
@@ -85,10 +84,10 @@ pub(in crate::service::store) fn file<E: From<StoreError>>(
     fill: impl FnOnce(&Transaction<'_>) -> Result<(), E>,
 ) -> Result<OpenDatabase, E> {
     let path = &place::resolve(path);
-    check_place(path)?;
+    place::check_place(path)?;
     let name = NameLock::take(path)?;
     create::remove_unfinished(path)?;
-    if is_new(path) {
+    if place::is_new(path) {
         let ids = Ids::of(origin);
         let (file, ()) = create::create(path, &ids, fill)?;
         let locks = Locks { _file: file, _name: name };
@@ -114,10 +113,10 @@ pub(in crate::service::store) fn new_file<T, E: From<StoreError>>(
     fill: impl FnOnce(&Transaction<'_>) -> Result<T, E>,
 ) -> Result<T, E> {
     let path = &place::resolve(path);
-    check_place(path)?;
+    place::check_place(path)?;
     let _name = NameLock::take(path)?;
     create::remove_unfinished(path)?;
-    if !is_new(path) {
+    if !place::is_new(path) {
         return Err(StoreError::Exists(path.to_owned()).into());
     }
     let (_file, filled) = create::create(path, &Ids::default(), fill)?;
@@ -127,17 +126,11 @@ pub(in crate::service::store) fn new_file<T, E: From<StoreError>>(
 /// Opens a file that must be there.
 pub(in crate::service::store) fn existing(path: &Path) -> Result<OpenDatabase, StoreError> {
     let path = &place::resolve(path);
-    check_place(path)?;
-    if is_new(path) {
+    place::check_place(path)?;
+    if place::is_new(path) {
         return Err(StoreError::Missing(path.to_owned()));
     }
     file(path, Origin::default(), MissingLog::Refuse, |_| Ok(()))
-}
-
-/// True where there is no file, or an empty one.
-pub(in crate::service::store) fn is_new(path: &Path) -> bool {
-    // What cannot be asked is found out when the file is opened.
-    path.metadata().map_or_else(|error| error.kind() == ErrorKind::NotFound, |file| file.len() == 0)
 }
 
 /// The connection for writing.
@@ -148,7 +141,7 @@ fn writer(path: &Path, schema: i64) -> Result<(Database, DatabaseFile), StoreErr
         let frames = database.log_frames()?;
         Ok((database, DatabaseFile::of(path, frames)?))
     };
-    opened().map_err(|error| explain(error, path))
+    opened().map_err(|error| place::explain(error, path))
 }
 
 /// What makes identifiers: larger than those in the database, wherever the clock has gone since.
@@ -187,14 +180,15 @@ pub(in crate::service::store) fn reader(path: &Path) -> Result<Database, StoreEr
 /// locks.
 pub(in crate::service::store) fn existing_source(path: &Path) -> Result<Connection, StoreError> {
     let path = &place::resolve(path);
-    if is_special(path) {
+    if place::is_special(path) {
         return Err(StoreError::SpecialName(path.to_owned()));
     }
-    if is_new(path) {
+    if place::is_new(path) {
         return Err(StoreError::Missing(path.to_owned()));
     }
-    let opened = source(path).and_then(|source| check_owner(&source, path).map(|_| source));
-    opened.map_err(|error| explain(error, path))
+    let opened =
+        source(path).and_then(|source| migrate::check_owner(&source, path).map(|_| source));
+    opened.map_err(|error| place::explain(error, path))
 }
 
 /// A connection for copying all of a file; nothing that it does has a time limit.
@@ -205,37 +199,6 @@ pub(in crate::service::store) fn source(path: &Path) -> Result<Connection, Store
     // The log belongs to whoever writes.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     Ok(connection)
-}
-
-/// True for what SQLite takes for something other than the name of a file.
-fn is_special(path: &Path) -> bool {
-    path.to_str().is_some_and(|name| name == ":memory:" || name.starts_with("file:"))
-}
-
-/// Refuses what can be seen from outside the file.
-pub(in crate::service::store) fn check_place(path: &Path) -> Result<(), StoreError> {
-    if is_special(path) {
-        return Err(StoreError::SpecialName(path.to_owned()));
-    }
-    let folder = match files::folder(path).metadata() {
-        Ok(folder) if folder.is_dir() => folder,
-        Ok(_) => return Err(StoreError::MissingDirectory(path.to_owned())),
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            return Err(StoreError::MissingDirectory(path.to_owned()));
-        }
-        Err(source) => return Err(StoreError::File { path: path.to_owned(), source }),
-    };
-    // The mode is asked rather than tried: an administrator could write regardless.
-    if folder.permissions().readonly() {
-        return Err(StoreError::ReadOnlyDirectory(path.to_owned()));
-    }
-    match path.metadata() {
-        Ok(file) if !file.is_file() => Err(StoreError::NotAFile(path.to_owned())),
-        Ok(file) if file.permissions().readonly() => Err(StoreError::ReadOnly(path.to_owned())),
-        Ok(_) => Ok(()),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        Err(source) => Err(StoreError::File { path: path.to_owned(), source }),
-    }
 }
 
 /// Refuses a file whose log is beside another of its names, in the same folder: without the log it
@@ -270,7 +233,7 @@ fn check_content(path: &Path, file: &mut FileLock) -> Result<i64, StoreError> {
         }
         checked => checked,
     };
-    checked.map_err(|error| explain(error, path))
+    checked.map_err(|error| place::explain(error, path))
 }
 
 /// Refuses a file that does not begin like a database.
@@ -288,7 +251,7 @@ fn check_start(path: &Path, file: &mut FileLock) -> Result<(), StoreError> {
 
 fn inspect(connection: &Connection, path: &Path) -> Result<i64, StoreError> {
     connection.busy_timeout(Duration::ZERO)?;
-    let found = check_owner(connection, path)?;
+    let found = migrate::check_owner(connection, path)?;
     let verdict: String = connection.query_row("PRAGMA quick_check(1)", (), |row| row.get(0))?;
     match verdict.as_str() {
         "ok" => Ok(found),
@@ -297,24 +260,6 @@ fn inspect(connection: &Connection, path: &Path) -> Result<i64, StoreError> {
             Err(StoreError::Damaged { path: path.to_owned(), problem })
         }
     }
-}
-
-/// Refuses what is not ours or too new; gives the schema.
-pub(in crate::service::store) fn check_owner(
-    connection: &Connection,
-    path: &Path,
-) -> Result<i64, StoreError> {
-    let number = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
-    let found = number("user_version")?;
-    let application = number("application_id")?;
-    let empty = !connection.prepare("SELECT 1 FROM sqlite_schema")?.exists(())?;
-    if application != APPLICATION_ID && !(application == 0 && found == 0 && empty) {
-        return Err(StoreError::Foreign(path.to_owned()));
-    }
-    if !(0..=schema::NEWEST).contains(&found) {
-        return Err(StoreError::Newer { path: path.to_owned(), found, known: schema::NEWEST });
-    }
-    Ok(found)
 }
 
 /// Makes a connection ready for writing; it waits for other programs from then on.
@@ -344,19 +289,4 @@ pub(in crate::service::store) fn configure(connection: &Connection) -> Result<()
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     connection.pragma_update(None, "foreign_keys", true)?;
     Ok(())
-}
-
-/// Gives the errors of SQLite that have a name of ours that name.
-pub(in crate::service::store) fn explain(error: StoreError, path: &Path) -> StoreError {
-    let StoreError::Database(inner) = error else { return error };
-    let path = path.to_owned();
-    match inner.sqlite_error_code() {
-        Some(ErrorCode::NotADatabase) => StoreError::NotADatabase(path),
-        Some(ErrorCode::DatabaseCorrupt) => {
-            StoreError::Damaged { path, problem: inner.to_string() }
-        }
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Locked(path),
-        Some(ErrorCode::ReadOnly) => StoreError::ReadOnly(path),
-        _ => StoreError::Database(inner),
-    }
 }

@@ -5,6 +5,8 @@ use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use rusqlite::ErrorCode;
+
 use crate::files;
 use crate::service::store::StoreError;
 
@@ -187,6 +189,43 @@ pub(in crate::service) fn resolve(path: &Path) -> PathBuf {
     path
 }
 
+/// Refuses a copy to what is copied, by whatever name.
+pub(in crate::service) fn check_other(path: &Path, to: &Path) -> Result<(), StoreError> {
+    let (path, to) = (&resolve(path), resolve(to));
+    let id = |path: &Path| path.metadata().map(|file| FileId::of(&file)).ok();
+    if *path == to || cfg!(unix) && id(path).is_some_and(|path| id(&to) == Some(path)) {
+        return Err(StoreError::SameFile(to));
+    }
+    Ok(())
+}
+
+/// Gives a file the owner of the database that it belongs to, or of the folder where there is none: the
+/// service, which is another user's, has to open what an administrator has made.
+///
+/// # Errors
+/// When there is a database of another user, whose file only an administrator can make.
+#[cfg(unix)]
+pub(super) fn give_owner(file: &File, database: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::{MetadataExt, fchown};
+    let (own, former) = (file.metadata()?, database.metadata());
+    let is_former = former.is_ok();
+    let of = former.or_else(|_| files::folder(database).metadata())?;
+    if (own.uid(), own.gid()) == (of.uid(), of.gid()) {
+        return Ok(());
+    }
+    match fchown(file, Some(of.uid()), Some(of.gid())) {
+        Err(error) if is_former && own.uid() != of.uid() => Err(error),
+        Err(error) if error.kind() != ErrorKind::PermissionDenied => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Files have no such owner here.
+#[cfg(not(unix))]
+pub(super) fn give_owner(_: &File, _: &Path) -> std::io::Result<()> {
+    Ok(())
+}
+
 /// Removes the files that SQLite keeps beside a database.
 pub(super) fn remove_companions(path: &Path) -> Result<(), StoreError> {
     COMPANIONS.iter().try_for_each(|suffix| remove(&files::beside(path, suffix)))
@@ -206,5 +245,57 @@ pub(super) fn remove(path: &Path) -> Result<(), StoreError> {
             Err(StoreError::File { path: path.to_owned(), source })
         }
         _ => Ok(()),
+    }
+}
+
+/// True where there is no file, or an empty one.
+pub(in crate::service::store) fn is_new(path: &Path) -> bool {
+    // What cannot be asked is found out when the file is opened.
+    path.metadata().map_or_else(|error| error.kind() == ErrorKind::NotFound, |file| file.len() == 0)
+}
+
+/// True for what SQLite takes for something other than the name of a file.
+pub(super) fn is_special(path: &Path) -> bool {
+    path.to_str().is_some_and(|name| name == ":memory:" || name.starts_with("file:"))
+}
+
+/// Refuses what can be seen from outside the file.
+pub(in crate::service::store) fn check_place(path: &Path) -> Result<(), StoreError> {
+    if is_special(path) {
+        return Err(StoreError::SpecialName(path.to_owned()));
+    }
+    let folder = match files::folder(path).metadata() {
+        Ok(folder) if folder.is_dir() => folder,
+        Ok(_) => return Err(StoreError::MissingDirectory(path.to_owned())),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return Err(StoreError::MissingDirectory(path.to_owned()));
+        }
+        Err(source) => return Err(StoreError::File { path: path.to_owned(), source }),
+    };
+    // The mode is asked rather than tried: an administrator could write regardless.
+    if folder.permissions().readonly() {
+        return Err(StoreError::ReadOnlyDirectory(path.to_owned()));
+    }
+    match path.metadata() {
+        Ok(file) if !file.is_file() => Err(StoreError::NotAFile(path.to_owned())),
+        Ok(file) if file.permissions().readonly() => Err(StoreError::ReadOnly(path.to_owned())),
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(source) => Err(StoreError::File { path: path.to_owned(), source }),
+    }
+}
+
+/// Gives the errors of SQLite that have a name of ours that name.
+pub(in crate::service::store) fn explain(error: StoreError, path: &Path) -> StoreError {
+    let StoreError::Database(inner) = error else { return error };
+    let path = path.to_owned();
+    match inner.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase) => StoreError::NotADatabase(path),
+        Some(ErrorCode::DatabaseCorrupt) => {
+            StoreError::Damaged { path, problem: inner.to_string() }
+        }
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Locked(path),
+        Some(ErrorCode::ReadOnly) => StoreError::ReadOnly(path),
+        _ => StoreError::Sqlite { path, source: inner },
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use super::database::{Database, SharedDatabase};
 use super::open::BUSY_TIMEOUT;
 use super::place::DatabaseFile;
-use super::{BackupReport, Overwrite, copy, open, tables};
+use super::{BackupReport, Overwrite, open, place, tables, target};
 use crate::service::store::{StoreError, View};
 
 /// How many connections are kept open while nobody reads.
@@ -79,13 +79,13 @@ impl Readers {
                 let guard = shared.lock().unwrap_or_else(PoisonError::into_inner);
                 let database = guard.as_ref().ok_or(StoreError::Closed)?;
                 database.start_timeout();
-                copy::write(database, to, overwrite)
+                target::write(database, to, overwrite)
             }
             Self::File(pool) => {
                 pool.place.check()?;
                 let path = pool.place.path();
-                let written = copy::write(&open::source(path)?, to, overwrite);
-                written.map_err(|error| open::explain(error, path))
+                let written = target::write(&open::source(path)?, to, overwrite);
+                written.map_err(|error| place::explain(error, path))
             }
         }
     }
