@@ -10,7 +10,7 @@ impl Options {
     /// name. Blocks on the disk.
     pub fn preflight(&self) -> Vec<Error> {
         let mut problems = self.problems();
-        let place = self.path.as_deref().map(|path| store::check_file(path, self.missing_log()));
+        let place = self.path.as_deref().map(store::check_file);
         problems.extend(place.and_then(Result::err).map(Error::from));
         if self.acme.directory.is_some() {
             problems.extend(AcmeManager::check(&self.acme).err());

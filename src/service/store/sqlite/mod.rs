@@ -42,14 +42,10 @@ use super::StoreError;
 /// Finds what keeps a file from being opened, as far as that can be known without changing anything.
 ///
 /// # Errors
-/// When it cannot be used, with the reason; that a service uses it is no such reason.
-pub fn check_file(path: &Path, missing_log: MissingLog) -> Result<(), StoreError> {
-    let path = &place::resolve(path);
-    place::check_place(path)?;
-    match missing_log {
-        MissingLog::Refuse => state::check_log(path),
-        MissingLog::Accept => Ok(()),
-    }
+/// When it cannot be used, with the reason; that a service uses it is no such reason. Whether its log is there
+/// is for whoever has locked it to say: a service may be using it under another name.
+pub fn check_file(path: &Path) -> Result<(), StoreError> {
+    place::check_place(&place::resolve(path))
 }
 
 /// As [`super::Store::back_up`], of a file that a service may be using, in this process or another one.
