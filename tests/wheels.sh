@@ -24,7 +24,7 @@ platform=
 options=()
 if [ "$profile" = release ] && [ "$(uname -s)" = Linux ]; then
     platform=manylinux_2_28
-    options=(--zig --compatibility "$platform")
+    options=(--zig --compatibility "$platform" --compression-level 9)
 fi
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$root/target}
 # maturin asks the first python3 for zig.
