@@ -104,16 +104,17 @@ pub(crate) mod checks {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_file_that_the_browser_has_is_not_sent_again() {
-        let first = find(&[], "dom.js", &HeaderMap::new()).expect("a shared file");
+        let first = find(&[], "dom.js", &HeaderMap::new()).unwrap();
         let mut headers = HeaderMap::new();
         headers.insert(IF_NONE_MATCH, first.headers()[ETAG].clone());
 
-        let second = find(&[], "dom.js", &headers).expect("a shared file");
+        let second = find(&[], "dom.js", &headers).unwrap();
 
         assert_eq!((first.status().as_u16(), second.status().as_u16()), (200, 304));
         assert_eq!(first.headers()[CONTENT_TYPE], "text/javascript; charset=utf-8");

@@ -113,7 +113,7 @@ async fn a_certificate_that_a_tunnel_asks_visitors_for_is_asked_for_at_another_n
     let authority = nodes.nodes[0].gateway().authority().pem();
     let ask = async |node: usize, shown: Option<&Identity>| {
         let at = nodes.nodes[node].gateway().https_address().unwrap().to_string();
-        visit(&at, &authority, shown, true).await
+        visit(&at, authority, shown, true).await
     };
     let began = Instant::now();
     while !ask(0, Some(&known)).await.is_ok_and(|it| it.starts_with("HTTP/1.1 200")) {
