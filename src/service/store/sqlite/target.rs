@@ -6,6 +6,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use chrono::Utc;
 use rusqlite::{Connection, OpenFlags};
@@ -18,6 +19,9 @@ use crate::files;
 use crate::logging::or_debug;
 use crate::service::store::StoreError;
 
+/// How long the lock of another copy is waited for, and how often it is tried.
+const LOCK_PATIENCE: Duration = Duration::from_secs(1);
+const LOCK_INTERVAL: Duration = Duration::from_millis(20);
 /// What follows the name of a database in those of its logs.
 const LOGS: [&str; 2] = ["-wal", "-journal"];
 
@@ -229,8 +233,20 @@ struct PartialFile {
 }
 
 impl PartialFile {
-    /// Makes the file, in place of one that a killed process has left.
+    /// Makes the file, in place of one that a killed process has left, whose lock may outlive it for a moment.
     fn take(to: &Path) -> Result<Self, StoreError> {
+        let began = Instant::now();
+        loop {
+            match Self::take_now(to) {
+                Err(StoreError::Locked(_)) if began.elapsed() < LOCK_PATIENCE => {
+                    std::thread::sleep(LOCK_INTERVAL);
+                }
+                ended => return ended,
+            }
+        }
+    }
+
+    fn take_now(to: &Path) -> Result<Self, StoreError> {
         let path = files::staged(to);
         let made = Self::make(&path).or_else(|error| match error.kind() {
             ErrorKind::AlreadyExists => {
