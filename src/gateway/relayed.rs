@@ -165,21 +165,21 @@ impl GatewayState {
     ) {
         let dialed = node.dial(visitor, &RouteRef::none(), self.timeouts().dial).await;
         let Some(io) = or_debug!(dialed, "cannot reach the node of a host") else { return };
-        let (mut heard, mut said) = tokio::io::split(io);
+        let (mut from_node, mut to_node) = tokio::io::split(io);
         let socket = MeteredSocket::new(socket, self.bytes_of(visitor.proto));
-        let (mut asking, mut answered) = tokio::io::split(socket);
+        let (mut from_visitor, mut to_visitor) = tokio::io::split(socket);
         let carrying = async {
-            let asks = async {
-                tokio::io::copy(&mut asking, &mut said).await?;
-                said.shutdown().await?;
+            let requests = async {
+                tokio::io::copy(&mut from_visitor, &mut to_node).await?;
+                to_node.shutdown().await?;
                 // How long that node waits for a visitor who says no more is for it to decide.
                 std::future::pending::<io::Result<()>>().await
             };
-            let answers = async {
-                tokio::io::copy(&mut heard, &mut answered).await?;
-                answered.shutdown().await
+            let responses = async {
+                tokio::io::copy(&mut from_node, &mut to_visitor).await?;
+                to_visitor.shutdown().await
             };
-            tokio::select! { ended = asks => ended, ended = answers => ended }
+            tokio::select! { ended = requests => ended, ended = responses => ended }
         };
         let carried = shutdown.run_until(ShutdownPhase::Forced, carrying).await;
         or_debug!(carried.unwrap_or(Ok(())), "a connection broke");

@@ -106,7 +106,7 @@ impl PendingLogin {
         heartbeat: Option<Stream>,
     ) -> Option<LoggedInAgent> {
         let admitted = match call.decode::<Auth>() {
-            Ok(auth) => self.admit_patiently(&auth).await,
+            Ok(auth) => self.admit_with_retries(&auth).await,
             Err(error) => Err(AgentRefusal(error.to_string(), 102)),
         };
         match admitted {
@@ -133,14 +133,14 @@ impl PendingLogin {
         }
     }
 
-    async fn admit_patiently(
+    async fn admit_with_retries(
         &self,
         auth: &Auth,
     ) -> Result<(EndpointRegistration, AuthAnswer), AgentRefusal> {
-        let patience = self.state.patience();
+        let deadline = self.state.retry_deadline();
         loop {
             match self.admit(auth).await {
-                Err(refusal) if patience.outlasts(&refusal).await => {}
+                Err(refusal) if deadline.allows_retry(&refusal).await => {}
                 ended => return ended,
             }
         }

@@ -113,7 +113,7 @@ impl AgentSession {
             }
             stream_kind::BIND => {
                 let bind: Bind = call.decode()?;
-                let answer = match self.bind_patiently(&bind).await {
+                let answer = match self.bind_with_retries(&bind).await {
                     Ok(answer) => answer,
                     Err(refused) => BindAnswer {
                         error: Some(self.state.text(refused)),
@@ -124,7 +124,7 @@ impl AgentSession {
             }
             stream_kind::BIND_LABELED => {
                 let bind: BindLabeled = call.decode()?;
-                let answer = match self.bind_labeled_patiently(&bind).await {
+                let answer = match self.bind_labeled_with_retries(&bind).await {
                     Ok(id) => BindLabeledAnswer { id, error: None },
                     Err(refused) => BindLabeledAnswer {
                         error: Some(self.state.text(refused)),
@@ -176,27 +176,27 @@ impl AgentSession {
         true
     }
 
-    async fn bind_patiently(&self, bind: &Bind) -> Result<BindAnswer, AgentRefusal> {
-        let patience = self.state.patience();
+    async fn bind_with_retries(&self, bind: &Bind) -> Result<BindAnswer, AgentRefusal> {
+        let deadline = self.state.retry_deadline();
         loop {
             match self.bind(bind).await {
-                Err(refusal) if self.goes_on() && patience.outlasts(&refusal).await => {}
+                Err(refusal) if self.is_online() && deadline.allows_retry(&refusal).await => {}
                 ended => return ended,
             }
         }
     }
 
-    async fn bind_labeled_patiently(&self, bind: &BindLabeled) -> Result<String, AgentRefusal> {
-        let patience = self.state.patience();
+    async fn bind_labeled_with_retries(&self, bind: &BindLabeled) -> Result<String, AgentRefusal> {
+        let deadline = self.state.retry_deadline();
         loop {
             match self.bind_labeled(bind).await {
-                Err(refusal) if self.goes_on() && patience.outlasts(&refusal).await => {}
+                Err(refusal) if self.is_online() && deadline.allows_retry(&refusal).await => {}
                 ended => return ended,
             }
         }
     }
 
-    fn goes_on(&self) -> bool {
+    fn is_online(&self) -> bool {
         self.state.registry.session(&self.online.id).is_some()
     }
 

@@ -40,7 +40,7 @@ pub(crate) struct AgentsState {
 
 /// For how long an agent that asks for something waits while a node cannot reach the database. Official agents
 /// that are refused come back after 50 ms, 2.5 s, 125 s.
-const FAULT_PATIENCE: Duration = Duration::from_secs(6);
+const FAULT_RETRY_TIMEOUT: Duration = Duration::from_secs(6);
 /// How long after a failure it is tried again at the earliest and, where the database is there, at the latest.
 const RETRY_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(500));
 /// How old news of the database may be where it is there.
@@ -83,14 +83,14 @@ impl From<getrandom::Error> for AgentRefusal {
 }
 
 /// How long what an agent asks for is tried again.
-pub(crate) struct Patience {
+pub(crate) struct RetryDeadline {
     /// The node, and until when; none where it is not.
     cluster: Option<(Arc<Cluster>, Instant)>,
 }
 
-impl Patience {
+impl RetryDeadline {
     /// Waits for a moment where something is to be tried again that was refused; false where it is not.
-    pub(crate) async fn outlasts(&self, refusal: &AgentRefusal) -> bool {
+    pub(crate) async fn allows_retry(&self, refusal: &AgentRefusal) -> bool {
         let Some((cluster, until)) = self.cluster.as_ref().filter(|_| refusal.is_fault()) else {
             return false;
         };
@@ -208,9 +208,9 @@ impl AgentsState {
     }
 
     /// Begins to wait for the database, where it may be away.
-    pub(crate) fn patience(&self) -> Patience {
-        let cluster = self.cluster.clone().map(|it| (it, Instant::now() + FAULT_PATIENCE));
-        Patience { cluster }
+    pub(crate) fn retry_deadline(&self) -> RetryDeadline {
+        let cluster = self.cluster.clone().map(|it| (it, Instant::now() + FAULT_RETRY_TIMEOUT));
+        RetryDeadline { cluster }
     }
 
     /// Whether no other node of the cluster serves now.

@@ -84,21 +84,21 @@ impl<T: Labeled> TunnelTable<T> {
         self.serving_from(labels, 0, usize::MAX, |_| true)
     }
 
-    /// At most `most` of those of them that are `wanted`, beginning with the one after `skipped`, counted around.
+    /// At most `most` of those of them that the filter lets through, beginning with the one after `skipped`, counted around.
     pub(crate) fn serving_from(
         &self,
         labels: &BTreeMap<String, String>,
         skipped: usize,
         most: usize,
-        wanted: impl Fn(&T) -> bool,
+        filter: impl Fn(&T) -> bool,
     ) -> Vec<Arc<T>> {
         let Some(fewest) = self.with_rarest(labels) else { return Vec::new() };
         if labels.len() == 1 {
-            let found = around(fewest, skipped).filter(|tunnel| wanted(tunnel));
+            let found = around(fewest, skipped).filter(|tunnel| filter(tunnel));
             return found.take(most).cloned().collect();
         }
         let serving: Vec<_> = fewest.iter().filter(|tunnel| tunnel.has_all(labels)).collect();
-        let found = around(&serving, skipped).filter(|tunnel| wanted(tunnel));
+        let found = around(&serving, skipped).filter(|tunnel| filter(tunnel));
         found.take(most).map(|tunnel| Arc::clone(tunnel)).collect()
     }
 

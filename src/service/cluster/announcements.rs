@@ -222,7 +222,7 @@ impl Announcements {
                 RowChange::Remove(id) => {
                     self.ended.send_if_modified(|ended| {
                         ended.remove(id);
-                        // Nobody has to be told of that.
+                        // Other nodes read that in the database.
                         false
                     });
                 }

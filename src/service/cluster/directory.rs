@@ -177,8 +177,8 @@ impl Directory {
         is_reachable: impl Fn(&RemoteTunnel) -> bool,
     ) -> Vec<Arc<RemoteTunnel>> {
         let state = self.read();
-        let wanted = |tunnel: &RemoteTunnel| state.is_current(tunnel) && is_reachable(tunnel);
-        let mut found = state.tunnels.serving_from(labels, skipped, most, wanted);
+        let is_serving = |tunnel: &RemoteTunnel| state.is_current(tunnel) && is_reachable(tunnel);
+        let mut found = state.tunnels.serving_from(labels, skipped, most, is_serving);
         found.sort_by_key(|tunnel| state.is_leaving(tunnel));
         found
     }

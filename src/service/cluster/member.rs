@@ -318,7 +318,7 @@ impl Cluster {
                     changed
                 }
                 () = self.outdated.notified() => {
-                    self.load_patiently().await;
+                    self.load_with_retries().await;
                     // The database may know this node by an older epoch.
                     self.beat().await;
                     continue;
@@ -334,7 +334,7 @@ impl Cluster {
         }
     }
 
-    async fn load_patiently(&self) {
+    async fn load_with_retries(&self) {
         while let Err(error) = self.load().await {
             tracing::debug!("what has changed in the cluster cannot be read yet: {error}");
             tokio::time::sleep(RETRY_PAUSE).await;

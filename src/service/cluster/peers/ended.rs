@@ -19,7 +19,7 @@ use crate::protocol::rpc::{self, IncomingCall, RpcRequest};
 use crate::service::cluster::Cluster;
 
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long after a failure it is told again.
+/// How long after a failure it is sent again.
 const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 /// How many tunnels one message names at most.
 const MAX_TUNNELS: usize = 1000;
@@ -54,19 +54,19 @@ impl Linker {
 /// Tells another node which tunnels of this one have ended, each once, until the session with it is over.
 pub(super) async fn tell(cluster: Arc<Cluster>, session: MuxSession) {
     let mut ended = cluster.ended_tunnels();
-    let mut told = BTreeSet::new();
+    let mut sent = BTreeSet::new();
     loop {
         let now = ended.borrow_and_update().clone();
-        told.retain(|id| now.contains(id));
-        let fresh: Vec<_> = now.difference(&told).cloned().collect();
+        sent.retain(|id| now.contains(id));
+        let fresh: Vec<_> = now.difference(&sent).cloned().collect();
         for ids in fresh.chunks(MAX_TUNNELS) {
             let message = EndedTunnels { ids: ids.to_vec() };
             let noted = rpc::call(&session, &message, RESPONSE_TIMEOUT).await;
             if or_debug!(noted, "another node does not learn which tunnels have ended").is_some() {
-                told.extend(message.ids);
+                sent.extend(message.ids);
             }
         }
-        let wait = if now.is_subset(&told) { Duration::MAX } else { RETRY_INTERVAL };
+        let wait = if now.is_subset(&sent) { Duration::MAX } else { RETRY_INTERVAL };
         if let Ok(Err(_)) = timeout(wait, ended.changed()).await {
             return;
         }

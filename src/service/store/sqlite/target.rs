@@ -20,7 +20,7 @@ use crate::logging::or_debug;
 use crate::service::store::StoreError;
 
 /// How long the lock of another copy is waited for, and how often it is tried.
-const LOCK_PATIENCE: Duration = Duration::from_secs(1);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 const LOCK_INTERVAL: Duration = Duration::from_millis(20);
 /// What follows the name of a database in those of its logs.
 const LOGS: [&str; 2] = ["-wal", "-journal"];
@@ -238,7 +238,7 @@ impl PartialFile {
         let began = Instant::now();
         loop {
             match Self::take_now(to) {
-                Err(StoreError::Locked(_)) if began.elapsed() < LOCK_PATIENCE => {
+                Err(StoreError::Locked(_)) if began.elapsed() < LOCK_TIMEOUT => {
                     std::thread::sleep(LOCK_INTERVAL);
                 }
                 ended => return ended,
