@@ -312,42 +312,39 @@ impl Cluster {
     /// Reads what has changed into the directory; nothing else does, so that no older state comes last.
     async fn follow(self: Arc<Self>, mut changes: mpsc::UnboundedReceiver<Changes>) {
         loop {
+            // None where nothing is known to have changed, and all is read again.
             let mut changed = tokio::select! {
-                changed = changes.recv() => {
-                    let Some(changed) = changed else { return };
-                    changed
-                }
-                () = self.outdated.notified() => {
-                    self.load_with_retries().await;
-                    // The database may know this node by an older epoch.
-                    self.beat().await;
-                    continue;
-                }
+                changed = changes.recv() => match changed {
+                    Some(changed) => Some(changed),
+                    None => return,
+                },
+                () = self.outdated.notified() => None,
             };
-            while let Ok(later) = changes.try_recv() {
-                changed.extend(later);
+            if let Some(changed) = &mut changed {
+                while let Ok(later) = changes.try_recv() {
+                    changed.extend(later);
+                }
             }
-            while let Err(error) = self.read_again(&changed).await {
+            while let Err(error) = self.read_again(changed.as_ref()).await {
                 tracing::debug!("what has changed in the cluster cannot be read yet: {error}");
                 tokio::time::sleep(RETRY_PAUSE).await;
             }
         }
     }
 
-    async fn load_with_retries(&self) {
-        while let Err(error) = self.load().await {
-            tracing::debug!("what has changed in the cluster cannot be read yet: {error}");
-            tokio::time::sleep(RETRY_PAUSE).await;
-        }
-    }
-
-    async fn read_again(&self, changes: &Changes) -> Result<(), StoreError> {
+    async fn read_again(&self, changes: Option<&Changes>) -> Result<(), StoreError> {
         match changes {
-            Changes::Of(ids) => {
+            None => {
+                self.load().await?;
+                // The database may know this node by an older epoch.
+                self.beat().await;
+                Ok(())
+            }
+            Some(Changes::Of(ids)) => {
                 let ids = BTreeSet::from_iter(ids.iter().cloned());
                 self.refresh(ids.into_iter().collect()).await
             }
-            Changes::All => {
+            Some(Changes::All) => {
                 self.load().await?;
                 self.is_lost.store(true, Ordering::Release);
                 self.superseded.notify_one();
