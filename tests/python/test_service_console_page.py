@@ -230,6 +230,25 @@ def test_traffic_appears_as_it_happens_and_is_filtered(service: ginnel.Service, 
     expect(page.locator("main > .view > .problem")).to_contain_text("status")
 
 
+def test_a_list_follows_what_others_change(service: ginnel.Service, page: Page) -> None:
+    policies = service.client().ip_policies
+    kept = policies.create(description="Kept")
+    gone = policies.create(description="Gone")
+    press(page, "IP policies", "link")
+    rows = page.locator("#rows .row")
+    expect(rows).to_have_count(2)
+    page.get_by_role("grid", name="IP policies").focus()
+    page.keyboard.press("End")
+    expect(page.locator("#rows .row[aria-selected=true]")).to_have_text(re.compile("Kept"))
+
+    policies.delete(gone.id)
+    policies.update(kept.id, description="Kept and changed")
+    policies.create(description="New")
+
+    expect(rows).to_have_text([re.compile("New"), re.compile("Kept and changed")])
+    expect(page.locator("#rows .row[aria-selected=true]")).to_have_text(re.compile("Kept"))
+
+
 def test_an_agent_is_stopped_by_keyboard(service: ginnel.Service, page: Page) -> None:
     with ginnel.Agent(service) as agent:
         agent.client().tunnels.start(name="web", proto="http", addr=9)

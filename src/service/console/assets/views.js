@@ -10,6 +10,9 @@ import { badge, confirm, copyButton, empty, facts, toast } from "./ui.js";
 
 /** How many things a list reads at once, and how many at most. */
 const [FIRST, MOST] = [1000, 20_000];
+/** The time between two looks at a list, in milliseconds. */
+const PAUSE = 5000;
+const same = (one, other) => JSON.stringify(one) === JSON.stringify(other);
 const WEEK = 7 * 86_400_000;
 
 /** The address of a view. */
@@ -137,8 +140,9 @@ export function listView(context, resource) {
   const show = () => {
     const wanted = filter.value.trim().toLowerCase();
     const seen = wanted ? items.filter((thing) => JSON.stringify(thing).toLowerCase().includes(wanted)) : items;
-    table.clear();
-    table.put([...seen].reverse());
+    const shown = new Set(seen.map(({ id }) => id));
+    table.drop([...table.rows.keys()].filter((id) => !shown.has(id)));
+    table.put([...seen].reverse().filter((thing) => !same(thing, table.rows.get(thing.id))));
     say(count, `${seen.length === items.length ? "" : `${seen.length} of `}${items.length} ${next ? "loaded, there are more" : "in all"}`);
     place.style.setProperty("--rows", seen.length);
     more.hidden = !next;
@@ -161,9 +165,23 @@ export function listView(context, resource) {
     }
     more.disabled = false;
   };
+  /** Agents come and go, and other people change things. */
+  const follow = async () => {
+    if (document.hidden || more.disabled || next || items.length > FIRST) return;
+    try {
+      const page = await listAll(resource, FIRST);
+      if (context.signal.aborted || same(page.items, items)) return;
+      [items, next] = [page.items, page.next];
+      show();
+    } catch {
+      // The bar says when the service is away.
+    }
+  };
   const create = () => button("Create…", () => createThing(context, resource), { class: "strong" });
   filter.addEventListener("input", show);
   load();
+  const again = setInterval(follow, PAUSE);
+  context.signal.addEventListener("abort", () => clearInterval(again));
   return make("div", { class: "view tall" },
     head(resource.title, resource.about, resource.create ? create() : null,
       resource.name === "nodes" && model.resources.get("configuration") ? button("Reload the configuration…", () => reload(context)) : null),
