@@ -89,6 +89,11 @@ pub trait Typed {
 #[serde(transparent)]
 pub struct Text<const MAX: usize>(pub String);
 
+impl<const MAX: usize> Text<MAX> {
+    /// The limit, in bytes.
+    pub const MAX: usize = MAX;
+}
+
 /// The words of an owner about a resource.
 pub type Description = Text<255>;
 /// Machine-readable data of an owner, stored and returned unread.
@@ -212,6 +217,12 @@ impl Timestamp {
     /// A moment in seconds since the Unix epoch.
     pub fn at_unix(seconds: u64) -> Self {
         Self::at(std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds))
+    }
+
+    /// The moment in seconds since the Unix epoch; none where it is before that, or no moment.
+    pub fn unix(&self) -> Option<u64> {
+        let moment = chrono::DateTime::parse_from_rfc3339(&self.0).ok()?;
+        u64::try_from(moment.timestamp()).ok()
     }
 }
 

@@ -177,6 +177,7 @@ impl Collect for ServiceFigures {
         if self.state.has_acme {
             self.state.certificates.collect(families)?;
         }
+        self.collect_certificates(families)?;
         self.state.metrics.as_ref().map_or(Ok(()), |metrics| metrics.collect(families))
     }
 }
@@ -219,6 +220,22 @@ impl ServiceFigures {
         let mut family = families.counter("ginnel_connections_refused", help)?;
         for ConnectionCounts { of, refused, .. } in &counts {
             family.count(&[("of", of)], *refused)?;
+        }
+        Ok(())
+    }
+
+    fn collect_certificates(&self, families: &mut Families<'_>) -> fmt::Result {
+        let configured = self.state.gateway.authority().provided_end();
+        let ends = [
+            ("configured", configured.and_then(|end| end.unix())),
+            ("acme", self.state.certificates.next_end()),
+        ];
+        let help = "When a certificate ends: the configured one, and the first that ACME obtained.";
+        let mut family = families.gauge("ginnel_certificate_end_timestamp_seconds", help)?;
+        for (source, end) in ends {
+            if let Some(end) = end {
+                family.level(&[("source", source)], end as f64)?;
+            }
         }
         Ok(())
     }

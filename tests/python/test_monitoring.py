@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import shutil
 import signal
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import trustme
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -98,6 +100,19 @@ def visit(url: str, path: str = "/", **headers: str) -> tuple[int, dict[str, str
     except urllib.error.HTTPError as refused:
         with refused:
             return refused.code, {k.lower(): v for k, v in refused.headers.items()}
+
+
+def test_metrics_say_when_the_configured_certificate_ends(tmp_path: Path) -> None:
+    chain, key = tmp_path / "chain.pem", tmp_path / "key.pem"
+    end = datetime.datetime(2033, 5, 18, 3, 33, 20, tzinfo=datetime.UTC)
+    issued = trustme.CA().issue_cert("app.test", not_after=end)
+    chain.write_bytes(b"".join(part.bytes() for part in issued.cert_chain_pems))
+    key.write_bytes(issued.private_key_pem.bytes())
+    with serve("--certificate", str(chain), "--certificate-key", str(key)) as service:
+        watched = Watched(service.line()["admin_addr"])
+        name = "ginnel_certificate_end_timestamp_seconds"
+        assert watched.value(name, source="configured") == 2_000_000_000
+        assert (name, frozenset({("source", "acme")})) not in watched.scrape()
 
 
 @pytest.mark.parametrize("accept", FORMATS)

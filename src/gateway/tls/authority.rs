@@ -99,6 +99,7 @@ impl LocalCertificate {
 struct ProvidedCertificate {
     certified: Arc<CertifiedKey>,
     leaf: CertificateDer<'static>,
+    ends: Option<Timestamp>,
 }
 
 impl Authority {
@@ -158,9 +159,16 @@ impl Authority {
     pub fn provide(&self, chain: &Path, key: &Path) -> Result<(), CertificateError> {
         let certified = certified(chain, key)?;
         let leaf = certified.end_entity_cert()?.clone().into_owned();
-        let provided = ProvidedCertificate { certified, leaf };
+        let ends = CertificateFields::read(&leaf).map(|fields| fields.not_after);
+        let provided = ProvidedCertificate { certified, leaf, ends };
         *self.provided.write().unwrap_or_else(PoisonError::into_inner) = Some(provided);
         Ok(())
+    }
+
+    /// When the given certificate ends.
+    pub(crate) fn provided_end(&self) -> Option<Timestamp> {
+        let provided = self.provided.read().unwrap_or_else(PoisonError::into_inner);
+        provided.as_ref().and_then(|provided| provided.ends.clone())
     }
 
     /// The certificates that belong to single names.

@@ -185,7 +185,7 @@ impl ManagerState {
         let other_nodes = self.shared.names();
         let read = store.read(move |view| {
             let names = names::needed(view, &gateway, other_nodes, own_name.as_deref())?;
-            let all = plan::all(view)?;
+            let all = view.all::<ManagedName>()?;
             let plan = AcmePlan::of(names, &all, |id| view.exists(id), now)?;
             Ok((all, plan))
         });
@@ -294,7 +294,7 @@ impl ManagerState {
         let now = now();
         let (begins, ends) =
             (&issued.leaf.certificate.not_before, &issued.leaf.certificate.not_after);
-        let (begins, ends) = (seconds(begins), seconds(ends));
+        let (begins, ends) = (begins.unix().unwrap_or(0), ends.unix().unwrap_or(0));
         let renews_at = plan::renewal(begins, ends);
         let renews = Timestamp::at_unix(renews_at).0;
         let kept = move |managed: &mut ManagedName, change: &Transaction<'_>| {
@@ -414,10 +414,4 @@ impl ManagerState {
         };
         self.service.store.write(write).await
     }
-}
-
-/// A moment in seconds since the Unix epoch; 0 for what is none.
-fn seconds(moment: &Timestamp) -> u64 {
-    let parsed = chrono::DateTime::parse_from_rfc3339(&moment.0);
-    parsed.map_or(0, |moment| u64::try_from(moment.timestamp()).unwrap_or(0))
 }

@@ -6,8 +6,6 @@ use crate::api::remote::reserved_domains::ReservedDomain;
 use crate::gateway::Gateway;
 use crate::service::store::{StoreError, View};
 
-/// How many domains are read at a time.
-const PAGE: usize = 500;
 /// What no public authority signs for: names that only one machine or network knows (RFC 6761, 6762).
 const PRIVATE: [&str; 4] = [".internal", ".local", ".localhost", ".onion"];
 
@@ -22,16 +20,7 @@ pub(super) fn needed(
     let mut names: BTreeSet<String> = gateway.https_names().into_iter().collect();
     names.extend(other_nodes);
     names.extend(own.map(str::to_ascii_lowercase));
-    let mut before: Option<String> = None;
-    loop {
-        let page = view.page::<ReservedDomain>(before.as_deref(), PAGE)?;
-        before = page.last().map(|domain| domain.id.clone());
-        let is_last = page.len() < PAGE;
-        names.extend(page.into_iter().filter_map(|domain| domain.domain));
-        if is_last {
-            break;
-        }
-    }
+    names.extend(view.all::<ReservedDomain>()?.into_iter().filter_map(|domain| domain.domain));
     names.retain(|name| is_public(name) && !gateway.authority().has_other(name));
     Ok(names)
 }

@@ -4,10 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::api::id::prefix;
 use crate::service::certificates::ManagedName;
-use crate::service::store::{StoreError, View};
-
-/// How many names are read at a time.
-const PAGE: usize = 500;
+use crate::service::store::StoreError;
 
 /// What is to be done.
 #[derive(Debug, Default)]
@@ -18,20 +15,6 @@ pub(super) struct AcmePlan {
     pub expired: Vec<ManagedName>,
     /// When the next name is due, in seconds since the Unix epoch.
     pub next: Option<u64>,
-}
-
-/// Everything that is known of names.
-pub(super) fn all(view: &View<'_>) -> Result<Vec<ManagedName>, StoreError> {
-    let mut all: Vec<ManagedName> = Vec::new();
-    loop {
-        let before = all.last().map(|managed| managed.id.clone());
-        let page = view.page::<ManagedName>(before.as_deref(), PAGE)?;
-        let is_last = page.len() < PAGE;
-        all.extend(page);
-        if is_last {
-            return Ok(all);
-        }
-    }
 }
 
 impl AcmePlan {

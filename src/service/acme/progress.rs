@@ -46,12 +46,12 @@ impl CertificateProgress {
         let status = self.status();
         let help = "Names whose certificate could not be obtained or renewed the last time.";
         let count = status.failing.len() as f64;
-        families.gauge("ginnel_certificates_failing", help)?.level(&[], count)?;
-        let Some(end) = status.next_end else { return Ok(()) };
-        let help = "When the first certificate ends that was obtained.";
-        families
-            .gauge("ginnel_certificates_next_end_timestamp_seconds", help)?
-            .level(&[], end as f64)
+        families.gauge("ginnel_certificates_failing", help)?.level(&[], count)
+    }
+
+    /// When the first certificate ends that was obtained, in seconds since the Unix epoch.
+    pub(in crate::service) fn next_end(&self) -> Option<u64> {
+        self.status().next_end
     }
 
     fn status(&self) -> MutexGuard<'_, CertificateStatus> {

@@ -11,7 +11,6 @@ use tokio::sync::{mpsc, watch};
 
 use crate::api::id::{has_prefix, prefix};
 use crate::gateway::tls::challenges::{Challenges, OpenChallenge};
-use crate::service::acme::plan;
 use crate::service::certificates::{ManagedName, StoredChallenge};
 use crate::service::cluster::{self, Cluster, RowOwner};
 use crate::service::store::{Changes, Store, StoreError, Transaction};
@@ -86,7 +85,7 @@ impl SharedChallenges {
         let names = match changes {
             Changes::Of(ids) => self.store.read(move |view| view.find_all(&ids)).await?,
             Changes::All => {
-                let names = self.store.read(plan::all).await?;
+                let names = self.store.read(|view| view.all::<ManagedName>()).await?;
                 let stored: HashSet<&String> = names.iter().map(|name| &name.id).collect();
                 self.shown().retain(|id, _| stored.contains(id));
                 names

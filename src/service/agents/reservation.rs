@@ -24,8 +24,6 @@ const RETENTION: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 const MAX_RESERVATIONS: usize = 1000;
 /// What a reservation is to the credential whose agent had the address.
 const ROLE: &str = "credential";
-/// How many are read at a time.
-const PAGE_SIZE: usize = 500;
 
 /// The address of a bind, for the agent that had it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -150,7 +148,7 @@ impl Reservation {
     /// Notes that a service begins, to which no agent has come back yet.
     pub async fn all_wait(store: &Store, now: Timestamp) -> Result<(), StoreError> {
         let wait = move |change: &Transaction<'_>| {
-            let all = all(change)?.into_iter();
+            let all = change.all::<Reservation>()?.into_iter();
             for kept in all.filter(|kept| kept.idle.is_none()) {
                 change.put(&Self { idle: Some(now.clone()), ..kept })?;
             }
@@ -163,7 +161,7 @@ impl Reservation {
     /// holding up those who write.
     pub async fn give_up(store: &Store, now: Timestamp) -> Result<(), StoreError> {
         let read_at = now.clone();
-        let over = store.read(move |view| Ok::<_, StoreError>(over(all(view)?, &read_at))).await?;
+        let over = store.read(move |view| Ok::<_, StoreError>(over(view.all()?, &read_at))).await?;
         let is_over = move |kept: &Self| kept.idle.as_ref().is_some_and(|idle| idle.0 <= now.0);
         store
             .change_each(over, move |change, id| {
@@ -179,7 +177,7 @@ impl Reservation {
     /// Notes that addresses wait which no node of the cluster holds, as those that were copied from a file.
     pub async fn unheld_wait(store: &Store) -> Result<(), StoreError> {
         let unheld = store.read(|view| {
-            let (all, held) = (all(view)?, all_held(view)?);
+            let (all, held) = (view.all::<Reservation>()?, all_held(view)?);
             let unheld = all.into_iter().filter(|it| it.idle.is_none() && !held.contains(&it.id));
             Ok::<_, StoreError>(unheld.map(|kept| kept.id).collect())
         });
@@ -204,19 +202,6 @@ impl Reservation {
             Ok(())
         };
         store.write(drop).await
-    }
-}
-
-fn all(view: &View<'_>) -> Result<Vec<Reservation>, StoreError> {
-    let mut all: Vec<Reservation> = Vec::new();
-    loop {
-        let before = all.last().map(|kept| kept.id.clone());
-        let page = view.page::<Reservation>(before.as_deref(), PAGE_SIZE)?;
-        let is_last = page.len() < PAGE_SIZE;
-        all.extend(page);
-        if is_last {
-            return Ok(all);
-        }
     }
 }
 

@@ -48,7 +48,7 @@ type Groups = Vec<(String, BTreeMap<String, String>)>;
 
 async fn labels_of_groups(service: &Context) -> Result<Groups, Refusal> {
     let read = service.read(|view| {
-        let all = view.page::<TunnelGroupBackend>(None, usize::MAX >> 1)?;
+        let all = view.all::<TunnelGroupBackend>()?;
         Ok(all.into_iter().map(|group| (group.id, group.labels.unwrap_or_default())).collect())
     });
     read.await

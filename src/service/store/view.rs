@@ -13,6 +13,8 @@ use Param::{Integer, Text};
 
 /// How many documents one statement looks up.
 const MAX_FOUND_AT_ONCE: usize = 50;
+/// How many documents one statement reads where all of a kind are read.
+const PAGE_SIZE: usize = 500;
 
 /// A resource as the store keeps it.
 pub trait Document: Serialize + DeserializeOwned {
@@ -119,6 +121,33 @@ impl<'connection> View<'connection> {
             ),
         }?;
         Ok(found)
+    }
+
+    /// Hands over all documents of a kind, newest first.
+    pub fn each<D: Document>(
+        &self,
+        mut take: impl FnMut(D) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let mut before: Option<String> = None;
+        loop {
+            let page = self.page::<D>(before.as_deref(), PAGE_SIZE)?;
+            let is_last = page.len() < PAGE_SIZE;
+            before = page.last().map(|document| document.id().to_owned());
+            page.into_iter().try_for_each(&mut take)?;
+            if is_last {
+                return Ok(());
+            }
+        }
+    }
+
+    /// All documents of a kind, newest first.
+    pub fn all<D: Document>(&self) -> Result<Vec<D>, StoreError> {
+        let mut all = Vec::new();
+        self.each(|document| {
+            all.push(document);
+            Ok(())
+        })?;
+        Ok(all)
     }
 
     /// Who refers to `id` in this role, newest first.
