@@ -1,6 +1,6 @@
 //! Backends.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
@@ -47,9 +47,34 @@ impl Backends {
         }
     }
 
-    /// The identifiers of all that are known.
-    pub(super) fn ids(&self) -> Vec<String> {
-        self.known.keys().cloned().collect()
+    /// Publishes all backends, and takes back those that are gone; each document is read once.
+    pub(super) fn load(&mut self, view: &View<'_>) -> Result<(), store::StoreError> {
+        let mut gone: HashSet<String> = self.known.keys().cloned().collect();
+        let mut publish = |this: &mut Self, id: &str, kind| {
+            gone.remove(id);
+            this.publish(id, kind);
+            Ok(())
+        };
+        view.each(|it: TunnelGroupBackend| publish(self, &it.id.clone(), group(it)))?;
+        view.each(|it: HttpResponseBackend| publish(self, &it.id.clone(), fixed(it)))?;
+        view.each(|it: StaticBackend| {
+            let kind = at_address(&self.gateway, &it);
+            publish(self, &it.id, kind)
+        })?;
+        view.each(|it: FailoverBackend| {
+            let (id, kind) = (it.id.clone(), self.failover(it));
+            publish(self, &id, kind)
+        })?;
+        view.each(|it: WeightedBackend| {
+            let (id, kind) = (it.id.clone(), self.weighted(it));
+            publish(self, &id, kind)
+        })?;
+        gone.iter().for_each(|id| self.publish(id, BackendKind::Nothing));
+        Ok(())
+    }
+
+    fn publish(&mut self, id: &str, kind: BackendKind) {
+        self.of(id).store(Arc::new(Backend { id: id.into(), kind }));
     }
 
     /// Publishes a backend of the kind that its identifier begins with.
@@ -68,8 +93,7 @@ impl Backends {
             // Keys, users and the like are nothing to traffic.
             _ => return Ok(()),
         };
-        let kind = kind.unwrap_or(BackendKind::Nothing);
-        self.of(id).store(Arc::new(Backend { id: id.into(), kind }));
+        self.publish(id, kind.unwrap_or(BackendKind::Nothing));
         Ok(())
     }
 

@@ -1,7 +1,8 @@
 //! Certificates of reserved domains, and those that the service has obtained by itself.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
+use crate::api::id::{has_prefix, prefix};
 use crate::api::remote::reserved_domains::ReservedDomain;
 use crate::gateway::Gateway;
 use crate::service::certificates::{self, ManagedName};
@@ -18,9 +19,27 @@ impl PublishedCertificates {
         Self { gateway, names: HashMap::new() }
     }
 
-    /// The identifiers of what gives names their certificates.
-    pub(super) fn ids(&self) -> Vec<String> {
-        self.names.keys().cloned().collect()
+    /// Publishes all certificates of names, after those that are gone were taken back: others may have their
+    /// names.
+    pub(super) fn load(&mut self, view: &View<'_>) -> Result<(), store::StoreError> {
+        let (domains, managed) = (view.all::<ReservedDomain>()?, view.all::<ManagedName>()?);
+        let stored: HashSet<&String> =
+            domains.iter().map(|it| &it.id).chain(managed.iter().map(|it| &it.id)).collect();
+        let mut gone: Vec<_> = self.names.keys().cloned().collect();
+        gone.retain(|id| !stored.contains(id));
+        for id in &gone {
+            match has_prefix(id, prefix::RESERVED_DOMAIN) {
+                true => self.publish_domain(view, id, None)?,
+                false => self.publish_managed(view, id, None)?,
+            }
+        }
+        for domain in domains {
+            self.publish_domain(view, &domain.id.clone(), Some(domain))?;
+        }
+        for managed in managed {
+            self.publish_managed(view, &managed.id.clone(), Some(managed))?;
+        }
+        Ok(())
     }
 
     /// Publishes the certificate that was uploaded for a domain, which may be gone.
@@ -29,7 +48,16 @@ impl PublishedCertificates {
         view: &View<'_>,
         id: &str,
     ) -> Result<(), store::StoreError> {
-        let domain: Option<ReservedDomain> = view.find(id)?;
+        let domain = view.find(id)?;
+        self.publish_domain(view, id, domain)
+    }
+
+    fn publish_domain(
+        &mut self,
+        view: &View<'_>,
+        id: &str,
+        domain: Option<ReservedDomain>,
+    ) -> Result<(), store::StoreError> {
         let chosen = domain.and_then(|domain| domain.domain.zip(domain.certificate));
         let chosen = chosen.map(|(name, certificate)| (name, certificate.id));
         let (name, certificate) = self.replace(view, id, chosen)?;
@@ -45,7 +73,16 @@ impl PublishedCertificates {
         view: &View<'_>,
         id: &str,
     ) -> Result<(), store::StoreError> {
-        let managed: Option<ManagedName> = view.find(id)?;
+        let managed = view.find(id)?;
+        self.publish_managed(view, id, managed)
+    }
+
+    fn publish_managed(
+        &mut self,
+        view: &View<'_>,
+        id: &str,
+        managed: Option<ManagedName>,
+    ) -> Result<(), store::StoreError> {
         let chosen = managed.and_then(|managed| Some((managed.name, managed.certificate_id?)));
         let (name, certificate) = self.replace(view, id, chosen)?;
         if let Some(name) = name {

@@ -17,7 +17,7 @@ use crate::gateway::tls::policy::TlsPolicy;
 use crate::policy::Scope;
 use crate::service::check::host_port;
 use crate::service::publish::backends::Backends;
-use crate::service::publish::documents::each;
+
 use crate::service::publish::modules::{ModuleCompiler, build_modules};
 use crate::service::publish::tls_policies::TlsPolicyPlan;
 use crate::service::references::routes_of;
@@ -77,7 +77,7 @@ impl HttpsEdges {
         let mut gone_routes: HashSet<String> = self.edges_of_routes.keys().cloned().collect();
         let mut gone_edges: HashSet<String> = self.edges.keys().cloned().collect();
         let mut routes: HashMap<String, Routes> = HashMap::new();
-        each(view, |route: HttpsEdgeRoute| {
+        view.each(|route: HttpsEdgeRoute| {
             gone_routes.remove(&route.id);
             if let Some(edge_id) = route.edge_id.clone() {
                 let made = self.route(route, &edge_id, modules, backends);
@@ -87,7 +87,7 @@ impl HttpsEdges {
         })?;
         let gateway = self.gateway.clone();
         let mut names = gateway.change_names();
-        each(view, |edge: HttpsEdge| {
+        view.each(|edge: HttpsEdge| {
             gone_edges.remove(&edge.id);
             let routes = routes.remove(&edge.id).unwrap_or_default();
             self.publish(view, &edge, routes)?;

@@ -1,8 +1,9 @@
 //! IP policies.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use crate::api::remote::ip_policies::IpPolicy;
 use crate::api::remote::ip_policy_rules::IpPolicyRule;
 use crate::gateway::Gateway;
 use crate::policy::ip_rules::IpRules;
@@ -37,9 +38,26 @@ impl IpPolicyTable {
         Ok(policy)
     }
 
-    /// The identifiers of all policies that have rules.
-    pub(super) fn ids(&self) -> Vec<String> {
-        self.policies_of_rules.values().cloned().collect()
+    /// Publishes the rules of all policies, and takes back those of policies that are gone; each document is
+    /// read once.
+    pub(super) fn load(&mut self, view: &View<'_>) -> Result<(), store::StoreError> {
+        let mut gone: HashSet<String> = self.policies_of_rules.drain().map(|(_, it)| it).collect();
+        let mut rules: HashMap<String, IpRules> = HashMap::new();
+        view.each(|rule: IpPolicyRule| {
+            if let Some(policy) = &rule.ip_policy {
+                add(rules.entry(policy.id.clone()).or_default(), &rule);
+                self.policies_of_rules.insert(rule.id, policy.id.clone());
+            }
+            Ok(())
+        })?;
+        view.each(|policy: IpPolicy| {
+            gone.remove(&policy.id);
+            let rules = rules.remove(&policy.id).unwrap_or_default();
+            self.gateway.ip_policy(&policy.id).store(Arc::new(rules));
+            Ok(())
+        })?;
+        gone.iter().for_each(|id| self.gateway.ip_policy(id).store(Arc::default()));
+        Ok(())
     }
 
     /// Publishes the rules of a policy.
@@ -48,15 +66,19 @@ impl IpPolicyTable {
         // One read for all: with a server, each costs a round trip.
         let stored: Vec<IpPolicyRule> = view.find_all(&view.referrers(id, POLICY_OF_RULE)?)?;
         for rule in stored {
-            // Stored rules were checked.
-            let Some(Ok(range)) = rule.cidr.as_deref().map(str::parse) else { continue };
-            match rule.action.as_deref() {
-                Some("allow") => rules.allow.push(range),
-                _ => rules.deny.push(range),
-            }
+            add(&mut rules, &rule);
             self.policies_of_rules.insert(rule.id, id.to_owned());
         }
         self.gateway.ip_policy(id).store(Arc::new(rules));
         Ok(())
+    }
+}
+
+fn add(rules: &mut IpRules, rule: &IpPolicyRule) {
+    // Stored rules were checked.
+    let Some(Ok(range)) = rule.cidr.as_deref().map(str::parse) else { return };
+    match rule.action.as_deref() {
+        Some("allow") => rules.allow.push(range),
+        _ => rules.deny.push(range),
     }
 }

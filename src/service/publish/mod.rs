@@ -7,7 +7,6 @@
 
 mod backends;
 mod certificates;
-mod documents;
 mod https_edges;
 mod ip_policies;
 mod modules;

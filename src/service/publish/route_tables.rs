@@ -4,20 +4,11 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::api::id::prefix;
-use crate::api::remote::backends::failover::FailoverBackend;
-use crate::api::remote::backends::http_response::HttpResponseBackend;
-use crate::api::remote::backends::static_::StaticBackend;
-use crate::api::remote::backends::tunnel_group::TunnelGroupBackend;
-use crate::api::remote::backends::weighted::WeightedBackend;
 use crate::api::remote::edges::tcp::TcpEdge;
-use crate::api::remote::ip_policies::IpPolicy;
-use crate::api::remote::reserved_domains::ReservedDomain;
 use crate::gateway::Gateway;
 use crate::gateway::modules::policy_cache::PolicyCache;
-use crate::service::certificates::ManagedName;
 use crate::service::publish::backends::Backends;
 use crate::service::publish::certificates::PublishedCertificates;
-use crate::service::publish::documents::all;
 use crate::service::publish::https_edges::HttpsEdges;
 use crate::service::publish::ip_policies::IpPolicyTable;
 use crate::service::publish::modules::ModuleCompiler;
@@ -69,22 +60,13 @@ impl RouteTables {
 
     /// Publishes everything, and takes back what was published and is gone.
     pub(super) fn load(&mut self, view: &View<'_>) -> Result<(), store::StoreError> {
-        let mut ids = Vec::new();
-        all::<IpPolicy>(view, &mut ids)?;
-        all::<TunnelGroupBackend>(view, &mut ids)?;
-        all::<FailoverBackend>(view, &mut ids)?;
-        all::<HttpResponseBackend>(view, &mut ids)?;
-        all::<WeightedBackend>(view, &mut ids)?;
-        all::<StaticBackend>(view, &mut ids)?;
-        let known = [self.ip_policies.ids(), self.backends.ids()].concat();
-        self.refresh(view, &gone_first(known, ids))?;
+        self.ip_policies.load(view)?;
+        self.backends.load(view)?;
         self.https_edges.load(view, &mut self.modules, &mut self.backends)?;
-        let mut ids = Vec::new();
-        all::<TcpEdge>(view, &mut ids)?;
-        all::<ReservedDomain>(view, &mut ids)?;
-        all::<ManagedName>(view, &mut ids)?;
-        let known = [self.tcp_edges.ids(), self.certificates.ids()].concat();
-        self.refresh(view, &gone_first(known, ids))
+        let mut edges: Vec<_> = view.all::<TcpEdge>()?.into_iter().map(|edge| edge.id).collect();
+        edges.reverse();
+        self.refresh(view, &gone_first(self.tcp_edges.ids(), edges))?;
+        self.certificates.load(view)
     }
 
     /// Publishes what has changed.
