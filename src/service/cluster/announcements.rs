@@ -213,6 +213,11 @@ impl Announcements {
         let mut state = self.lock();
         for change in &batch.changes {
             match change {
+                // An agent came back for it while it was written.
+                RowChange::LetGo { bind_id, .. } if state.binds.contains_key(bind_id) => {
+                    state.note(Subject::Bind(bind_id.clone()));
+                    self.noted.notify_one();
+                }
                 // What was noted again meanwhile is still to be written.
                 RowChange::LetGo { bind_id, .. }
                     if !state.places.contains_key(&Subject::Bind(bind_id.clone())) =>

@@ -64,23 +64,27 @@ pub(super) async fn remove_rows(store: &Arc<Store>, node_id: &str) {
 /// Removes what a database that was restored has of this node, and what this node knows to be over.
 pub(super) async fn remove_unknown(
     store: &Arc<Store>,
-    known: &Announcements,
+    known: &Arc<Announcements>,
 ) -> Result<(), StoreError> {
     let owner = known.owner();
-    let (mut rows, mut binds) = left_of(store, &owner.node_id).await?;
-    rows.retain(|id| !known.has_row(id));
-    binds.retain(|id| !known.has_bind(id));
-    let check = owner.clone();
+    let (rows, binds) = left_of(store, &owner.node_id).await?;
+    let (check, has) = (owner.clone(), known.clone());
     store
-        .change_each(rows, move |change, row| match membership::is_serving(change, &check)? {
-            true => membership::remove_row(change, row),
-            false => Ok(()),
+        .change_each(rows, move |change, row| {
+            match !has.has_row(row) && membership::is_serving(change, &check)? {
+                true => membership::remove_row(change, row),
+                false => Ok(()),
+            }
         })
         .await?;
+    // Asked when it is written: an agent may have come back for its bind meanwhile.
+    let has = known.clone();
     store
-        .change_each(binds, move |change, bind_id| match membership::is_serving(change, &owner)? {
-            true => release(change, bind_id, &owner.node_id),
-            false => Ok(()),
+        .change_each(binds, move |change, bind_id| {
+            match !has.has_bind(bind_id) && membership::is_serving(change, &owner)? {
+                true => release(change, bind_id, &owner.node_id),
+                false => Ok(()),
+            }
         })
         .await
 }

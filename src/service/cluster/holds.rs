@@ -19,8 +19,6 @@ use crate::service::store::{StoreError, Transaction, View};
 pub(super) const ENDPOINTS: &str = "online";
 /// The role of a node for the binds that it holds.
 pub(super) const HELD: &str = "held";
-/// How many nodes are read at once.
-const PAGE_SIZE: usize = 100;
 
 /// What has become of the wish of a node to hold a bind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,13 +66,15 @@ pub(crate) fn bind_at(view: &View<'_>, key: &EndpointKey) -> Result<Option<Strin
     }
 }
 
-/// Whether a bind has the claim on an endpoint.
-pub(super) fn has_claim(
+/// Whether a bind has an endpoint, and a node holds it.
+pub(super) fn is_held_by(
     view: &View<'_>,
     bind_id: &str,
     key: &EndpointKey,
+    node_id: &str,
 ) -> Result<bool, StoreError> {
-    Ok(view.claimant(ENDPOINTS, key.as_str())?.as_deref() == Some(bind_id))
+    let has_claim = view.claimant(ENDPOINTS, key.as_str())?.as_deref() == Some(bind_id);
+    Ok(has_claim && view.references(bind_id, HELD)?.iter().any(|node| node == node_id))
 }
 
 /// Notes that a node holds a bind no more; true when none holds it now.
@@ -108,17 +108,11 @@ pub(crate) fn holders(view: &View<'_>, bind_id: &str) -> Result<Vec<String>, Sto
 /// The binds that nodes hold.
 pub(crate) fn all_held(view: &View<'_>) -> Result<HashSet<String>, StoreError> {
     let mut held = HashSet::new();
-    let mut last: Option<String> = None;
-    loop {
-        let nodes = view.page::<NodeDocument>(last.as_deref(), PAGE_SIZE)?;
-        for node in &nodes {
-            held.extend(held_by(view, &node.id)?);
-        }
-        if nodes.len() < PAGE_SIZE {
-            return Ok(held);
-        }
-        last = nodes.last().map(|node| node.id.clone());
-    }
+    view.each(|node: NodeDocument| {
+        held.extend(held_by(view, &node.id)?);
+        Ok(())
+    })?;
+    Ok(held)
 }
 
 /// The binds that a node holds.

@@ -1,7 +1,7 @@
 //! A service as one node of a cluster: its row, its rows, and what it knows of the others.
 //!
-//! Three tasks: one writes what is announced, one reads what has changed of nodes and tunnels into the
-//! directory, and one beats, fences whoever has lapsed and removes what is left of nodes that ended.
+//! One task writes what is announced, one reads what has changed of nodes and tunnels into the directory,
+//! and one beats; `upkeep` has those that look after other nodes.
 //!
 //! A node that finds its epoch over (it was stopped for a while, or could not reach the database) goes on
 //! serving, takes a new epoch and announces everything again. Only an endpoint that is another bind's
@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
+use tokio::time::MissedTickBehavior;
 
 use super::announcements::{AnnouncementBatch, Announcements};
 use super::cleaning;
@@ -23,6 +24,7 @@ use super::node::{LEASE, NodeDocument, NodeRecord, NodeState, PROTOCOL_VERSION};
 use super::process::{self, LocalNode};
 use super::row_changes::{self, AnnounceError};
 use super::rows::{EndpointKey, RowOwner, SessionDocument, TunnelDocument};
+use super::upkeep::LOOK_INTERVAL;
 use crate::api::id::{has_prefix, prefix};
 use crate::logging::or_debug;
 use crate::service::Error;
@@ -30,17 +32,13 @@ use crate::service::store::{Changes, Store, StoreError};
 
 /// How often a node counts its beat up.
 const BEAT_INTERVAL: Duration = Duration::from_secs(5);
-/// How often it is looked for what has lapsed.
-const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 /// How long after a failure something is tried again.
-const RETRY_PAUSE: Duration = Duration::from_millis(250);
+pub(super) const RETRY_PAUSE: Duration = Duration::from_millis(250);
 /// How old news may be before nothing is said on the word of the database.
-const MAX_NEWS_AGE: Duration = Duration::from_secs(2);
+pub(super) const MAX_NEWS_AGE: Duration = Duration::from_secs(2);
 /// How long a node may take to say that it stops, and whoever announces something to see it written.
 const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How many documents are read at once when all are.
-const PAGE_SIZE: usize = 1000;
 
 /// What a node is called, and where others reach it.
 #[derive(Debug, Clone, Default)]
@@ -58,16 +56,18 @@ type OnTunnel = Box<dyn Fn(&TunnelDocument) + Send + Sync>;
 
 /// A service as one node of a cluster.
 pub(crate) struct Cluster {
-    store: Arc<Store>,
+    pub(super) store: Arc<Store>,
     pub directory: Arc<Directory>,
     node: Mutex<NodeDocument>,
-    rows: Announcements,
+    pub(super) rows: Arc<Announcements>,
     /// Set when the own epoch is over.
     superseded: Notify,
     /// Set when everything is to be read again.
-    outdated: Notify,
+    pub(super) outdated: Notify,
     /// True when the database may lack what this node has written.
     is_lost: AtomicBool,
+    /// True when the database may have what this node had removed.
+    pub(super) is_untidy: AtomicBool,
     on_lost: OnceLock<OnLost>,
     on_tunnel: OnceLock<OnTunnel>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
@@ -96,10 +96,11 @@ impl Cluster {
         let cluster = Arc::new(Self {
             store: store.clone(),
             directory: Arc::new(Directory::new(&node.id)),
-            rows: Announcements::new(owner_of(&node)),
+            rows: Arc::new(Announcements::new(owner_of(&node))),
             superseded: Notify::new(),
             outdated: Notify::new(),
             is_lost: AtomicBool::new(false),
+            is_untidy: AtomicBool::new(false),
             on_lost: OnceLock::new(),
             on_tunnel: OnceLock::new(),
             tasks: Mutex::default(),
@@ -120,10 +121,13 @@ impl Cluster {
             }
         });
         self.load().await?;
+        let (look, clear) = watch::channel(None);
         let tasks = [
             tokio::spawn(self.clone().follow(changes)),
             tokio::spawn(self.clone().announce()),
             tokio::spawn(self.clone().live()),
+            tokio::spawn(self.clone().watch(look)),
+            tokio::spawn(self.clone().look_after_others(clear)),
         ];
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner).extend(tasks);
         Ok(())
@@ -227,6 +231,7 @@ impl Cluster {
     /// Says that the node is about to stop: others lead visitors to it only where nobody else can serve them.
     pub(crate) async fn drain(&self) {
         let owner = self.owner();
+        self.node.lock().unwrap_or_else(PoisonError::into_inner).state.draining = true;
         let said = self.store.write(move |change| membership::drain(change, &owner));
         let Ok(said) = tokio::time::timeout(STOP_TIMEOUT, said).await else {
             return tracing::warn!(
@@ -292,17 +297,7 @@ impl Cluster {
     async fn load(&self) -> Result<(), StoreError> {
         let known = self.directory.ids();
         let read = self.store.read(|view| {
-            let nodes = view.page::<NodeDocument>(None, PAGE_SIZE)?;
-            let mut tunnels: Vec<TunnelDocument> = Vec::new();
-            loop {
-                let last = tunnels.last().map(|tunnel| tunnel.id.clone());
-                let page = view.page::<TunnelDocument>(last.as_deref(), PAGE_SIZE)?;
-                let is_last = page.len() < PAGE_SIZE;
-                tunnels.extend(page);
-                if is_last {
-                    return Ok::<_, StoreError>((nodes, tunnels));
-                }
-            }
+            Ok::<_, StoreError>((view.all::<NodeDocument>()?, view.all::<TunnelDocument>()?))
         });
         let (nodes, tunnels) = read.await?;
         self.note(known, nodes, tunnels);
@@ -391,28 +386,15 @@ impl Cluster {
         self.directory.note(nodes, tunnels, Instant::now(), self.seen_version());
     }
 
-    /// Beats, and looks after others.
-    async fn live(self: Arc<Self>) {
-        let mut watch = ClusterWatch::new(Instant::now());
+    /// Beats, and takes a new epoch when the own one is over.
+    pub(super) async fn live(self: Arc<Self>) {
+        let mut beats =
+            tokio::time::interval_at((Instant::now() + BEAT_INTERVAL).into(), BEAT_INTERVAL);
+        beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 () = self.superseded.notified() => self.rejoin().await,
-                () = tokio::time::sleep(LOOK_INTERVAL) => {}
-            }
-            let now = Instant::now();
-            if now.duration_since(watch.beaten) >= BEAT_INTERVAL {
-                watch.beaten = now;
-                self.beat().await;
-            }
-            match watch.look(Instant::now(), self.news_age()) {
-                NewsState::Blind => {}
-                NewsState::Regained { after } => {
-                    self.directory.renew_leases(Instant::now());
-                    if after >= LEASE {
-                        self.outdated.notify_one();
-                    }
-                }
-                NewsState::Clear => self.look_after_others().await,
+                _ = beats.tick() => self.beat().await,
             }
         }
     }
@@ -455,8 +437,7 @@ impl Cluster {
                 self.rows.renew(owner_of(&node));
                 *self.node.lock().unwrap_or_else(PoisonError::into_inner) = node;
                 if is_lost {
-                    let tidied = cleaning::remove_unknown(&self.store, &self.rows).await;
-                    or_debug!(tidied, "rows that this node had removed are there again");
+                    self.is_untidy.store(true, Ordering::Release);
                 }
             }
             Err(err) => {
@@ -466,70 +447,6 @@ impl Cluster {
                 self.superseded.notify_one();
             }
         }
-    }
-
-    /// Fences who has lapsed, and removes what is left of who has ended, if that is for this node to do.
-    async fn look_after_others(&self) {
-        for node in self.directory.lapsed(Instant::now()) {
-            let (owner, beat) = (node.owner(), node.state.beat);
-            let name = &node.record.name;
-            let fenced = self.store.write(move |change| membership::fence(change, &owner, beat));
-            match fenced.await {
-                Ok(true) => {
-                    tracing::warn!(node = name, "a node has lapsed; its agents may come here")
-                }
-                Ok(false) => {}
-                Err(err) => {
-                    tracing::debug!(%err, node = name, "a node that has lapsed is not fenced")
-                }
-            }
-        }
-        for node in self.directory.ended(Instant::now(), cleaning::RESERVATION) {
-            let cleaned = cleaning::remove_node(&self.store, &node).await;
-            or_debug!(cleaned, "what a node has left stays for now");
-        }
-    }
-}
-
-/// Whether what others do can be seen.
-#[derive(Debug, PartialEq)]
-enum NewsState {
-    Clear,
-    Blind,
-    /// For the first time after a while in which nobody's silence said anything.
-    Regained {
-        after: Duration,
-    },
-}
-
-/// When this node did what it does from time to time.
-struct ClusterWatch {
-    beaten: Instant,
-    looked: Instant,
-    /// Since when it cannot see what others do.
-    blind: Option<Instant>,
-}
-
-impl ClusterWatch {
-    fn new(now: Instant) -> Self {
-        Self { beaten: now, looked: now, blind: None }
-    }
-
-    /// Judges by the age of news, and by how long ago this was asked: a process that was stopped has seen
-    /// nothing meanwhile.
-    fn look(&mut self, now: Instant, age: Duration) -> NewsState {
-        let before = std::mem::replace(&mut self.looked, now);
-        if now.duration_since(before) > MAX_NEWS_AGE {
-            self.blind.get_or_insert(before);
-        }
-        if age > MAX_NEWS_AGE {
-            self.blind.get_or_insert(now.checked_sub(age).unwrap_or(now));
-            return NewsState::Blind;
-        }
-        let since = self.blind.take();
-        since.map_or(NewsState::Clear, |since| NewsState::Regained {
-            after: now.duration_since(since),
-        })
     }
 }
 
@@ -571,29 +488,4 @@ async fn get_name(store: &Arc<Store>, record: NodeRecord) -> Result<NodeDocument
 
 fn machine_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_could_not_look_or_was_stopped_begins_leases_anew() {
-        let began = Instant::now();
-        let at = |seconds| began + Duration::from_secs(seconds);
-        let (fresh, old) = (Duration::from_millis(100), Duration::from_secs(5));
-        let mut watch = ClusterWatch::new(began);
-
-        assert_eq!(watch.look(at(1), fresh), NewsState::Clear);
-        assert_eq!(watch.look(at(2), old), NewsState::Blind);
-        let regained = watch.look(at(3), fresh);
-        let NewsState::Regained { after } = regained else { unreachable!("{regained:?}") };
-        assert!(after >= Duration::from_secs(1));
-        assert_eq!(watch.look(at(4), fresh), NewsState::Clear);
-
-        // As after SIGSTOP: the thread that follows changes may be the first to run again.
-        let after = Duration::from_secs(20);
-        assert_eq!(watch.look(at(24), fresh), NewsState::Regained { after });
-        assert_eq!(watch.look(at(25), fresh), NewsState::Clear);
-    }
 }

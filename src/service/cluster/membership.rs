@@ -80,8 +80,10 @@ pub(super) fn rejoin(
 ) -> Result<NodeDocument, StoreError> {
     let stored = change.find::<NodeDocument>(&node.id)?;
     let beat = stored.map_or(0, |stored| stored.state.beat) + 1;
-    let state = NodeState { beat, ..NodeState::default() };
-    let record = NodeRecord { epoch: next_epoch(change)?, ..node.record };
+    let state = NodeState { beat, draining: node.state.draining, ..NodeState::default() };
+    // A database that was restored may have lost the newest one.
+    let epoch = next_epoch_after(change, node.record.epoch)?;
+    let record = NodeRecord { epoch, ..node.record };
     // Where a process that began later has the name, the rows of this one are found by its identifier.
     change.claim(NAMES, &record.name, &node.id)?;
     let node = NodeDocument { state, record, ..node };
@@ -137,7 +139,7 @@ pub(super) fn put_tunnel(
 ) -> Result<HoldResult, StoreError> {
     let TunnelDocument { id, owner, bind_id, endpoint, .. } = tunnel;
     if let Some(EndpointRow { key, .. }) = endpoint
-        && !holds::has_claim(change, bind_id, key)?
+        && !holds::is_held_by(change, bind_id, key, &owner.node_id)?
     {
         match holds::hold(change, bind_id, key, owner)? {
             HoldResult::Done => {}
@@ -168,8 +170,13 @@ pub(super) fn rows_of(
 
 /// An epoch that no node has had.
 fn next_epoch(change: &Transaction<'_>) -> Result<u64, StoreError> {
+    next_epoch_after(change, 0)
+}
+
+/// The same for who knows of one that there was.
+fn next_epoch_after(change: &Transaction<'_>, known: u64) -> Result<u64, StoreError> {
     let last = change.setting(EPOCH)?.and_then(|text| text.parse::<u64>().ok());
-    let next = last.unwrap_or_default() + 1;
+    let next = last.unwrap_or_default().max(known) + 1;
     change.set(EPOCH, &next.to_string())?;
     Ok(next)
 }

@@ -4,7 +4,8 @@
 //! epoch. Sessions and tunnels of its agents are rows of that epoch (`rows`). Every node has the nodes and
 //! tunnels of all others in memory (`directory`), fed by the changes of the database. `member` is the node
 //! at work, `membership` what happens to its row, `announcements` what of its rows is to be written, and
-//! `row_changes` how, `holds` whose an endpoint is, and `cleaning` removes what is left of nodes that have ended.
+//! `row_changes` how, `holds` whose an endpoint is, `upkeep` fences nodes that have lapsed, and `cleaning`
+//! removes what is left of those that have ended.
 //!
 //! Whether a node is alive is for each of the others to judge, by its own monotonic clock: a node counts a
 //! beat up, and one whose beat has not been seen to change for 15 seconds is lapsed. No two clocks are
@@ -25,6 +26,7 @@ mod peers;
 mod process;
 mod row_changes;
 mod rows;
+mod upkeep;
 
 use crate::api::id::prefix;
 use crate::service::store::LeftOut;
