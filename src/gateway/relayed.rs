@@ -131,13 +131,11 @@ impl GatewayState {
         own: Option<&(HostClaim, HostRank)>,
         find: impl FnOnce() -> Option<(HostRank, Arc<dyn Target>)>,
     ) -> Option<Upstream> {
-        let is_offline = own.is_some_and(|(claim, _)| claim.is_offline());
-        if own.is_some_and(|(_, rank)| rank.is_best() && !is_offline) {
+        if own.is_some_and(is_best) {
             return None;
         }
         let (rank, node) = find()?;
-        let is_better = own.is_none_or(|(_, own)| rank > *own || (rank == *own && is_offline));
-        is_better.then(|| self.upstream(node))
+        is_better(rank, own).then(|| self.upstream(node))
     }
 
     /// The endpoint of another node that a visitor wants to reach over TLS, where that ends there alone: what
@@ -189,16 +187,23 @@ impl GatewayState {
     /// started, that one may have ended, and then its agents are back at another, or here, in no time.
     pub(crate) async fn wait_for_node(&self, host: &str, port: u16) {
         let deadline = Instant::now() + NODE_TIMEOUT;
-        while self.is_cut_off(host, port) && Instant::now() < deadline {
+        let own = || self.hosts.find_ranked(host, port);
+        while self.is_cut_off(host, port, own().as_ref()) && Instant::now() < deadline {
             tokio::time::sleep(NODE_INTERVAL).await;
         }
     }
 
-    fn is_cut_off(&self, host: &str, port: u16) -> bool {
+    /// Whether only nodes that cannot be reached have what fits a host best.
+    pub(crate) fn is_cut_off(
+        &self,
+        host: &str,
+        port: u16,
+        own: Option<&(HostClaim, HostRank)>,
+    ) -> bool {
         let remote = self.remote_hosts.load();
         let Some(remote) = remote.as_ref() else { return false };
-        let own = self.hosts.find(host, port);
-        own.is_none_or(|claim| claim.is_offline()) && remote.is_cut_off(host, port)
+        !own.is_some_and(is_best)
+            && remote.cut_off(host, port).is_some_and(|rank| is_better(rank, own))
     }
 
     /// Leaves a port to an endpoint of this node.
@@ -231,6 +236,17 @@ impl GatewayState {
     pub(crate) fn has_remote_hosts(&self) -> bool {
         self.remote_hosts.load().is_some()
     }
+}
+
+/// Whether nothing elsewhere fits a host better than this.
+fn is_best((claim, rank): &(HostClaim, HostRank)) -> bool {
+    rank.is_best() && !claim.is_offline()
+}
+
+/// Whether a name elsewhere fits a host better than what is here, if anything, or as well as what is gone for
+/// now.
+fn is_better(rank: HostRank, own: Option<&(HostClaim, HostRank)>) -> bool {
+    own.is_none_or(|(claim, own)| rank > *own || (rank == *own && claim.is_offline()))
 }
 
 impl EndpointTraffic {

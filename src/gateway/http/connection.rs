@@ -428,6 +428,10 @@ impl HttpConnection {
             }
             return Ok(HostMatch::Node(node));
         }
+        // A wildcard of this node, which may be somebody else's, is not for the visitors of that name.
+        if may_be_elsewhere && self.gateway.is_cut_off(&host, port, found.as_ref()) {
+            return Err(error_response::CUT_OFF);
+        }
         let (claim, _) = found.ok_or(error_response::NO_ENDPOINT)?;
         if !is_secure
             && claim.port != port

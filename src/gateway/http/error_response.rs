@@ -57,6 +57,9 @@ error_responses! {
 /// Whoever serves it has as much to do as it can.
 pub(crate) const BUSY: ErrorResponse =
     ErrorResponse::new(503, Some(724), "All backends are busy; try again.").passing();
+/// Whoever serves it is at a node that cannot be reached from this one.
+pub(crate) const CUT_OFF: ErrorResponse =
+    ErrorResponse::new(503, Some(724), "Its node cannot be reached now; try again.").passing();
 /// Another node serves the host now, which asks visitors for a certificate of their own.
 pub(crate) const MOVED: ErrorResponse = MISDIRECTED.closing();
 /// The request cannot be understood in one way only.

@@ -155,8 +155,8 @@ pub trait RemoteHosts: Send + Sync + 'static {
     /// The endpoint at a port of its own at another node; none where no other node has one there.
     fn at_port(&self, port: u16) -> Option<Arc<dyn Target>>;
 
-    /// Whether other nodes serve a host, and none of them can be reached now.
-    fn is_cut_off(&self, host: &str, port: u16) -> bool;
+    /// How well the name of a host fits that other nodes serve, of which none can be reached now.
+    fn cut_off(&self, host: &str, port: u16) -> Option<HostRank>;
 }
 
 /// Why no connection to a target could be opened; nothing was sent then.

@@ -178,3 +178,34 @@ async fn a_node_that_stops_in_order_serves_what_nobody_else_can() {
     drop(agents);
     nodes.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wildcard_does_not_serve_a_name_whose_node_cannot_be_reached() {
+    let database = new_database();
+    // No way leads from one to the other.
+    let nowhere = |name| Options {
+        peer_addr: Some("127.0.0.1:1".to_owned()),
+        peer_listen_addr: Some("127.0.0.1:0".to_owned()),
+        ..options(&database, name)
+    };
+    let nodes = Nodes::with([nowhere("a"), nowhere("b")]).await;
+    let (here, there) = (nodes.agent(0).await, nodes.agent(1).await);
+    let tunnel = |host: &str| {
+        json!({"name": host, "addr": 9, "proto": "http", "schemes": ["http"],
+        "hostname": host})
+    };
+    let upstream = mirror().await;
+    let wildcard = json!({"name": "all", "addr": upstream, "proto": "http", "schemes": ["http"],
+        "hostname": "*.tunnels.test"});
+    assert_eq!(nodes.tunnel(&here, wildcard).await.0, 201);
+    assert_eq!(nodes.tunnel(&there, tunnel("one.tunnels.test")).await.0, 201);
+    let began = Instant::now();
+    while nodes.list(0, "/tunnels", "tunnels", "id").await.len() != 2 {
+        assert!(began.elapsed() < PATIENCE, "each tunnel is known at each node");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+
+    assert_eq!(nodes.visit(0, "one.tunnels.test").await, 503);
+    assert_eq!(nodes.visit(0, "two.tunnels.test").await, 200);
+    nodes.stop().await;
+}

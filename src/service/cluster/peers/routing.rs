@@ -70,10 +70,10 @@ impl RemoteHosts for ClusterRouting {
         self.endpoint(EndpointKey::port(port))
     }
 
-    fn is_cut_off(&self, host: &str, port: u16) -> bool {
-        let tunnels = self.directory.at_host(host, port);
+    fn cut_off(&self, host: &str, port: u16) -> Option<HostRank> {
+        let (rank, tunnels) = self.directory.at_host(host, port)?;
         let is_reached = |it: &Arc<RemoteTunnel>| self.sessions.get(&it.node_id).is_some();
-        tunnels.is_some_and(|(_, tunnels)| !tunnels.iter().any(is_reached))
+        (!tunnels.iter().any(is_reached)).then_some(rank)
     }
 }
 
