@@ -21,7 +21,7 @@ use crate::service::agents::registry::{AgentStreamLimits, OnlineAgent, Registry}
 use crate::service::agents::socket::Prompt;
 use crate::service::agents::state::{AgentRefusal, AgentsState};
 use crate::service::agents::stream_shares::StreamShares;
-use crate::service::agents::{bind_request, revocation};
+use crate::service::agents::{bind_request, limits, revocation};
 
 /// How long a refused agent may take to read why.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -151,6 +151,7 @@ impl PendingLogin {
             let known = auth.version.join(", ");
             return Err(AgentRefusal(format!("no common version of the protocol: {known}"), 102));
         }
+        limits::check_login(auth).map_err(|problem| AgentRefusal(problem, 102))?;
         let AuthExtra { auth_token, cookie, .. } = &auth.extra;
         let shown = auth_token.reveal().to_owned();
         // Before anything is read: behind a balancer it comes again and again.

@@ -2,12 +2,13 @@
 //!
 //! `listener` takes connections, `login` finds out whose agent it is, `session` talks to one that
 //! is known, `bind_request` turns what it asks for into an endpoint, and the [`Registry`] knows who is online
-//! with what. `revocation` ends what a credential does not allow any more. A [`OnlineTunnel`] is how the edges
+//! with what. `limits` are those of what agents say, and `revocation` ends what a credential does not allow any more. A [`OnlineTunnel`] is how the edges
 //! reach a local service through its agent.
 
 mod access;
 mod bind_request;
 mod command;
+mod limits;
 mod listener;
 mod login;
 mod proxy_protocol;

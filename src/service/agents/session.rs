@@ -25,7 +25,7 @@ use crate::service::agents::reservation::Reservation;
 use crate::service::agents::socket::Prompt;
 use crate::service::agents::state::{AgentRefusal, AgentsState, FAULT_CODE};
 use crate::service::agents::tunnel::{Life, OnlineTunnel, TunnelKind};
-use crate::service::agents::{bind_request, revocation};
+use crate::service::agents::{bind_request, limits, revocation};
 
 /// How many addresses are tried for an agent that takes any: those of other nodes are not known to be
 /// theirs before.
@@ -201,7 +201,9 @@ impl AgentSession {
     }
 
     async fn bind(&self, bind: &Bind) -> Result<BindAnswer, AgentRefusal> {
-        let asked = bind_request::read(bind).map_err(|problem| AgentRefusal(problem, 215))?;
+        let unknown = |problem| AgentRefusal(problem, 215);
+        limits::check_bind(bind).map_err(unknown)?;
+        let asked = bind_request::read(bind).map_err(unknown)?;
         let now = self.state.ids.now();
         let (online, access) = (&self.online, self.state.access(&self.online).await?);
         let (proxy_proto, speaks) = (asked.proxy_proto, asked.speaks);
@@ -361,10 +363,11 @@ impl AgentSession {
         if bind.labels.is_empty() {
             return Err(AgentRefusal("a labeled tunnel without labels".to_owned(), 215));
         }
+        let unknown = |problem: String| AgentRefusal(problem, 215);
+        limits::check_labeled(bind).map_err(unknown)?;
         if !self.state.access(&self.online).await?.allows_labels(&bind.labels) {
             return Err(forbidden("these labels"));
         }
-        let unknown = |problem: String| AgentRefusal(problem, 215);
         let speaks = bind_request::speaks(&bind.forwards_proto).map_err(unknown)?;
         let bind_id = bind_request::secret()?;
         let tunnel = Arc::new(OnlineTunnel {

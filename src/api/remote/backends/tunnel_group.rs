@@ -6,6 +6,11 @@ use crate::api::macros::{resource, wire};
 use crate::api::remote::Ref;
 use crate::api::{Description, Metadata, Timestamp};
 
+/// How many labels there may be (remote API sheet, section 5).
+pub const MOST_LABELS: usize = 32;
+/// The longest key or value of a label, in bytes.
+pub const MAX_LABEL_BYTES: usize = 255;
+
 wire! {
     /// A backend that selects tunnels by their labels.
     pub struct TunnelGroupBackend {

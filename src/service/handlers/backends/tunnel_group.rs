@@ -6,18 +6,13 @@ use super::{Context, Handler, OperationResult, delete_unused, on};
 use crate::api::id::prefix;
 use crate::api::remote::Ref;
 use crate::api::remote::backends::tunnel_group::{
-    Create, Delete, Get, List, TunnelGroupBackend, Update,
+    Create, Delete, Get, List, MAX_LABEL_BYTES, MOST_LABELS, TunnelGroupBackend, Update,
 };
 use crate::service::Refusal;
 use crate::service::address::Base;
 use crate::service::code::{self, ErrorCode};
 use crate::service::context::{StoredResource, found};
 use crate::service::store::Document;
-
-/// How many labels there may be (remote API sheet, section 5).
-const MOST_LABELS: usize = 32;
-/// The longest key or value of a label, in bytes.
-const MAX_LABEL_BYTES: usize = 255;
 
 impl Document for TunnelGroupBackend {
     const PREFIX: &'static str = prefix::TUNNEL_GROUP;
