@@ -244,6 +244,7 @@ impl Service {
             origin: options.origin,
         };
         let shared = Arc::new(shared);
+        handlers::reserved_domains::follow(&shared);
         let acme = acme(&options.acme, &shared, options.public_url.as_deref());
         let acme = match acme {
             Ok(acme) => acme,

@@ -11,7 +11,7 @@ mod edges;
 mod ip_policies;
 mod ip_policy_rules;
 mod nodes;
-mod reserved_domains;
+pub(super) mod reserved_domains;
 mod tls_certificates;
 mod tunnel_sessions;
 mod tunnels;

@@ -1,5 +1,9 @@
 //! Reserved domains: names that belong to their owner, and the certificates that they show.
 
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+
 use super::{Context, Handler, OperationResult, on};
 use crate::api::Timestamp;
 use crate::api::id::{has_prefix, prefix};
@@ -18,15 +22,13 @@ use crate::service::cluster::RemoteTunnel;
 use crate::service::context::{ServiceState, StoredResource, found, remove, wrong_prefix};
 use crate::service::domains::{self, DOMAIN, DOMAINS, HOSTPORTS_OWNER};
 use crate::service::references::HOSTPORTS;
-use crate::service::store::{Document, Transaction, View};
+use crate::service::store::{Changes, Document, StoreError, Transaction, View};
 use crate::service::{Refusal, code};
 
 /// The authorities that a certificate may be asked for from; both are the directory of the service.
 const AUTHORITIES: [&str; 2] = ["acme", "letsencrypt"];
 /// The type of the keys that the service makes.
 const KEY_TYPE: &str = "ecdsa";
-/// How many domains are looked through at a time.
-const PAGE: usize = 500;
 
 impl Document for ReservedDomain {
     const PREFIX: &'static str = prefix::RESERVED_DOMAIN;
@@ -78,9 +80,7 @@ async fn create(service: Context, params: Create) -> OperationResult<Create> {
         change.put(&domain)?;
         shown(change, domain, shared.has_acme)
     });
-    let domain = create.await?;
-    end_tunnels_of_others(&service, &domain);
-    Ok(domain)
+    create.await
 }
 
 async fn list(service: Context, params: List) -> OperationResult<List> {
@@ -177,20 +177,13 @@ fn check_free(change: &Transaction<'_>, name: &str, owner_id: &str) -> Result<()
 }
 
 fn check_below(view: &View<'_>, name: &str, suffix: &str, owner_id: &str) -> Result<(), Refusal> {
-    let mut before: Option<String> = None;
-    loop {
-        let page = view.page::<ReservedDomain>(before.as_deref(), PAGE)?;
-        let is_foreign = |domain: &&ReservedDomain| {
-            let is_below = domain.domain.as_ref().is_some_and(|below| below.ends_with(suffix));
-            is_below && domain.owner_id.as_deref() != Some(owner_id)
-        };
-        if let Some(below) = page.iter().find(is_foreign) {
-            return Err(conflict(name, below.domain.as_deref().unwrap_or_default()));
-        }
-        if page.len() < PAGE {
-            return Ok(());
-        }
-        before = page.last().map(|domain| domain.id.clone());
+    let is_foreign = |domain: &ReservedDomain| {
+        let is_below = domain.domain.as_ref().is_some_and(|below| below.ends_with(suffix));
+        is_below && domain.owner_id.as_deref() != Some(owner_id)
+    };
+    match view.all::<ReservedDomain>()?.into_iter().find(is_foreign) {
+        Some(below) => Err(conflict(name, below.domain.as_deref().unwrap_or_default())),
+        None => Ok(()),
     }
 }
 
@@ -230,17 +223,40 @@ fn check_online(shared: &ServiceState, name: &str, owner_id: &str) -> Result<(),
     }
 }
 
-/// Ends what came online between the look at the tunnels and the commit.
-fn end_tunnels_of_others(service: &Context, domain: &ReservedDomain) {
-    let (name, owner_id) = (domain.domain.as_deref(), domain.owner_id.as_deref());
-    let (Some(name), Some(owner_id)) = (name, owner_id) else { return };
-    let registry = &service.shared.registry;
-    for tunnel in registry.tunnels().iter().filter(|it| is_foreign(it, name, owner_id)) {
-        tracing::info!(tunnel = %tunnel.id, "a tunnel ends: its host name was reserved by another");
-        if registry.drop_bind(&tunnel.bind_id).is_none() {
-            tracing::debug!(tunnel = %tunnel.id, "the tunnel had ended already");
+/// Ends tunnels of this node whose host names others have reserved, from now on: what came online between the
+/// look at the tunnels and the commit, wherever that was.
+pub(in crate::service) fn follow(state: &Arc<ServiceState>) {
+    let (follower, runtime) = (Arc::downgrade(state), Handle::current());
+    state.store.watch(move |changes| {
+        let Some(domains) = changes.select(|id| has_prefix(id, prefix::RESERVED_DOMAIN)) else {
+            return;
+        };
+        let Some(state) = follower.upgrade() else { return };
+        runtime.spawn(async move {
+            let ended = end_tunnels_of_others(&state, domains).await;
+            if let Err(err) = ended {
+                tracing::warn!(%err, "cannot look up who has reserved the host names of tunnels");
+            }
+        });
+    });
+}
+
+async fn end_tunnels_of_others(state: &ServiceState, changed: Changes) -> Result<(), StoreError> {
+    let read = state.store.read(move |view| match changed {
+        Changes::Of(ids) => view.find_all::<ReservedDomain>(&ids),
+        Changes::All => view.all(),
+    });
+    for domain in read.await? {
+        let (Some(name), Some(owner_id)) = (&domain.domain, &domain.owner_id) else { continue };
+        let tunnels = state.registry.tunnels();
+        for tunnel in tunnels.iter().filter(|it| is_foreign(it, name, owner_id)) {
+            tracing::info!(tunnel = %tunnel.id, "a tunnel ends: its host name was reserved by another");
+            if state.registry.drop_bind(&tunnel.bind_id).is_none() {
+                tracing::debug!(tunnel = %tunnel.id, "the tunnel had ended already");
+            }
         }
     }
+    Ok(())
 }
 
 /// Notes which edges have the name already; refuses it when one of them is another owner's.
