@@ -136,7 +136,7 @@ impl CopyTarget {
 
     /// Gives what has the name, or is left beside it, another one; the file keeps its own name as well.
     fn move_aside(&self) -> Result<Aside, StoreError> {
-        let failed = |source| StoreError::File { path: self.path.clone(), source };
+        or_debug!(self.settle(), "the log of a database is moved with it");
         let now = Utc::now().format("%Y%m%dT%H%M%SZ");
         let path = files::beside(&self.path, &format!("-replaced-{now}"));
         let is_there = |suffix: &&str| files::beside(&self.path, suffix).exists();
@@ -148,16 +148,23 @@ impl CopyTarget {
         if let Some(taken) = taken.find(|name| name.symlink_metadata().is_ok()) {
             return Err(StoreError::Exists(taken));
         }
-        if has_file {
-            std::fs::hard_link(&self.path, &path).map_err(failed)?;
+        let mut aside = Aside { path, has_file: false, logs: Vec::new() };
+        if let Err(source) = aside.take(&self.path, has_file, &logs) {
+            or_debug!(aside.undo(&self.path), "what has the name is not put back");
+            return Err(StoreError::File { path: self.path.clone(), source });
         }
-        for log in &logs {
-            let (from, to) = (files::beside(&self.path, log), files::beside(&path, log));
-            std::fs::rename(from, to).map_err(failed)?;
+        Ok(aside)
+    }
+
+    /// Has the file hold what is in its log, so that at no moment one of the two lacks the other.
+    fn settle(&self) -> Result<(), StoreError> {
+        let log = files::beside(&self.path, LOGS[0]);
+        if self.former == Former::Kept && !place::is_new(&self.path) && log.exists() {
+            let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+            let database = Connection::open_with_flags(&self.path, flags)?;
+            database.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
         }
-        place::remove(&files::beside(&self.path, "-shm"))?;
-        files::sync_folder(&self.path).map_err(failed)?;
-        Ok(Aside { path, has_file, logs })
+        Ok(())
     }
 
     /// At each moment, a process that is killed leaves the one file or the other under the name.
@@ -206,6 +213,25 @@ struct Aside {
 }
 
 impl Aside {
+    /// Gives a file and its logs other names; the file keeps its own as well.
+    fn take(&mut self, path: &Path, has_file: bool, logs: &[&'static str]) -> std::io::Result<()> {
+        if has_file {
+            std::fs::hard_link(path, &self.path)?;
+            self.has_file = true;
+        }
+        for log in logs {
+            std::fs::rename(files::beside(path, log), files::beside(&self.path, log))?;
+            self.logs.push(log);
+        }
+        let index = files::beside(path, "-shm");
+        if let Err(error) = std::fs::remove_file(index)
+            && error.kind() != ErrorKind::NotFound
+        {
+            return Err(error);
+        }
+        files::sync_folder(path)
+    }
+
     fn undo(&self, path: &Path) -> std::io::Result<()> {
         for log in &self.logs {
             std::fs::rename(files::beside(&self.path, log), files::beside(path, log))?;
