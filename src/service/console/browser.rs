@@ -1,7 +1,7 @@
 //! What a browser says of a request: from which site it comes, and with which cookie.
 
 use http::header::{COOKIE, HOST, ORIGIN};
-use http::{HeaderMap, HeaderName, HeaderValue, request};
+use http::{HeaderName, HeaderValue, Method, request};
 
 use super::sessions::{SessionDigest, SessionSecrets};
 use crate::service::Refusal;
@@ -9,6 +9,8 @@ use crate::service::address::Base;
 
 /// Where the page sends the secret that it keeps.
 pub(super) const TOKEN_HEADER: HeaderName = HeaderName::from_static("console-token");
+/// Where the page says that it asks without its user.
+pub(super) const BACKGROUND_HEADER: HeaderName = HeaderName::from_static("console-background");
 /// Where browsers say what a page of another site has to do with a request.
 const SITE_HEADER: HeaderName = HeaderName::from_static("sec-fetch-site");
 
@@ -42,19 +44,21 @@ fn host(head: &request::Parts) -> &str {
     head.uri.authority().map(|authority| authority.as_str()).or(named).unwrap_or_default()
 }
 
-/// What finds the session of a request; none where it has not both secrets.
-pub(super) fn session_of(head: &request::Parts) -> Option<SessionDigest> {
-    let cookie = only_cookie(&head.headers, &cookie_name(head))?;
-    let token = head.headers.get(TOKEN_HEADER)?.to_str().ok()?;
-    Some(SessionSecrets::digest(cookie, token))
+/// Whether a page asks without its user, such as to follow what changes.
+pub(super) fn is_in_background(head: &request::Parts) -> bool {
+    head.method == Method::GET && head.headers.contains_key(BACKGROUND_HEADER)
 }
 
-/// The value of a cookie. Of two with one name, somebody else may have set one: then there is none.
-fn only_cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    let lines = headers.get_all(COOKIE).iter().filter_map(|line| line.to_str().ok());
+/// What may find the session of a request. There may be several cookies of the name: a tunnel below the same
+/// domain can set one, and without the token none of them finds anything.
+pub(super) fn sessions_of(head: &request::Parts) -> impl Iterator<Item = SessionDigest> {
+    let token = head.headers.get(TOKEN_HEADER).and_then(|token| token.to_str().ok());
+    let name = cookie_name(head);
+    let lines = head.headers.get_all(COOKIE).iter().filter_map(|line| line.to_str().ok());
     let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.split_once('='));
-    let mut values = pairs.filter(|(known, _)| known.trim() == name).map(|(_, value)| value.trim());
-    values.next().filter(|_| values.next().is_none())
+    let values =
+        pairs.filter(move |(known, _)| known.trim() == name).map(|(_, value)| value.trim());
+    values.filter_map(move |cookie| Some(SessionSecrets::digest(cookie, token?)))
 }
 
 /// Services at several ports of a host have cookies of their own.
@@ -130,19 +134,19 @@ mod tests {
     }
 
     #[test]
-    fn a_session_is_named_by_one_cookie_and_the_token_of_the_page() {
+    fn a_session_is_named_by_a_cookie_and_the_token_of_the_page() {
         let own = ("cookie", "a=b; ginnel_console_8443=one");
         let token = ("console-token", "two");
         let expected = SessionSecrets::digest("one", "two");
 
-        assert_eq!(session_of(&head(&[own, token])), Some(expected));
-        for fields in [
-            &[own][..],
-            &[token],
-            &[("cookie", "ginnel_console=one"), token],
-            &[own, ("cookie", "ginnel_console_8443=other"), token],
-        ] {
-            assert_eq!(session_of(&head(fields)), None, "{fields:?}");
+        let named = |fields: &[_]| sessions_of(&head(fields)).collect::<Vec<_>>();
+        assert_eq!(named(&[own, token]), [expected]);
+        // One that a tunnel has set keeps nobody out.
+        let other = SessionSecrets::digest("other", "two");
+        let both = [("cookie", "ginnel_console_8443=other"), own, token];
+        assert_eq!(named(&both), [other, expected]);
+        for fields in [&[own][..], &[token], &[("cookie", "ginnel_console=one"), token]] {
+            assert!(named(fields).is_empty(), "{fields:?}");
         }
     }
 

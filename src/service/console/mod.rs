@@ -146,15 +146,17 @@ impl ServiceConsole {
         if path == "/session" && head.method == Method::POST {
             return self.log_in(head, body).await.map(ConsoleResponse::Done);
         }
-        let digest = browser::session_of(&head).ok_or_else(Refusal::not_logged_in)?;
-        // The page asks for this without its user.
-        let authorization = match path {
-            "/data/overview" => self.sessions.key(&digest, Instant::now()),
-            _ => self.sessions.use_now(&digest, Instant::now()),
+        let now = Instant::now();
+        let digest = browser::sessions_of(&head).find(|digest| self.sessions.has(digest, now));
+        let digest = digest.ok_or_else(Refusal::not_logged_in)?;
+        let authorization = match browser::is_in_background(&head) || path == "/data/overview" {
+            true => self.sessions.key(&digest, now),
+            false => self.sessions.use_now(&digest, now),
         };
         let authorization = authorization.ok_or_else(Refusal::not_logged_in)?;
         let removed = browser::removed_cookie(&head, &self.shared.base);
-        for name in [COOKIE, ORIGIN, browser::TOKEN_HEADER] {
+        head.headers.remove(COOKIE);
+        for name in [ORIGIN, browser::TOKEN_HEADER, browser::BACKGROUND_HEADER] {
             head.headers.remove(name);
         }
         head.headers.insert(AUTHORIZATION, authorization.clone());
@@ -178,7 +180,7 @@ impl ServiceConsole {
         let key = head.headers.get(AUTHORIZATION).cloned();
         let begin = |Context { caller, .. }, _| async move {
             let key = key.ok_or_else(Refusal::not_logged_in)?;
-            let secrets = self.sessions.begin(&caller.key_id, key, Instant::now())?;
+            let secrets = self.sessions.begin(&caller, key, Instant::now())?;
             Ok((secrets, caller))
         };
         let (secrets, caller) = pipeline::checked(&self.shared, &LOGIN, &head, body, begin).await?;

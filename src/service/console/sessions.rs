@@ -14,6 +14,7 @@ use http::HeaderValue;
 use sha2::{Digest, Sha256};
 
 use crate::service::Refusal;
+use crate::service::accounts::Caller;
 
 /// How long a session lasts in which nothing is asked for.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60 * 60);
@@ -21,8 +22,9 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 const LIFETIME: Duration = Duration::from_secs(12 * 60 * 60);
 /// How many sessions there are at most.
 const MAX_SESSIONS: usize = 1000;
-/// How many sessions a key has at most; one more ends the one that was idle longest.
+/// How many sessions a key has at most, and all keys of an owner; one more ends the one that was idle longest.
 const MAX_SESSIONS_OF_KEY: usize = 10;
+const MAX_SESSIONS_OF_OWNER: usize = 100;
 /// The random bytes of each secret.
 const SECRET_BYTES: usize = 32;
 
@@ -43,6 +45,7 @@ pub(super) struct ConsoleSessions(Mutex<HashMap<SessionDigest, ConsoleSession>>)
 
 struct ConsoleSession {
     key_id: String,
+    owner_id: String,
     /// What the requests of the session carry on their way to the operations.
     authorization: HeaderValue,
     begun: Instant,
@@ -70,7 +73,7 @@ impl ConsoleSessions {
     /// Begins a session for whoever has shown a key.
     pub fn begin(
         &self,
-        key_id: &str,
+        caller: &Caller,
         mut authorization: HeaderValue,
         now: Instant,
     ) -> Result<SessionSecrets, Refusal> {
@@ -78,12 +81,14 @@ impl ConsoleSessions {
         let secrets = SessionSecrets::random()?;
         let mut sessions = self.sessions();
         sessions.retain(|_, session| !session.is_over(now));
-        end_idlest_of(&mut sessions, key_id);
+        let Caller { key_id, owner_id, .. } = caller;
+        end_idlest(&mut sessions, MAX_SESSIONS_OF_KEY, |it| it.key_id == *key_id);
+        end_idlest(&mut sessions, MAX_SESSIONS_OF_OWNER, |it| it.owner_id == *owner_id);
         if sessions.len() >= MAX_SESSIONS {
             return Err(Refusal::console_is_full());
         }
-        let session =
-            ConsoleSession { key_id: key_id.to_owned(), authorization, begun: now, used: now };
+        let (key_id, owner_id) = (key_id.clone(), owner_id.clone());
+        let session = ConsoleSession { key_id, owner_id, authorization, begun: now, used: now };
         sessions.insert(SessionSecrets::digest(&secrets.cookie, &secrets.token), session);
         Ok(secrets)
     }
@@ -128,10 +133,14 @@ impl ConsoleSessions {
     }
 }
 
-/// Makes room for one more session of a key.
-fn end_idlest_of(sessions: &mut HashMap<SessionDigest, ConsoleSession>, key_id: &str) {
-    let own = || sessions.iter().filter(|(_, session)| session.key_id == key_id);
-    if own().count() < MAX_SESSIONS_OF_KEY {
+/// Makes room for one more session of those that may be `most`.
+fn end_idlest(
+    sessions: &mut HashMap<SessionDigest, ConsoleSession>,
+    most: usize,
+    is_own: impl Fn(&ConsoleSession) -> bool,
+) {
+    let own = || sessions.iter().filter(|(_, session)| is_own(session));
+    if own().count() < most {
         return;
     }
     if let Some(idlest) = own().min_by_key(|(_, session)| session.used).map(|(digest, _)| *digest) {
@@ -150,9 +159,13 @@ fn random_text() -> Result<String, Refusal> {
 mod tests {
     use super::*;
 
+    fn caller(key_id: &str, owner_id: &str) -> Caller {
+        Caller { key_id: key_id.to_owned(), owner_id: owner_id.to_owned(), admin: false }
+    }
+
     fn begin(sessions: &ConsoleSessions, key_id: &str, now: Instant) -> SessionDigest {
         let value = HeaderValue::from_str(&format!("Bearer {key_id}")).unwrap();
-        let secrets = sessions.begin(key_id, value, now).unwrap();
+        let secrets = sessions.begin(&caller(key_id, key_id), value, now).unwrap();
         SessionSecrets::digest(&secrets.cookie, &secrets.token)
     }
 
@@ -185,7 +198,7 @@ mod tests {
     fn both_secrets_are_needed() {
         let (sessions, now) = (ConsoleSessions::default(), Instant::now());
         let key = HeaderValue::from_static("Bearer key");
-        let secrets = sessions.begin("ak_1", key, now).unwrap();
+        let secrets = sessions.begin(&caller("ak_1", "usr_1"), key, now).unwrap();
 
         for (cookie, token) in [
             (secrets.cookie.as_str(), ""),
@@ -201,6 +214,19 @@ mod tests {
     }
 
     #[test]
+    fn many_keys_of_one_owner_leave_room_for_others() {
+        let (sessions, now) = (ConsoleSessions::default(), Instant::now());
+        let key = HeaderValue::from_static("Bearer key");
+
+        for number in 0..MAX_SESSIONS {
+            let own = caller(&format!("ak_{number}"), "bot_1");
+            sessions.begin(&own, key.clone(), now).unwrap();
+        }
+
+        assert_eq!(sessions.sessions().len(), MAX_SESSIONS_OF_OWNER);
+    }
+
+    #[test]
     fn a_key_has_so_many_sessions_and_all_keys_so_many_more() {
         let (sessions, start) = (ConsoleSessions::default(), Instant::now());
         let at = |second: usize| start + Duration::from_secs(second as u64);
@@ -213,9 +239,9 @@ mod tests {
         }
 
         let key = HeaderValue::from_static("Bearer key");
-        assert!(sessions.begin("ak_more", key.clone(), at(12)).is_err());
+        assert!(sessions.begin(&caller("ak_more", "usr_1"), key.clone(), at(12)).is_err());
         assert!(sessions.has(&own[1], at(12)), "nobody is logged out by others");
-        assert!(sessions.begin("ak_own", key.clone(), at(12)).is_ok());
-        assert!(sessions.begin("ak_more", key, at(11) + IDLE_TIMEOUT).is_ok());
+        assert!(sessions.begin(&caller("ak_own", "ak_own"), key.clone(), at(12)).is_ok());
+        assert!(sessions.begin(&caller("ak_more", "usr_1"), key, at(11) + IDLE_TIMEOUT).is_ok());
     }
 }

@@ -122,12 +122,15 @@ export class Model {
   }
 }
 
+/** How many items a page has. */
+export const PAGE = 100;
+
 /** One page after the other, at most so many items. */
-export async function listAll(resource, most, more = () => true, query = "") {
-  let path = `${resource.list.path}?limit=100${query}`;
+export async function listAll(resource, most, more = () => true, query = "", options = {}) {
+  let path = `${resource.list.path}?limit=${PAGE}${query}`;
   const items = [];
   while (path && items.length < most) {
-    const page = await call(path);
+    const page = await call(path, "GET", undefined, options);
     const found = Object.values(page).find(Array.isArray);
     items.push(...found);
     if (!more(found)) break;

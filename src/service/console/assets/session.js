@@ -38,9 +38,14 @@ async function read(response) {
   return response.status === 204 ? null : response.json();
 }
 
-/** Calls the management API; the result, or a Problem. */
-export async function call(path, method = "GET", body = undefined) {
-  return read(await reach(`api${path}`, withBody(method, body)));
+/**
+ * Calls the management API; the result, or a Problem. What is asked for `inBackground`, without the user, does not keep
+ * the session from becoming idle.
+ */
+export async function call(path, method = "GET", body = undefined, { inBackground = false } = {}) {
+  const options = withBody(method, body);
+  if (inBackground) options.headers = { ...options.headers, "console-background": "1" };
+  return read(await reach(`api${path}`, options));
 }
 
 /** Asks for what only the console has. */

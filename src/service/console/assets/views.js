@@ -2,7 +2,7 @@
 
 import { announce, button, make, say } from "./dom.js";
 import { Form, flatten, openForm, shownOnce } from "./forms.js";
-import { label, listAll, nameOf } from "./model.js";
+import { label, listAll, nameOf, PAGE } from "./model.js";
 import { openPolicy } from "./policy.js";
 import { call } from "./session.js";
 import { Table } from "./table.js";
@@ -10,8 +10,8 @@ import { badge, confirm, copyButton, empty, facts, toast } from "./ui.js";
 
 /** How many things a list reads at once, and how many at most. */
 const [FIRST, MOST] = [1000, 20_000];
-/** The time between two looks at a list, in milliseconds. */
-const PAUSE = 5000;
+/** The time between two looks at a list, in milliseconds, and the longest one after failures. */
+const [PAUSE, MAX_PAUSE] = [5000, 60_000];
 const same = (one, other) => JSON.stringify(one) === JSON.stringify(other);
 const WEEK = 7 * 86_400_000;
 
@@ -165,23 +165,30 @@ export function listView(context, resource) {
     }
     more.disabled = false;
   };
-  /** Agents come and go, and other people change things. */
-  const follow = async () => {
-    if (document.hidden || more.disabled || next || items.length > FIRST) return;
-    try {
-      const page = await listAll(resource, FIRST);
-      if (context.signal.aborted || same(page.items, items)) return;
-      [items, next] = [page.items, page.next];
-      show();
-    } catch {
-      // The bar says when the service is away.
+  /** Agents come and go, and other people change things. A list of several pages is read again by its reader. */
+  const follow = async (pause) => {
+    await new Promise((done) => { setTimeout(done, pause); });
+    if (context.signal.aborted) return;
+    let again = PAUSE;
+    if (!document.hidden && !more.disabled && !next && items.length <= PAGE) {
+      try {
+        const page = await listAll(resource, PAGE, undefined, "", { inBackground: true });
+        if (context.signal.aborted) return;
+        if (!same(page.items, items)) {
+          [items, next] = [page.items, page.next];
+          show();
+        }
+      } catch {
+        // The bar says when the service is away; it is not asked more than it bears.
+        again = Math.min(2 * pause, MAX_PAUSE);
+      }
     }
+    follow(again);
   };
   const create = () => button("Create…", () => createThing(context, resource), { class: "strong" });
   filter.addEventListener("input", show);
   load();
-  const again = setInterval(follow, PAUSE);
-  context.signal.addEventListener("abort", () => clearInterval(again));
+  follow(PAUSE);
   return make("div", { class: "view tall" },
     head(resource.title, resource.about, resource.create ? create() : null,
       resource.name === "nodes" && model.resources.get("configuration") ? button("Reload the configuration…", () => reload(context)) : null),
