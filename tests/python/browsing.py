@@ -34,11 +34,15 @@ PATIENCE = 60_000
 
 
 class Local(BaseHTTPRequestHandler):
-    """A local service that answers with what its `answer` says, else with what it was sent."""
+    """A local service that answers with what its `answer` says, else with what it was sent.
+
+    `/slow` answers when `release` is set.
+    """
 
     protocol_version = "HTTP/1.1"
     wbufsize = -1
     answer: tuple[int, str, bytes] | None = None
+    release = threading.Event()
 
     def handle_one(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
@@ -46,7 +50,7 @@ class Local(BaseHTTPRequestHandler):
         if self.path.startswith("/status/"):
             status = int(self.path.removeprefix("/status/")[:3])
         if self.path.startswith("/slow"):
-            time.sleep(0.6)
+            self.release.wait(PATIENCE / 1000)
         self.send_response(status)
         self.send_header("Content-Type", media_type)
         self.send_header("Content-Length", str(len(content)))
@@ -77,7 +81,15 @@ def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
 class House:
     """A service, an agent with a tunnel, and a local service."""
 
-    def __init__(self, service: ginnel.Service, agent: ginnel.Agent, local: int) -> None:
+    def __init__(
+        self,
+        service: ginnel.Service,
+        agent: ginnel.Agent,
+        local: int,
+        release: threading.Event | None = None,
+    ) -> None:
+        self.release = release or threading.Event()
+        """Once set, the local service answers `/slow`."""
         self.service = service
         self.agent = agent
         self.local = local
@@ -105,7 +117,7 @@ class House:
         lines = [f"{method} {target} HTTP/1.1", f"Host: 127.0.0.1:{self.port}", "Connection: close"]
         lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
         lines += [f"Content-Length: {len(body)}", "", ""]
-        with socket.create_connection(("127.0.0.1", self.port), timeout=20) as connection:
+        with socket.create_connection(("127.0.0.1", self.port), PATIENCE / 1000) as connection:
             connection.sendall("\r\n".join(lines).encode() + body)
             answer = b""
             while chunk := connection.recv(65536):
@@ -122,6 +134,7 @@ class House:
 def browser() -> Iterator[Browser]:
     found = next(filter(None, (name and shutil.which(name) for name in BROWSERS)), None)
     assert found, "no Chromium was found; tests/install-packages installs it"
+    expect.set_options(timeout=PATIENCE)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=found, args=ARGUMENTS)
         yield browser
@@ -130,9 +143,13 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def house() -> Iterator[House]:
-    handler = type("Handler", (Local,), {})
+    release = threading.Event()
+    handler = type("Handler", (Local,), {"release": release})
     with serving(handler) as local, ginnel.Service() as service, ginnel.Agent(service) as agent:
-        yield House(service, agent, local)
+        try:
+            yield House(service, agent, local, release)
+        finally:
+            release.set()
 
 
 class Watch:
@@ -169,7 +186,6 @@ def page(browser: Browser, house: House) -> Iterator[Page]:
     context.grant_permissions(["clipboard-read", "clipboard-write"], origin=house.base)
     page = context.new_page()
     page.set_default_timeout(PATIENCE)
-    expect.set_options(timeout=PATIENCE)
     watch = Watch(page, house.base)
     page.goto(house.base)
     expect(page.locator("#state")).to_have_text("● online")

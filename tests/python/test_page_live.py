@@ -8,7 +8,7 @@ import threading
 from playwright.sync_api import Browser, Page, expect
 
 import ginnel
-from browsing import PATIENCE, House, Local, choose, rows, serving, tab, wait_until
+from browsing import House, Local, choose, rows, serving, tab, wait_until
 
 TARGETS = "[...document.querySelectorAll('#rows .row')].map((row) => row.querySelector('a').text)"
 
@@ -20,6 +20,7 @@ def test_what_does_not_match_any_more_leaves_the_list(house: House, page: Page) 
     slow = threading.Thread(target=house.send, args=("/slow",))
     slow.start()
     expect(rows(page)).to_have_count(1)
+    house.release.set()
     slow.join()
 
     expect(rows(page)).to_have_count(0)
@@ -33,13 +34,13 @@ def test_what_is_not_kept_any_more_leaves_the_list(house: House, browser: Browse
         page = context.new_page()
         page.goto(small.base)
         small.send("/oldest")
-        expect(rows(page)).to_have_count(1, timeout=PATIENCE)
+        expect(rows(page)).to_have_count(1)
         for number in range(12):
             small.send(f"/{number}", "POST", b"x" * 4000)
 
         kept = len(small.client.requests.list().to_list())
         assert kept < 10
-        expect(rows(page)).to_have_count(kept, timeout=PATIENCE)
+        expect(rows(page)).to_have_count(kept)
         expect(page.locator("#room")).to_contain_text(f"{13 - kept} evicted")
         assert page.evaluate(TARGETS)[0] == "/11"
         context.close()
@@ -106,6 +107,7 @@ def test_the_chosen_request_is_drawn_anew_with_focus_and_place(house: House, pag
     page.locator("#detail").evaluate("(detail) => { detail.scrollTop = 60 }")
     place = page.locator("#detail").evaluate("(detail) => detail.scrollTop")
     assert place > 0
+    house.release.set()
     slow.join()
 
     expect(page.locator("#detail .outcome")).to_contain_text("200 OK")

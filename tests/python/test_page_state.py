@@ -73,6 +73,7 @@ def test_a_paused_page_keeps_each_request_once_and_tells_how_things_are(
     slow = threading.Thread(target=house.send, args=("/slow",))
     slow.start()
     expect(page.get_by_role("button", name="Resume (1 new)")).to_be_visible()
+    house.release.set()
     slow.join()
     house.client.tunnels.start(name="second", proto="http", addr=house.local)
     house.send("/more")
@@ -118,6 +119,7 @@ def test_what_stops_to_match_while_the_page_is_paused_is_not_shown(
     slow = threading.Thread(target=house.send, args=("/slow",))
     slow.start()
     expect(page.get_by_role("button", name="Resume (1 new)")).to_be_visible()
+    house.release.set()
     slow.join()
     expect(page.get_by_role("button", name="Resume (0 new)")).to_be_visible()
 

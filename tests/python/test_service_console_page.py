@@ -215,6 +215,7 @@ def test_traffic_appears_as_it_happens_and_is_filtered(service: ginnel.Service, 
     heading(page, "shop.test:443")
     press(page, "Traffic", "link")
     expect(page.get_by_role("searchbox", name="Edge or route")).to_have_value(shop.edge.id)
+    expect(page.get_by_role("status").filter(has_text="Live")).to_be_visible()
     shop.visit("/three")
     expect(rows).to_have_count(1)
     press(page, "Pause")
