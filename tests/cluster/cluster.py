@@ -213,7 +213,7 @@ def haproxy(cluster: Cluster) -> Iterator[None]:
         command = [program(), "-db", "-f", str(configuration)]
         process = subprocess.Popen(command, stdout=log, stderr=log)
     try:
-        wait_until(lambda: listens(cluster.ports["api"]), "HAProxy to listen", 10)
+        wait_until(lambda: listens(cluster.ports["api"]), "HAProxy to listen", 40)
         yield
     finally:
         process.kill()

@@ -113,10 +113,12 @@ class Faults:
         before = self._epochs()
         offset = self._chance.choice([-HOUR, HOUR])
         node.clock.set(offset)
-        wait_until(lambda: abs(self._clock_error(node) - offset) < HOUR / 2, "the clock to jump", 8)
+        wait_until(
+            lambda: abs(self._clock_error(node) - offset) < HOUR / 2, "the clock to jump", 40
+        )
         time.sleep(self._chance.uniform(1, 4))
         node.clock.set(0)
-        wait_until(lambda: abs(self._clock_error(node)) < HOUR / 2, "the clock to be right", 8)
+        wait_until(lambda: abs(self._clock_error(node)) < HOUR / 2, "the clock to be right", 40)
         if self._epochs() != before:
             self._work.findings.violated(f"epochs {before} became {self._epochs()} by a clock")
 

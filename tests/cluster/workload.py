@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import concurrent.futures
 import json
+import os
 import random
 import threading
 import time
@@ -15,7 +16,7 @@ from typing import Any, Self
 from calls import Caller, Reply, visit
 from cluster import DOMAIN, Addresses, NodeAddresses
 
-LATEST = 2.0
+LATEST = float(os.environ.get("GINNEL_CLUSTER_LATEST", "10"))
 """How long after its acknowledgement a change may be unseen by another node, in seconds."""
 # What callers of the management API and visitors are promised while something is away; 0 is a
 # connection that ends without a response.
