@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout};
 use super::support::{PATIENCE, mirror, online, options_of};
 use crate::service::support::client;
 
-const SHORT: Duration = Duration::from_millis(100);
+const SHORT: Duration = Duration::from_millis(500);
 const LONG: Duration = Duration::from_secs(600);
 
 /// What lies between an agent and its service.
@@ -106,8 +106,8 @@ async fn an_agent_notices_a_black_hole_and_gets_its_address_back() {
     let asleep = Instant::now();
     let lost = state.wait_for(|state| !matches!(state, SessionState::Online(_)));
     drop(timeout(PATIENCE, lost).await.expect("the loss to be noticed").unwrap());
-    // What a busy machine adds is not ours.
-    assert!(asleep.elapsed() < SHORT * 3 + Duration::from_secs(5), "{:?}", asleep.elapsed());
+    // Heartbeats that nobody has set need 25 s; what a busy machine adds is not ours.
+    assert!(asleep.elapsed() < Duration::from_secs(20), "{:?}", asleep.elapsed());
     online(&linked.agent).await;
 
     // For the service the old session is still alive, and gives way.

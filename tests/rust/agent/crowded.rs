@@ -253,7 +253,7 @@ async fn an_address_with_few_connections_gets_the_next_that_ends() {
         let place = agent.place.clone();
         others.spawn(async move { ask_from(&format!("127.0.0.{number}"), &place).await });
     }
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
 
     for _ in 3..9 {
         answer(held.pop().unwrap()).await;

@@ -128,7 +128,7 @@ async fn tunnels_are_back_at_their_addresses_whenever_the_service_is() {
     let (half, most) = (away[KILLS / 2], away[KILLS - 1]);
     println!("back after {half:?}, at most {most:?}; {answered} visitors served");
     // The machine may be busy for a moment, but not half of the time.
-    assert!(half < Duration::from_secs(2), "half of the returns took more than {half:?}");
+    assert!(half < Duration::from_secs(10), "half of the returns took more than {half:?}");
 }
 
 /// Where a tunnel can be asked with HTTP.

@@ -33,7 +33,7 @@ async fn silent() -> (u16, UnboundedReceiver<String>) {
 
 /// A service that lets upstreams think for a moment.
 async fn hurried() -> Whole {
-    let timeouts = Timeouts { response: Duration::from_millis(300), ..Timeouts::default() };
+    let timeouts = Timeouts { response: Duration::from_secs(2), ..Timeouts::default() };
     Whole::with(Options { timeouts, ..Options::default() }).await
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use super::support::Whole;
+use super::support::{PATIENCE, Whole};
 use crate::service::support::{Folder, free_address};
 
 #[tokio::test]
@@ -169,7 +169,7 @@ async fn a_service_that_comes_back_finds_the_tunnels_at_their_addresses() {
     while !matches!(&*state.borrow_and_update(), SessionState::Online(_))
         || whole.agent.reconnects() == 0
     {
-        tokio::time::timeout(Duration::from_secs(10), state.changed()).await.unwrap().unwrap();
+        tokio::time::timeout(PATIENCE, state.changed()).await.unwrap().unwrap();
     }
 
     let answer = whole.http.get(format!("{url}/back")).send().await.unwrap();
@@ -186,7 +186,7 @@ async fn a_refused_agent_says_why_and_does_not_try_again() {
     options.web_addr = WebAddress::Off;
 
     let mut agent = Agent::start(options).await.unwrap();
-    tokio::time::timeout(Duration::from_secs(10), agent.ended()).await.unwrap();
+    tokio::time::timeout(PATIENCE, agent.ended()).await.unwrap();
 
     assert!(matches!(agent.state(), SessionState::Offline));
     assert!(agent.last_error().unwrap().contains("ERR_NGROK_107"), "{:?}", agent.last_error());
@@ -206,7 +206,7 @@ async fn the_management_api_stops_an_agent() {
     let stop = stop.send().await.unwrap();
 
     assert_eq!(stop.status(), 204);
-    tokio::time::timeout(Duration::from_secs(10), whole.agent.ended()).await.unwrap();
+    tokio::time::timeout(PATIENCE, whole.agent.ended()).await.unwrap();
     assert!(matches!(whole.agent.state(), SessionState::Offline));
 }
 

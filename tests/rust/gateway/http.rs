@@ -9,6 +9,7 @@ use tokio::io::AsyncWriteExt;
 use super::support::{
     Direct, Peer, bound, edges, edges_with, header, host_of, mirror, soon, upstream,
 };
+use crate::service::support::free_address;
 
 #[tokio::test]
 async fn a_request_arrives_as_it_was_sent_with_the_visitor_named() {
@@ -334,11 +335,7 @@ async fn an_upstream_that_is_gone_is_named() {
     let options =
         GatewaySettings { code_prefix: "ERR_OURS_".to_owned(), ..GatewaySettings::default() };
     let edges = edges_with(options).await;
-    let gone = {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.local_addr().unwrap()
-    };
-    let endpoint = bound(&edges, Direct::to(gone)).await;
+    let endpoint = bound(&edges, Direct::to(free_address())).await;
     let mut visitor = Peer::to(&endpoint).await;
 
     visitor.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;

@@ -6,11 +6,7 @@ use tokio::io::AsyncWriteExt;
 
 use super::configured::{EdgeFixture, code, status};
 use super::support::{Direct, Peer, mirror, upstream};
-
-/// Nobody listens on this port.
-fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
+use crate::service::support::free_address;
 
 /// An upstream that says its name and what it has heard.
 async fn named(name: &'static str) -> std::net::SocketAddr {
@@ -36,7 +32,7 @@ struct Edge {
 impl Edge {
     async fn start() -> Self {
         let site = EdgeFixture::start().await;
-        let port = free_port();
+        let port = free_address().port();
         let hostports = json!([format!("a.test:{port}")]);
         let backend = site.at(named("public").await).await;
         let edge = json!({"hostports": hostports, "backend": backend});

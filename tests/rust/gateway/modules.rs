@@ -15,6 +15,7 @@ use tokio::io::AsyncReadExt;
 
 use super::configured::{EdgeFixture, code, status};
 use super::support::{Direct, Peer, edges, header, mirror, upstream};
+use crate::service::support::free_address;
 
 #[tokio::test]
 async fn ip_policies_decide_who_may_come() {
@@ -52,7 +53,7 @@ async fn an_ip_restriction_of_a_tcp_edge_closes_the_door() {
     let site = EdgeFixture::start().await;
     let address = upstream(|mut peer| async move { peer.say("hello").await }).await;
     let policy = site.service.create("/ip_policies", json!({})).await;
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_address().port();
     let edge = json!({
         "hostports": [format!("a.test:{port}")],
         "backend": site.at(address).await,
@@ -126,7 +127,7 @@ async fn a_failing_backend_is_spared() {
     })
     .await;
     let breaker =
-        json!({"volume_threshold": 4, "tripped_duration": 1, "error_threshold_percentage": 0.5});
+        json!({"volume_threshold": 4, "tripped_duration": 5, "error_threshold_percentage": 0.5});
     let modules = json!({"backend": site.at(address).await, "circuit_breaker": breaker});
     let route = site.route(&edge, "/", modules).await;
     let get = async || {
@@ -142,7 +143,7 @@ async fn a_failing_backend_is_spared() {
     let path = format!("/edges/https/{edge}/routes/{route}");
     site.service.patch(&path, json!({"description": "changed"})).await;
     assert_eq!(get().await, "503 3202", "a change of something else does not heal it");
-    tokio::time::sleep(std::time::Duration::from_millis(1050)).await;
+    tokio::time::sleep(std::time::Duration::from_millis(5100)).await;
 
     assert_eq!(get().await, "200 ");
     assert_eq!(get().await, "200 ");

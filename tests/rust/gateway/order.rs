@@ -7,6 +7,7 @@ use tokio::io::AsyncReadExt;
 
 use super::configured::{EdgeFixture, code, status};
 use super::support::{header, mirror, soon};
+use crate::service::support::free_address;
 
 /// A request that says who asks, and how it is signed.
 fn request(agent: &str, token: &str, path: &str) -> String {
@@ -100,7 +101,7 @@ async fn rules_come_before_the_headers_of_requests_and_after_those_of_answers() 
 async fn an_open_circuit_answers_after_the_rules_and_before_the_backend() {
     let site = EdgeFixture::start().await;
     let edge = site.edge("a.test").await;
-    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let gone = free_address();
     let breaker = json!({
         "tripped_duration": 600, "rolling_window": 600, "num_buckets": 1,
         "volume_threshold": 1, "error_threshold_percentage": 0.1,
@@ -164,7 +165,7 @@ async fn a_refused_webhook_passes_the_headers_and_the_rules_of_responses() {
 async fn errors_of_the_gateway_pass_the_headers_of_responses() {
     let site = EdgeFixture::start().await;
     let edge = site.edge("a.test").await;
-    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let gone = free_address();
     let breaker = json!({
         "tripped_duration": 600, "rolling_window": 600, "num_buckets": 1,
         "volume_threshold": 1, "error_threshold_percentage": 0.1,

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::configured::{EdgeFixture, code, status};
 use super::support::{Direct, Peer, edges, header, mirror, soon, upstream};
+use crate::service::support::free_address;
 
 /// A site whose only route has a policy, before an upstream that answers with what it was sent.
 async fn policed(inbound: Value, outbound: Value) -> EdgeFixture {
@@ -70,7 +71,7 @@ async fn requests_and_answers_are_changed() {
         ),
     ]);
     let site = policed(inbound, outbound).await;
-    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let gone = free_address();
     let edge = site.service.get("/edges/https").await.json["https_edges"][0].clone();
     let policy = edge["routes"][0]["policy"].clone();
     let modules = json!({"backend": site.at(gone).await, "policy": policy});
@@ -399,7 +400,7 @@ async fn a_tcp_edge_applies_its_policy() {
         peer.say(&heard).await;
     })
     .await;
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_address().port();
     let policy = json!({
         "inbound": [rule(None, "log", json!({"metadata": {"came": "${conn.client_ip}"}}))],
         "outbound": [rule(None, "log", json!({"metadata": {"carried": "${conn.bytes_in}"}}))],

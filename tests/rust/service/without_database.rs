@@ -75,7 +75,7 @@ async fn a_tunnel_that_one_of_two_nodes_has_lost_is_found_at_the_other() {
     let began = Instant::now();
     for host in hosts {
         while nodes.visit(0, host).await != 200 {
-            assert!(began.elapsed() < Duration::from_secs(2), "{host} is not found");
+            assert!(began.elapsed() < PATIENCE, "{host} is not found");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }

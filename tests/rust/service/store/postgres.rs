@@ -392,10 +392,17 @@ async fn notified_of(changes: u32, work: fn(&Transaction<'_>)) -> usize {
     let database = engines::new_database();
     let node = engines::open(&database);
     let name = database.to_string().rsplit('/').next().unwrap().to_owned();
+    let listener = name.clone();
     let listening = tokio::task::spawn_blocking(move || {
-        engines::server().psql_in_turn(&name, &["LISTEN ginnel_changes", "SELECT pg_sleep(2)"])
+        engines::server().psql_in_turn(&listener, &["LISTEN ginnel_changes", "SELECT pg_sleep(5)"])
     });
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    // It listens once it sleeps.
+    let asleep = "SELECT count(*) FROM pg_stat_activity
+         WHERE datname = current_database() AND query = 'SELECT pg_sleep(5)'";
+    let began = Instant::now();
+    while tokio::task::block_in_place(|| engines::server().psql(&name, asleep)) != "1" {
+        assert!(began.elapsed() < Duration::from_secs(30), "it listens");
+    }
 
     for number in 0..changes {
         let change = move |change: &Transaction<'_>| {
@@ -437,7 +444,7 @@ async fn a_store_closes_although_its_server_does_not_respond() {
     let closed = tokio::task::spawn_blocking(move || store.close());
 
     // A response is waited for twelve seconds otherwise, and more than once.
-    tokio::time::timeout(Duration::from_secs(8), closed).await.unwrap().unwrap();
+    tokio::time::timeout(Duration::from_secs(11), closed).await.unwrap().unwrap();
     assert!(write.await.unwrap().is_err());
     assert!(read.await.unwrap().is_err());
 }
@@ -459,12 +466,15 @@ async fn a_write_gives_up_within_its_time_although_the_server_does_not_respond()
         })
         .collect();
 
-    let written = tokio::time::timeout(Duration::from_secs(11), count_up(&store)).await;
+    // A response is waited for twelve seconds otherwise.
+    let written = tokio::time::timeout(Duration::from_millis(11_900), count_up(&store)).await;
     assert!(written.unwrap().is_err(), "ten seconds are promised");
-    for read in reads {
-        let read = tokio::time::timeout(Duration::from_secs(10), read).await;
-        assert!(read.unwrap().unwrap().is_err(), "none waits for the others");
-    }
+    let all = async {
+        for read in reads {
+            assert!(read.await.unwrap().is_err());
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), all).await.expect("none waits for the others");
     store.close();
 }
 
