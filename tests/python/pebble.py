@@ -19,18 +19,13 @@ from urllib.request import Request, urlopen
 import pytest
 import trustme
 
+from addresses import free_port
 from processes import wait_until
 
 PROGRAM = os.environ.get("GINNEL_PEBBLE") or shutil.which("pebble")
 DNS = shutil.which("pebble-challtestsrv", path=PROGRAM and f"{Path(PROGRAM).parent}")
 BLOCKED = "blocked.example.test"
 """A name that the authority signs for nobody."""
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
-        return port
 
 
 @dataclass
@@ -105,7 +100,12 @@ def pebble(folder: Path, *, lifetime: int = 7 * 24 * 3600, **environment: str) -
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     with contextlib.ExitStack() as stack:
         stack.enter_context(ending(subprocess.Popen(command, **quiet)))  # type: ignore[call-overload]
-        settings = {"PEBBLE_VA_NOSLEEP": "1", "PEBBLE_AUTHZREUSE": "0", **environment}
+        settings = {
+            "PEBBLE_VA_NOSLEEP": "1",
+            "PEBBLE_AUTHZREUSE": "0",
+            "PEBBLE_WFE_NONCEREJECT": "0",
+            **environment,
+        }
         log = stack.enter_context((folder / "pebble.log").open("wb"))
         command = [PROGRAM, "-config", str(folder / "pebble.json")]
         command += ["-dnsserver", f"127.0.0.1:{names}"]

@@ -42,7 +42,7 @@ def test_a_key_that_one_node_deletes_is_refused_by_the_others(store: str) -> Non
 
             admin.api_keys.delete(key.id)
 
-            wait_until(lambda: is_refused(client), "the key to be refused", 5)
+            wait_until(lambda: is_refused(client), "the key to be refused")
 
 
 def is_refused(client: ginnel.RemoteClient) -> bool:

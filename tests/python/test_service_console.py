@@ -13,6 +13,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 import ginnel
+from addresses import free_port
 from consoling import ConsoleClient, Shop
 
 
@@ -287,13 +288,10 @@ def test_the_overview_has_what_is_online(service: ginnel.Service) -> None:
 
 def test_the_overview_names_ports_that_others_have(tmp_path: Path) -> None:
     database = tmp_path / "ginnel.db"
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", 0))
-        port = other.getsockname()[1]
-        other.close()
-        with ginnel.Service(database) as service:
-            key = service.api_key
-            edge = service.client().edges.tcp.create(hostports=[f"127.0.0.1:{port}"])
+    port = free_port()
+    with ginnel.Service(database) as service:
+        key = service.api_key
+        edge = service.client().edges.tcp.create(hostports=[f"127.0.0.1:{port}"])
     with socket.socket() as other:
         other.bind(("127.0.0.1", port))
         other.listen()
