@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 import threading
+import time
 from dataclasses import dataclass, field
 from typing import Self
+
+
+async def until_closed(server: Listener, connections: int) -> None:
+    """Waits until so many of its connections are over."""
+    deadline = time.monotonic() + 30
+    while server.closed < connections:
+        assert time.monotonic() < deadline, f"{server.closed} of {connections} are over"
+        await asyncio.sleep(0.001)
 
 
 @dataclass

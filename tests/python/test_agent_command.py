@@ -45,7 +45,7 @@ def running(*arguments: str, **environment: str) -> Iterator[Callable[[str], dic
     try:
         yield event
         process.send_signal(signal.SIGINT)
-        assert process.wait(10) == 0
+        assert process.wait(30) == 0
     finally:
         process.kill()
         process.communicate()
@@ -64,7 +64,7 @@ def test_one_command_makes_a_folder_public(tmp_path: Path) -> None:
 
     with running("dev", "http", f"file://{tmp_path}") as event:
         url = event("tunnel")["public_url"]
-        with urlopen(f"{url}/hello.txt", timeout=10) as answer:
+        with urlopen(f"{url}/hello.txt", timeout=30) as answer:
             assert answer.read() == b"hello"
         request = event("request")
 

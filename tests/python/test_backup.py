@@ -283,7 +283,8 @@ def test_backups_are_made_and_old_ones_removed(tmp_path: Path) -> None:
         names = sorted(file.name for file in folder.glob("ginnel-2*.db"))
 
     assert len(seen) >= 5
-    assert names[-1] == max(seen)
+    # There may be a later one than was seen.
+    assert names[-1] >= max(seen)
     assert policies(folder / names[-1]) == {kept}
     assert (folder / "ginnel-notes.db").exists()
 

@@ -215,6 +215,7 @@ def test_a_service_that_ends_in_the_middle_leaves_no_file(tmp_path: Path, end: s
     with serving(path, large(path)) as service, Relay(service.url, hold_after=1 << 20) as relay:
         result = started(lambda: backup(relay.url, out, key=service.key))
         assert relay.is_held.wait(60)
+        wait_until(out.with_name("copy.db.new").exists, "the file that it fills")
         assert out.with_name("copy.db.new").stat().st_mode & 0o777 == 0o600
         another = backup(service.url, tmp_path / "other.db", key=service.key)
         assert another.returncode == 7

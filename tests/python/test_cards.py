@@ -122,7 +122,7 @@ def test_an_exchange_is_a_card_of_request_and_response(
     with urlopen(Request(f"{url}/hooks?id=7&api_key=swordfish", body, headers)) as answer:
         assert b"top-secret" in answer.read()
 
-    seen = ginnel_agent_client.requests.wait_for(timeout=10)
+    seen = ginnel_agent_client.requests.wait_for(timeout=30)
 
     assert seen.response is not None
     for shown in (seen, seen.request, seen.response):
@@ -360,7 +360,7 @@ def test_a_tunnel_is_a_card_with_its_figures(
 ) -> None:
     url = ginnel_tunnel(app, name="shop")
     urlopen(url).close()
-    ginnel_agent_client.requests.wait_for(timeout=10)
+    ginnel_agent_client.requests.wait_for(timeout=30)
 
     tunnel = ginnel_agent_client.tunnels.get("shop")
 

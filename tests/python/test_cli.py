@@ -187,7 +187,7 @@ def test_captured_requests_are_a_table_for_people(
 
     url = ginnel_tunnel(app)
     urlopen(f"{url}/hook?a=1").close()
-    seen = ginnel_agent_client.requests.wait_for(timeout=10)
+    seen = ginnel_agent_client.requests.wait_for(timeout=30)
 
     listed = run("local", "requests", "list", GINNEL_AGENT_URL=ginnel_agent.url).stdout
     shown = run("local", "requests", "get", seen.id, GINNEL_AGENT_URL=ginnel_agent.url).stdout
@@ -385,7 +385,7 @@ def test_ctrl_c_ends_a_call_without_a_word() -> None:
         )
         assert asked.wait(20)
         process.send_signal(signal.SIGINT)
-        told = process.communicate(timeout=10)
+        told = process.communicate(timeout=30)
         release.set()
 
     assert (process.returncode, told) == (-signal.SIGINT, (b"", b""))

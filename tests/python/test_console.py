@@ -122,7 +122,7 @@ def test_the_view_lives_and_leaves_the_terminal_as_it_was(tmp_path: Path) -> Non
         shown.until(r"Session +online\n")
         shown.until(r"Management API +http://127\.0\.0\.1:\d+")
         url = shown.until(r"Forwarding +(http://\S+) -> file://")[1]
-        urlopen(f"{url}/hello.txt?token=abc", timeout=10).close()
+        urlopen(f"{url}/hello.txt?token=abc", timeout=30).close()
         shown.until(r"\d\d:\d\d:\d\d\.\d{3} GET +/hello\.txt\?token=•+ +200 OK")
         shown.until(r"command_line +1 ")
         assert all(len(line) <= 70 for line in shown.screen)
@@ -130,7 +130,7 @@ def test_the_view_lives_and_leaves_the_terminal_as_it_was(tmp_path: Path) -> Non
         shown.process.send_signal(signal.SIGINT)
         while shown.read():
             pass
-        assert shown.process.wait(10) == 0
+        assert shown.process.wait(30) == 0
         assert shown.written.count(ENTER) == shown.written.count(LEAVE) == 1
         assert shown.written.endswith(LEAVE)
 
@@ -146,7 +146,7 @@ def test_a_hangup_alone_ends_nothing(tmp_path: Path) -> None:
         shown.process.send_signal(signal.SIGTERM)
         while shown.read():
             pass
-        assert shown.process.wait(10) == 0
+        assert shown.process.wait(30) == 0
 
 
 def test_a_view_ends_with_its_terminal(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_a_view_ends_with_its_terminal(tmp_path: Path) -> None:
 
         shown.close()
 
-        assert shown.process.wait(20) == 0
+        assert shown.process.wait(30) == 0
 
 
 def test_who_is_started_to_outlive_its_terminal_does_not_end_with_it(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_who_is_started_to_outlive_its_terminal_does_not_end_with_it(tmp_path: P
 def visit(url: str) -> None:
     """Asks for what is not there."""
     try:
-        urlopen(url, timeout=10).close()
+        urlopen(url, timeout=30).close()
     except HTTPError as error:
         error.close()
 
@@ -248,7 +248,7 @@ def test_without_a_terminal_there_are_lines() -> None:
         assert "Inspect: http://127.0.0.1:" in process.stdout.readline()
         assert "127.0.0.1:1: " in process.stdout.readline()
         process.send_signal(signal.SIGINT)
-        assert process.wait(10) == 0
+        assert process.wait(30) == 0
 
 
 def dev_lines(*options: str) -> list[str]:
@@ -262,7 +262,7 @@ def dev_lines(*options: str) -> list[str]:
             if "try: " in line:
                 break
         process.send_signal(signal.SIGINT)
-        assert process.wait(10) == 0
+        assert process.wait(30) == 0
     return lines
 
 

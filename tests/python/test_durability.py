@@ -13,6 +13,7 @@ from pathlib import Path
 
 import ginnel
 import postgres
+from processes import wait_until
 
 ROUNDS = 50
 NODE_ROUNDS = 8
@@ -27,6 +28,10 @@ class Ledger:
         self.deleted: set[str] = set()
         self.unsure: set[str] = set()
         self.lock = threading.Lock()
+
+    def wait_for_more(self, than: int) -> None:
+        """Waits until more was created than so many."""
+        wait_until(lambda: len(self.created) > than, "something is acknowledged")
 
     def write(self, url: str, key: str) -> None:
         """Creates, and deletes every third, until the service is gone."""
@@ -60,11 +65,12 @@ def test_a_killed_service_keeps_what_it_acknowledged(tmp_path: Path) -> None:
     key = ""
     for turn in range(ROUNDS):
         process, url, made = serve("--path", str(tmp_path / "ginnel.db"))
-        key = made or key
+        key, before = made or key, len(ledger.created)
         writers = [threading.Thread(target=ledger.write, args=(url, key)) for _ in range(WRITERS)]
         for writer in writers:
             writer.start()
-        time.sleep(0.02 + 0.01 * (turn % 7))
+        ledger.wait_for_more(before)
+        time.sleep(0.01 * (turn % 7))
 
         process.kill()
 
@@ -91,11 +97,13 @@ def test_nodes_that_are_killed_keep_what_they_acknowledged(
         key = survivor.api_key or ""
         for turn in range(NODE_ROUNDS):
             process, url, _ = serve("--store", store, "--node-name", "killed")
+            before = len(ledger.created)
             writers = [
                 threading.Thread(target=ledger.write, args=(url, key)) for _ in range(WRITERS)
             ]
             for writer in writers:
                 writer.start()
+            ledger.wait_for_more(before)
             time.sleep(0.1 + 0.03 * (turn % 7))
 
             process.kill()

@@ -155,7 +155,7 @@ def test_events_tell_what_was_decided() -> None:
 
         assert events.get(timeout=0) is None
         service.opener().open("http://app.example.test/x?y").close()
-        event = events.get(timeout=10)
+        event = events.get(timeout=30)
 
         assert event is not None
         assert (event.method, event.host, event.path) == ("GET", "app.example.test", "/x?y")
@@ -253,7 +253,7 @@ def test_serve_reads_its_certificate_again(tmp_path: Path) -> None:
             assert shown(url, first, "app.example.test")
             write(second.issue_cert("app.example.test"), tmp_path)
             process.send_signal(signal.SIGHUP)
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + 30
             while not shown(url, second, "app.example.test"):
                 assert time.monotonic() < deadline
         finally:

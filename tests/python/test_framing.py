@@ -174,9 +174,9 @@ def test_an_answer_that_breaks_off_says_so_everywhere(agent: ginnel.Agent, body:
         [captured] = ended(client)
         assert agent.url
         page = agent.url.removesuffix("/api")
-        with urlopen(f"{page}/inspect/data/export.har", timeout=10) as answer:
+        with urlopen(f"{page}/inspect/data/export.har", timeout=30) as answer:
             [entry] = json.load(answer)["log"]["entries"]
-        with urlopen(f"{page}/inspect/http/{captured.id}", timeout=10) as answer:
+        with urlopen(f"{page}/inspect/http/{captured.id}", timeout=30) as answer:
             shown = answer.read().decode()
 
     error = f"the local service {CUT[body]}"
@@ -315,7 +315,7 @@ def test_a_folder_answers_requests_with_bodies(
         host, port = tunnel.public_url.removeprefix("http://").split(":")
         for method, expected in [(b"POST", b"405"), (b"GET", b"200")]:
             for field, body in bodies.items():
-                with socket.create_connection((host, int(port)), timeout=10) as visitor:
+                with socket.create_connection((host, int(port)), timeout=30) as visitor:
                     head = b" /hello.txt HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n"
                     first = body if not pause else b""
                     visitor.sendall(method + head + field + b"\r\n" + first)

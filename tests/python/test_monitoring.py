@@ -238,7 +238,7 @@ def test_an_operation_is_an_exemplar_by_its_id() -> None:
 
 
 def test_readiness_of_a_service_from_its_start_to_its_end(tmp_path: Path) -> None:
-    with serve("--path", str(tmp_path / "g.db"), "--drain-delay", "2") as service:
+    with serve("--path", str(tmp_path / "g.db"), "--drain-delay", "10") as service:
         told = service.line()
         watched = Watched(told["admin_addr"])
         assert get(f"{watched.url}/healthz")[0] == 200

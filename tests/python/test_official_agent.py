@@ -107,14 +107,14 @@ def official(service: ginnel.Service, language: str) -> Iterator[Official]:
 
 
 def get(url: str, body: bytes | None = None) -> bytes:
-    with urlopen(Request(url, data=body), timeout=10) as answer:
+    with urlopen(Request(url, data=body), timeout=30) as answer:
         content: bytes = answer.read()
         return content
 
 
 def soon(check: Callable[[], Any]) -> Any:
     """What `check` gives, as soon as it gives something without an error."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while True:
         try:
             if found := check():
@@ -140,7 +140,7 @@ def test_tcp_is_carried_with_its_half_close(official: Official) -> None:
         url = official.do(tcp=listener.getsockname()[1])
         host, port = url.removeprefix("tcp://").rsplit(":", 1)
 
-        with socket.create_connection((host, int(port)), timeout=10) as visitor:
+        with socket.create_connection((host, int(port)), timeout=30) as visitor:
             visitor.sendall(b"ping")
             visitor.shutdown(socket.SHUT_WR)
             connection, _ = listener.accept()

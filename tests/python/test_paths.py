@@ -327,7 +327,7 @@ def test_rules_see_the_bytes_of_a_path_that_was_normalized() -> None:
 
         get(address_of(service.http_url), host, "/x/..%2fy?z")
 
-        event = events.get(timeout=10)
+        event = events.get(timeout=30)
         assert event is not None
         assert list(event.logs) == [{"path": "/y", "raw": "/x/..%2fy"}]
         assert event.path == "/x/..%2fy?z"

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ import pytest
 import trustme
 
 import ginnel
+from listener import until_closed
 from proxies import OPENED, ConnectProxy, SocksProxy
 from server import Server, answer
 
@@ -458,13 +457,6 @@ async def test_a_proxied_answer_has_the_limit_of_every_answer(
         )
         with pytest.raises(ginnel.ResponseDecodeError, match=r"cannot be used|more than"):
             await client.api_keys.get("ak_1")
-
-
-async def until_closed(server: Server | ConnectProxy, connections: int) -> None:
-    deadline = time.monotonic() + 30
-    while server.closed < connections:
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.001)
 
 
 async def test_a_post_is_not_lost_with_an_idle_connection_of_the_proxys(make_client: Any) -> None:

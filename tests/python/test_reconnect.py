@@ -125,7 +125,7 @@ def test_an_agent_is_back_soon_after_a_restart_of_three_seconds(tmp_path: Path) 
 
         with ginnel.Service(path, host, edge_host=host, agent_port=port):
             # The pauses promise two seconds; what a busy machine adds is not ours.
-            wait_until(lambda: agent.state == "online", "the agent is back", 5)
+            wait_until(lambda: agent.state == "online", "the agent is back", 15)
             assert status(f"{url}/back") == 200
 
 
@@ -158,5 +158,7 @@ def test_lines_tell_why_there_is_no_service_and_which_tunnels_are_back(tmp_path:
 
             assert command.event("state")["state"] == "reconnecting"
             relay.open()
-            told = command.event("state")
-            assert (told["state"], told["reason"]) == ("online", None)
+            # It may say once more, and for another reason, that it tries again.
+            while (told := command.event("state"))["state"] != "online":
+                assert told["state"] == "reconnecting"
+            assert told["reason"] is None

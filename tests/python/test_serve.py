@@ -32,7 +32,7 @@ def test_it_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
         assert client.api_keys.list().first()
 
         process.send_signal(sent)
-        rest, complaints = process.communicate(timeout=10)
+        rest, complaints = process.communicate(timeout=30)
 
         assert (process.returncode, rest, complaints) == (0, b"", b"")
     # The key is shown at the first start only.

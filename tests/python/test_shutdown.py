@@ -226,7 +226,8 @@ def test_an_agent_in_python_finishes_what_it_serves(
         stopped.result(PATIENCE)
 
     assert answer.result() == 200
-    assert service.client().tunnels.list().first() is None
+    remote = service.client()
+    wait_until(lambda: remote.tunnels.list().first() is None, "the tunnel is gone")
 
 
 @pytest.mark.parametrize("proto", ["http", "tcp"])

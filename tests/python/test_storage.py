@@ -225,6 +225,8 @@ def test_a_stop_ends_the_wait_for_a_lock(tmp_path: Path) -> None:
             for writer in writers:
                 writer.start()
                 time.sleep(0.1)
+            # Until the last one waits for the lock, which nothing shows.
+            time.sleep(1)
             process.terminate()
             for writer in writers:
                 writer.join()

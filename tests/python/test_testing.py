@@ -188,17 +188,17 @@ async def test_no_connection_leaves_this_machine(
     import socket
 
     here = make_client(service.api_key, base_url=service.url)
-    away = make_client("k", base_url="https://192.0.2.1", timeout=5, max_retries=0)
+    away = make_client("k", base_url="https://192.0.2.1", timeout=20, max_retries=0)
 
     assert await here.api_keys.list().first()
     began = time.monotonic()
     with pytest.raises(ginnel.APIConnectionError, match="only this machine is allowed"):
         await away.api_keys.list().first()
     with pytest.raises(OSError, match="is not this machine"):
-        socket.create_connection(("192.0.2.1", 80), timeout=5)
+        socket.create_connection(("192.0.2.1", 80), timeout=20)
     with pytest.raises(OSError, match="is not this machine"):
         await asyncio.open_connection("192.0.2.1", 80)
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 15
 
 
 def fetch(url: str, body: bytes | None = None) -> tuple[int, bytes]:
@@ -238,7 +238,7 @@ def test_what_a_test_makes_public_is_reached_and_captured(
 
     assert fetch(f"{url}/hook", b"abc") == (status, b"/hookabc")
 
-    seen = ginnel_agent_client.requests.wait_for(timeout=10)
+    seen = ginnel_agent_client.requests.wait_for(timeout=30)
     assert (seen.tunnel_name, seen.request.uri) == ("test-1", "/hook")
 
 
@@ -250,7 +250,7 @@ async def test_a_tunnel_leads_to_a_port_and_replays(
         url = await asyncio.to_thread(ginnel_tunnel, server.server_address[1], name="web")
         assert await asyncio.to_thread(fetch, url, b"xyz") == (200, b"/xyz")
 
-        captured = await ginnel_async_agent_client.requests.wait_for(timeout=10)
+        captured = await ginnel_async_agent_client.requests.wait_for(timeout=30)
         await ginnel_async_agent_client.requests.replay(captured.id)
 
         assert captured.tunnel_name == "web"

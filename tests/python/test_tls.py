@@ -283,7 +283,7 @@ def test_an_agent_behind_a_server_that_wants_a_certificate(
         ginnel.AgentClient(server.url, ca_bundle=bundle, client_cert=own) as agent,
     ):
         assert agent.tunnels.list().to_list() == []
-        assert agent.with_options(timeout=5).tunnels.list().to_list() == []
+        assert agent.with_options(timeout=30).tunnels.list().to_list() == []
         assert len(server.certificates) == 1
 
 
@@ -346,8 +346,8 @@ def test_copies_of_a_client_resume_its_sessions(
                 "k", base_url=server.url, ca_bundle=bundle, client_cert=certificate
             )
             client.api_keys.get("ak_1")
-            client.with_options(timeout=5).api_keys.get("ak_1")
-            client.with_options(headers={"x-a": "b"}).with_options(deadline=5).api_keys.get("ak_1")
+            client.with_options(timeout=30).api_keys.get("ak_1")
+            client.with_options(headers={"x-a": "b"}).with_options(deadline=30).api_keys.get("ak_1")
 
             assert server.resumed == [False, True, True]
         client.close()

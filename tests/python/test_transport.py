@@ -22,6 +22,7 @@ import pytest
 
 import ginnel
 from ginnel.remote.api_keys import ApiKey
+from listener import until_closed
 from server import Server, answer
 
 KEY = {"id": "ak_1", "uri": "u"}
@@ -179,7 +180,7 @@ async def test_too_many_requests_then_success(make_client: Any) -> None:
 
         await client.api_keys.create()
 
-        assert 1 <= time.monotonic() - started < 5
+        assert 1 <= time.monotonic() - started < 20
         assert len(server.requests) == 2
 
 
@@ -212,7 +213,7 @@ async def test_the_deadline_bounds_retries_and_pauses(make_client: Any) -> None:
         with pytest.raises(ginnel.ServerError) as raised:
             await client.api_keys.get("ak_1")
 
-        assert time.monotonic() - started < 2
+        assert time.monotonic() - started < 10
         assert raised.value.retry_after == 30
 
 
@@ -234,9 +235,9 @@ async def test_a_connection_that_was_closed_meanwhile(make_client: Any) -> None:
         client = make_client("k", base_url=server.url, max_retries=0)
 
         await client.api_keys.get("ak_1")
-        await asyncio.sleep(0.1)
+        await until_closed(server, 1)
         await client.api_keys.get("ak_1")
-        await asyncio.sleep(0.1)
+        await until_closed(server, 2)
         await client.api_keys.create()
 
         assert len(server.requests) == 3
@@ -492,10 +493,10 @@ def test_ctrl_c_ends_a_blocking_call_at_once() -> None:
         started = time.monotonic()
 
         process.send_signal(signal.SIGINT)
-        _, stderr = process.communicate(timeout=10)
+        _, stderr = process.communicate(timeout=30)
 
         assert b"KeyboardInterrupt" in stderr
-        assert time.monotonic() - started < 2
+        assert time.monotonic() - started < 10
         release.set()
 
 
