@@ -136,7 +136,6 @@ impl CopyTarget {
 
     /// Gives what has the name, or is left beside it, another one; the file keeps its own name as well.
     fn move_aside(&self) -> Result<Aside, StoreError> {
-        or_debug!(self.settle(), "the log of a database is moved with it");
         let now = Utc::now().format("%Y%m%dT%H%M%SZ");
         let path = files::beside(&self.path, &format!("-replaced-{now}"));
         let is_there = |suffix: &&str| files::beside(&self.path, suffix).exists();
@@ -154,17 +153,6 @@ impl CopyTarget {
             return Err(StoreError::File { path: self.path.clone(), source });
         }
         Ok(aside)
-    }
-
-    /// Has the file hold what is in its log, so that at no moment one of the two lacks the other.
-    fn settle(&self) -> Result<(), StoreError> {
-        let log = files::beside(&self.path, LOGS[0]);
-        if self.former == Former::Kept && !place::is_new(&self.path) && log.exists() {
-            let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-            let database = Connection::open_with_flags(&self.path, flags)?;
-            database.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
-        }
-        Ok(())
     }
 
     /// At each moment, a process that is killed leaves the one file or the other under the name.
