@@ -224,6 +224,36 @@ def test_rows_are_selected_with_the_mouse(house: House, page: Page) -> None:
     expect(page.locator("#selection")).to_be_hidden()
 
 
+def test_selected_requests_are_deleted_by_keyboard(house: House, page: Page) -> None:
+    for path in ("/one", "/two", "/three"):
+        house.send(path)
+    expect(rows(page)).to_have_count(3)
+    press = page.keyboard.press
+    press("j")
+    press("x")
+    press("Shift+J")
+
+    page.locator("#selection").get_by_role("button", name="Delete").press("Enter")
+    accessible(page)
+    page.get_by_role("dialog").get_by_role("button", name="Delete").press("Enter")
+
+    expect(rows(page)).to_have_count(1)
+    expect(rows(page)).to_contain_text("/one")
+    assert [kept.request.uri for kept in house.client.requests.list()] == ["/one"]
+    expect(page.locator("#count")).to_have_text("1 requests")
+
+
+def test_a_request_that_another_program_deletes_leaves_the_list(house: House, page: Page) -> None:
+    house.send("/one")
+    house.send("/two")
+    expect(rows(page)).to_have_count(2)
+
+    house.client.requests.delete(house.newest())
+
+    expect(rows(page)).to_have_count(1)
+    expect(rows(page)).to_contain_text("/one")
+
+
 def test_times_are_shown_as_they_are_or_as_an_age(house: House, page: Page) -> None:
     house.send("/hook")
     when = rows(page).first.locator(".time")

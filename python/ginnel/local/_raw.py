@@ -39,6 +39,7 @@ class RawRequests(Resource):
     messages = raw_list(Requests.messages)
     replay = raw(Requests.replay)
     send = raw(Requests.send)
+    delete = raw(Requests.delete)
     clear = raw(Requests.clear)
 
 
@@ -50,6 +51,7 @@ class AsyncRawRequests(Resource):
     messages = raw_async_list(AsyncRequests.messages)
     replay = raw_async(AsyncRequests.replay)
     send = raw_async(AsyncRequests.send)
+    delete = raw_async(AsyncRequests.delete)
     clear = raw_async(AsyncRequests.clear)
 
 

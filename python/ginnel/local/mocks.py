@@ -196,8 +196,8 @@ class Mocks(Resource):
             delay: Milliseconds before the response, at most 600,000.
             fault: `reset` to reset the visitor's connection instead of a response, `truncate`
                 to do so in the  middle of the body; empty for neither.
-            times: How many requests it answers before it lets them pass; without limit by
-                default.
+            times: How many requests it answers before it lets them pass; 0 takes the limit
+                away.
 
         `PATCH /mocks/{id}`
         """
@@ -379,8 +379,8 @@ class AsyncMocks(Resource):
             delay: Milliseconds before the response, at most 600,000.
             fault: `reset` to reset the visitor's connection instead of a response, `truncate`
                 to do so in the  middle of the body; empty for neither.
-            times: How many requests it answers before it lets them pass; without limit by
-                default.
+            times: How many requests it answers before it lets them pass; 0 takes the limit
+                away.
 
         `PATCH /mocks/{id}`
         """

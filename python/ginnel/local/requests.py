@@ -263,6 +263,16 @@ class Requests(Resource):
             (method, target, headers, body, body_base64, trailers, tunnel_name, addr),
         )
 
+    def delete(self, id: str) -> None:
+        """Remove one captured request; what it is still to get is not recorded any further.
+
+        Args:
+            id: The identifier of the captured request.
+
+        `DELETE /requests/http/{id}`
+        """
+        return self._core.call("agent.requests.delete", None, (id,))
+
     def clear(self) -> None:
         """Remove all captured requests.
 
@@ -375,6 +385,16 @@ class AsyncRequests(Resource):
             SentRequest,
             (method, target, headers, body, body_base64, trailers, tunnel_name, addr),
         )
+
+    async def delete(self, id: str) -> None:
+        """Remove one captured request; what it is still to get is not recorded any further.
+
+        Args:
+            id: The identifier of the captured request.
+
+        `DELETE /requests/http/{id}`
+        """
+        return await self._core.start("agent.requests.delete", None, (id,))
 
     async def clear(self) -> None:
         """Remove all captured requests.

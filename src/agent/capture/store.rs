@@ -18,6 +18,8 @@ const MAX_BODY_BYTES: usize = 1 << 20;
 const RECORD_OVERHEAD_BYTES: usize = 512;
 /// How many changes a slow listener may lag behind before it has to look at everything anew.
 const MAX_QUEUED_CHANGES: usize = 4096;
+/// How many removals of single records are remembered for listeners.
+const MAX_REMOVALS: usize = 1000;
 
 /// How much is captured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +56,8 @@ pub enum CaptureChange {
     Ended(Arc<CaptureRecord>),
     /// All records were removed.
     Cleared,
+    /// One record was removed.
+    Removed,
 }
 
 /// How full the store is.
@@ -102,8 +106,10 @@ struct CaptureState {
     evicted: u64,
     /// How many changes there were.
     revision: u64,
-    /// The revision of the last removal of all records.
+    /// The revision of the last removal of all records, or the last one of a record that is forgotten.
     cleared: u64,
+    /// The last records that were removed one by one, each with its revision.
+    removals: VecDeque<(u64, String)>,
 }
 
 impl CaptureStore {
@@ -155,10 +161,8 @@ impl CaptureStore {
 
     /// The record with this identifier.
     pub fn find(&self, id: &str) -> Option<Arc<CaptureRecord>> {
-        let sequence = u32::from_str_radix(id.get(8..16)?, 16).ok()?;
         let inner = self.lock();
-        let at = inner.records.binary_search_by_key(&sequence, |record| record.sequence).ok()?;
-        inner.records.get(at).filter(|record| record.id == id).cloned()
+        inner.records.get(inner.position(id)?).cloned()
     }
 
     /// Removes all records; those under way are not recorded any further.
@@ -168,9 +172,36 @@ impl CaptureStore {
             record.exchange().let_go();
         }
         inner.bytes = 0;
+        inner.removals.clear();
         inner.cleared = inner.next_revision();
         drop(inner);
         ignore(self.changes.send(CaptureChange::Cleared), "nobody may be listening");
+    }
+
+    /// Removes one record, which is not recorded any further; false where it is not kept.
+    pub fn remove(&self, id: &str) -> bool {
+        let mut inner = self.lock();
+        let Some(at) = inner.position(id) else { return false };
+        let Some(record) = inner.records.remove(at) else { return false };
+        let mut exchange = record.exchange();
+        inner.bytes -= RECORD_OVERHEAD_BYTES + exchange.cost();
+        exchange.let_go();
+        drop(exchange);
+        let revision = inner.next_revision();
+        inner.removals.push_back((revision, record.id.clone()));
+        if inner.removals.len() > MAX_REMOVALS {
+            inner.cleared = inner.removals.pop_front().map_or(inner.cleared, |(first, _)| first);
+        }
+        drop(inner);
+        ignore(self.changes.send(CaptureChange::Removed), "nobody may be listening");
+        true
+    }
+
+    /// The records that were removed one by one after a revision that is not before [`Self::cleared`].
+    pub fn removed_after(&self, revision: u64) -> Vec<String> {
+        let inner = self.lock();
+        let later = inner.removals.iter().filter(|(removal, _)| *removal > revision);
+        later.map(|(_, id)| id.clone()).collect()
     }
 
     /// How full the store is.
@@ -189,7 +220,7 @@ impl CaptureStore {
         self.lock().revision
     }
 
-    /// The revision of the last removal of all records; 0 when there was none.
+    /// The revision of the last removal that cannot be told one by one; 0 when there was none.
     pub fn cleared(&self) -> u64 {
         self.lock().cleared
     }
@@ -301,6 +332,13 @@ impl CaptureStore {
 }
 
 impl CaptureState {
+    /// Where the record with this identifier stands.
+    fn position(&self, id: &str) -> Option<usize> {
+        let sequence = u32::from_str_radix(id.get(8..16)?, 16).ok()?;
+        let at = self.records.binary_search_by_key(&sequence, |record| record.sequence).ok()?;
+        (self.records[at].id == id).then_some(at)
+    }
+
     fn next_revision(&mut self) -> u64 {
         self.revision += 1;
         self.revision
@@ -456,6 +494,39 @@ mod tests {
         recording.request_body(b"late");
 
         assert_eq!((captures.usage().records, captures.usage().bytes), (0, 0));
+    }
+
+    #[test]
+    fn a_record_that_is_removed_counts_no_more_and_is_named_to_who_asks() {
+        let captures = CaptureStore::new(CaptureLimit::default());
+        let recordings: Vec<_> = (0..3).map(|_| open(&captures, "web")).collect();
+        let ids: Vec<_> = recordings.iter().map(|one| one.record().id.clone()).collect();
+        let before = captures.revision();
+
+        assert!(captures.remove(&ids[1]));
+
+        assert!(!captures.remove(&ids[1]) && !captures.remove("00"));
+        recordings[1].response_body(b"nobody keeps this");
+        let listed: Vec<_> = captures.list(9, None).iter().map(|one| one.id.clone()).collect();
+        assert_eq!(listed, [ids[2].clone(), ids[0].clone()]);
+        assert_eq!(captures.usage().bytes, counted(&captures));
+        assert_eq!(captures.removed_after(before), [ids[1].clone()]);
+        assert!(captures.removed_after(captures.revision()).is_empty());
+        assert!(captures.cleared() <= before);
+    }
+
+    #[test]
+    fn removals_beyond_those_that_are_remembered_make_pages_begin_anew() {
+        let captures = CaptureStore::new(CaptureLimit::default());
+        let before = captures.revision();
+
+        for _ in 0..=MAX_REMOVALS {
+            let recording = open(&captures, "web");
+            assert!(captures.remove(&recording.record().id));
+        }
+
+        assert!(captures.cleared() > before);
+        assert_eq!(captures.removed_after(captures.cleared()).len(), MAX_REMOVALS);
     }
 
     #[test]

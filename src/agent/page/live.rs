@@ -109,7 +109,8 @@ pub(super) fn update(
     let after = since.map_or(0, |since| since.revision);
     let all = captures.list(usize::MAX, None);
     let changed = all.iter().filter(|record| record.revision() > after || since.is_none());
-    let (mut requests, mut hidden, mut more) = (Vec::new(), Vec::new(), false);
+    let (mut requests, mut more) = (Vec::new(), false);
+    let mut hidden = since.map_or_else(Vec::new, |_| captures.removed_after(after));
     for record in changed {
         if !filter.holds(record) {
             if since.is_some() {

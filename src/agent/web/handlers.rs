@@ -39,6 +39,7 @@ pub(super) fn all() -> Vec<WebHandler> {
         on(list_messages),
         on(replay_request),
         on(send_request),
+        on(delete_request),
         on(clear_requests),
     ]
     .into_iter()
@@ -187,6 +188,13 @@ fn not_sent(error: ReplayError) -> WebRejection {
             WebRejection::gone(error.to_string())
         }
         _ => WebRejection::new(400, 105, "request cannot be replayed", error.to_string()),
+    }
+}
+
+async fn delete_request(agent: Shared, delete: requests::Delete) -> WebResult<requests::Delete> {
+    match agent.captures.remove(&delete.id) {
+        true => Ok(()),
+        false => Err(WebRejection::not_found()),
     }
 }
 

@@ -86,7 +86,12 @@ async fn get_mock(agent: Shared, get: mocks::Get) -> WebResult<mocks::Get> {
 }
 
 async fn update_mock(agent: Shared, update: mocks::Update) -> WebResult<mocks::Update> {
-    let changed = agent.interceptors.update_mock(&update.id, fields(&update)?);
+    let mut changes = fields(&update)?;
+    if update.times == Some(0) {
+        // Null takes a value away, which JSON clients that leave nulls out cannot say.
+        changes.insert("times".to_owned(), Value::Null);
+    }
+    let changed = agent.interceptors.update_mock(&update.id, changes);
     show(&*changed.map_err(mock_refusal)?)
 }
 

@@ -135,7 +135,7 @@ resource! {
             /// `reset` to reset the visitor's connection instead of a response, `truncate` to do so in the
             /// middle of the body; empty for neither.
             fault: String,
-            /// How many requests it answers before it lets them pass; without limit by default.
+            /// How many requests it answers before it lets them pass; 0 takes the limit away.
             times: i64,
         ]) -> Mock;
         /// Remove a mock.

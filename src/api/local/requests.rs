@@ -185,6 +185,11 @@ resource! {
             /// than this machine's own and those of its tunnels must stand in `replay_allow_hosts`.
             addr: String,
         ]) -> SentRequest;
+        /// Remove one captured request; what it is still to get is not recorded any further.
+        DELETE "/requests/http/{id}" Delete(
+            /// The identifier of the captured request.
+            id: String
+        );
         /// Remove all captured requests.
         DELETE "/requests/http" Clear();
     }
