@@ -121,6 +121,7 @@ pub(super) fn router() -> Router<Arc<WebState>> {
         ("/status", get(status_page)),
         ("/inspect/http", get(all_requests)),
         ("/inspect/traffic", get(async || Html(shell::traffic()))),
+        ("/inspect/rules", get(async || Html(shell::rules()))),
     ] {
         router = router.route(path, page.clone()).route(&format!("{path}/"), page);
     }

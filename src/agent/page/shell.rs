@@ -53,6 +53,15 @@ const TRAFFIC: PageTemplate = PageTemplate {
     main: include_str!("assets/traffic.html"),
 };
 
+const RULES: PageTemplate = PageTemplate {
+    title: "Mocks",
+    script: "rules.js",
+    bar: "",
+    without_script: "mocks are at <a href=\"/api/mocks\">/api/mocks</a> and holds are at \
+                     <a href=\"/api/holds\">/api/holds</a>",
+    main: include_str!("assets/rules.html"),
+};
+
 impl PageTemplate {
     /// The page without its data.
     fn shell(&self) -> String {
@@ -95,6 +104,11 @@ pub(super) fn traffic() -> String {
     fill(&TRAFFIC, &())
 }
 
+/// The page of mocks and holds, which asks for its data.
+pub(super) fn rules() -> String {
+    fill(&RULES, &())
+}
+
 fn fill(page: &PageTemplate, first: &impl Serialize) -> String {
     page.shell().replacen(PLACE, &script_data(first), 1)
 }
@@ -119,7 +133,7 @@ mod tests {
 
     #[test]
     fn nothing_but_data_and_files_of_the_page_is_run() {
-        for page in [REQUESTS, STATUS, TRAFFIC] {
+        for page in [REQUESTS, STATUS, TRAFFIC, RULES] {
             let shell = page.shell();
             assert_eq!(shell.matches('{').count(), 1, "{shell}");
             assert_eq!(shell.matches(PLACE).count(), 1);

@@ -194,7 +194,7 @@ export function tabs(name, entries, chosen, select = () => {}) {
 export function toast(text, action) {
   let place = byId("toasts");
   if (!place) {
-    place = make("div", { id: "toasts" });
+    place = make("div", { id: "toasts", role: "region", "aria-label": "What happened" });
     document.body.append(place);
   }
   const box = make("div", { class: "toast" }, make("span", {}, text),

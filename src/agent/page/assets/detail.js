@@ -4,7 +4,8 @@ import { cut, hex, pairs, readable, show, unread } from "./body.js";
 import { button, bytes, decode, make, text, time } from "./dom.js";
 import { difference } from "./difference.js";
 import { marks } from "./list.js";
-import { badge, facts as pairsOf, level, recall, remember, tabs } from "./ui.js";
+import { grpcStatus } from "./messages.js";
+import { badge, facts as pairsOf, level, menu, recall, remember, tabs } from "./ui.js";
 
 /** As src/api/mask writes it. */
 const MASK = "••••••";
@@ -31,16 +32,24 @@ export function render(place, detail, actions, original) {
       make("h2", {}, make("span", { class: "method" }, detail.method), ` ${detail.target}`),
       make("p", { class: "outcome" },
         status ? badge(status, `${level(detail.status)} s${Math.floor((detail.status ?? 0) / 100)}`) : null,
+        detail.grpc_status == null ? null : badge(`gRPC ${detail.grpc_status} ${grpcStatus(detail.grpc_status)}`, detail.grpc_status ? "bad" : "good"),
         ...marks(detail).map(([sign, word]) => make("span", { class: "mark" }, ` ${sign} ${word}`)))),
     tools(detail, actions),
+    actions.held ?? "",
     detail.error ? make("p", { class: "problem" }, `⚠ ${detail.error}`) : "",
     facts(detail, actions),
     timing(detail.timings) ?? "",
+    actions.messages ?? "",
     make("div", { class: "parts" },
       part("Request", detail.request, detail, actions),
       part("Response", detail.response, detail, actions)),
     original ? compared(original, detail) : "",
   );
+}
+
+/** How much went in and out. */
+export function sizes({ received, sent, messages }) {
+  return `${bytes(received)} in, ${bytes(sent)} out${messages == null ? "" : `, ${messages} messages`}`;
 }
 
 function tools(detail, actions) {
@@ -55,6 +64,11 @@ function tools(detail, actions) {
   return make("div", { class: "tools" },
     button("↻ Replay", actions.replay, { id: "replay", "aria-keyshortcuts": "r" }),
     button("Edit and replay", actions.edit, { id: "edit", "aria-keyshortcuts": "e" }),
+    menu("More", () => [
+      ["Replay several times…", actions.repeat],
+      ...(detail.response && !detail.response.truncated ? [["Respond with this…", actions.mock, { title: "A mock with this response, for requests like this one" }]] : []),
+      ["Hold requests like this…", actions.hold],
+    ], { id: "more" }),
     copy,
     make("a", { href: actions.har, download: `${detail.id}.har`, class: "button" }, "HAR"),
     button(detail.revealed ? "Hide secrets" : "Show secrets", actions.reveal, { id: "reveal", "aria-pressed": detail.revealed }));
@@ -76,8 +90,10 @@ function facts(detail, actions) {
     VIA[detail.via] ? ["Received via", VIA[detail.via]] : null,
     detail.edge_id ? ["Edge", detail.edge_id] : null,
     detail.route_id ? ["Route", detail.route_id] : null,
-    ["Sizes", `${bytes(detail.received)} in, ${bytes(detail.sent)} out`],
+    ["Sizes", make("span", { id: "sizes" }, sizes(detail))],
     ["Identifier", detail.id],
+    detail.mock ? ["Response by", make("a", { href: "/inspect/rules" }, `mock ${detail.mock}`)] : null,
+    detail.hold ? ["Held by", make("a", { href: "/inspect/rules" }, detail.hold)] : null,
     detail.replay_of ? ["Replay of", link(detail.replay_of)] : null,
     detail.replays.length ? ["Replays", make("span", {}, detail.replays.flatMap((id) => [link(id), " "]))] : null,
   ];

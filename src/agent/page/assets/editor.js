@@ -1,6 +1,7 @@
 // Changes a request and sends it again.
 
 import { button, bytes, decode, encode, make, text } from "./dom.js";
+import { linesOf, pairsOf } from "./headers.js";
 import { ask } from "./server.js";
 
 /** Opens the editor; `send` gets the changes and may fail. */
@@ -10,7 +11,7 @@ export async function edit(detail, exact, { send }) {
   // Masked where secrets are; then it is sent as it came.
   const hidden = detail.request.masked;
   const words = hidden ? null : text(original);
-  const headers = detail.request.headers.map((field) => `${field.name}: ${field.value}`).join("\n");
+  const headers = linesOf(detail.request.headers.map(({ name, value }) => [name, value]));
   const field = (label, control, hint) => make("div", { class: "field" },
     make("label", { for: control.id }, label), control,
     hint ? make("p", { class: "hint", id: `${control.id}-hint` }, hint) : null);
@@ -58,7 +59,7 @@ export async function edit(detail, exact, { send }) {
     const changed = { tunnel: tunnel.value };
     if (method.value !== detail.method) changed.method = method.value;
     if (target.value !== detail.target) changed.target = target.value;
-    if (fields.value !== headers) changed.headers = pairs(fields.value);
+    if (fields.value !== headers) changed.headers = pairsOf(fields.value);
     if (file.files.length) changed.body = encode(new Uint8Array(await file.files[0].arrayBuffer()));
     else if (words !== null && body.value !== words.replace(/\r\n?/g, "\n")) {
       changed.body = encode(new TextEncoder().encode(withEnds(body.value, words)));
@@ -77,12 +78,4 @@ export async function edit(detail, exact, { send }) {
 function withEnds(changed, before) {
   const ends = before.match(/\r\n|\r|\n/g) ?? [];
   return ends.length && ends.every((end) => end === ends[0]) ? changed.replaceAll("\n", ends[0]) : changed;
-}
-
-function pairs(lines) {
-  return lines.split("\n").filter((line) => line.trim()).map((line) => {
-    const at = line.indexOf(":");
-    if (at < 1) throw new Error(`Headers: “${line}” is not written as name: value.`);
-    return [line.slice(0, at).trim(), line.slice(at + 1).trim()];
-  });
 }

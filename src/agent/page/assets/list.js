@@ -2,19 +2,20 @@
 
 import { age, bytes, make, time } from "./dom.js";
 import { recall, remember, badge, level, sign } from "./ui.js";
+import { grpcStatus } from "./messages.js";
 import { Table } from "./table.js";
 
 /** Marks, told by sign and word. */
 export function marks(request) {
   const found = [];
   if (request.status == null && !request.error) found.push(["…", "pending"]);
-  if (request.denied) found.push(["⛔", "denied by a policy"]);
   if (request.mock) found.push(["◆", "mock"]);
-  if (request.held) found.push(["⏸", "held"]);
+  if (request.held) found.push(["‖", "held now"]);
+  else if (request.hold) found.push(["‖", "was held"]);
+  if (request.edited) found.push(["✎", "changed while held"]);
   if (request.replay_of) found.push(["↻", "replay"]);
   if (request.truncated) found.push(["✂", "truncated"]);
   if (request.unanswered) found.push(["⚠", "no response from the local service"]);
-  if (request.pinned) found.push(["📌", "pinned"]);
   return found;
 }
 
@@ -28,6 +29,8 @@ const KINDS = [
 /** What a request carried, as a sign. */
 export function kind(request) {
   if (request.stream === "websocket" || request.status === 101) return sign("⇅", "WebSocket");
+  if (request.stream === "events") return sign("⇣", "event stream");
+  if (request.stream === "grpc") return sign("⇄", "gRPC");
   const type = request.media_type;
   const found = type ? KINDS.find(([pattern]) => pattern.test(type)) : null;
   return found ? sign(found[1], found[2]) : "";
@@ -63,6 +66,7 @@ function path(request) {
 
 function status(request) {
   const found = marks(request).map(([character, word]) => sign(character, word));
+  if (request.grpc_status) found.unshift(badge(`gRPC ${request.grpc_status}`, "bad", { title: grpcStatus(request.grpc_status) }));
   const shown = request.status == null ? null : badge(String(request.status), `${level(request.status)} s${Math.floor(request.status / 100)}`);
   return [shown, ...found];
 }

@@ -1,37 +1,40 @@
 // The page of captured requests.
 
+import { holdLike, mockLike, repeat } from "./actions.js";
+import { compose } from "./compose.js";
 import { announce, button, byId, bytes, make, say } from "./dom.js";
 import { edit } from "./editor.js";
 import { drawChips, hint, savedMenu } from "./filters.js";
+import { heldBar, showHeld } from "./held.js";
+import { help, onKeys } from "./keys.js";
 import { makeList, timesAreRelative, turnTimes } from "./list.js";
-import { confirm, copyText, dialog, empty, facts, notice, splitter } from "./ui.js";
+import { confirm, copyText, empty, notice, splitter } from "./ui.js";
 import { Live } from "./live.js";
 import { followOutage, showState } from "./outage.js";
-import { render } from "./detail.js";
+import { render, sizes } from "./detail.js";
+import { keepMessages, messagesOf } from "./messages.js";
 import { Selection } from "./selection.js";
 import { Start } from "./start.js";
 import { ask, askText, query } from "./server.js";
 
 const PREVIEW = 60;
+/** How long changes of a stream are gathered, in milliseconds. */
+const STREAMING = 500;
 const ANNOUNCE = 5000;
 const COPIED = 2000;
 /** Where there is room for either the list or the request; as in style.css. */
 const NARROW = matchMedia("(max-width: 60rem)");
-const KEYS = [
-  ["j, ↓", "the next request"], ["k, ↑", "the previous request"], ["Enter", "open its details"],
-  ["x", "select, or not"], ["Shift and ↓ ↑", "select further"], ["/", "filter"], ["r", "replay"], ["e", "edit and replay"], ["?", "show these keys"],
-  ["Esc", "back, or close"],
-];
 
 const wanted = byId("wanted");
 const place = byId("detail");
 const problem = byId("problem");
 /** What the page shows before anything is asked for. */
 const first = JSON.parse(byId("first").textContent);
-const page = { filter: first.filter, chosen: null, detail: null, reveal: false, copied: false, paused: false, waiting: [], turn: 0, usage: null };
+const page = { filter: first.filter, chosen: null, detail: null, face: null, reveal: false, copied: false, paused: false, waiting: [], turn: 0, usage: null };
 
 const list = makeList(byId("listing"), { choose, open, selected: (marked) => selection?.changed(marked) });
 const start = new Start(byId("starting"));
+const composing = button("Compose…", newRequest, { id: "compose", "aria-keyshortcuts": "c" });
 const nothing = make("div", { id: "nothing", hidden: true });
 const live = new Live({ update, link });
 const pause = button("Pause", togglePause, { "aria-pressed": "false", id: "pause" });
@@ -42,6 +45,7 @@ const chips = make("span", { class: "chips", role: "group", "aria-label": "Commo
 const selection = new Selection(byId("listing"), list, {
   revealed: () => page.reveal,
   show: (comparison) => {
+    page.face = null;
     place.replaceChildren(button("← List", back, { class: "back" }), comparison);
     open(null);
     place.focus();
@@ -53,7 +57,7 @@ function setUp() {
     turnTimes(list);
     times.setAttribute("aria-pressed", timesAreRelative());
   }, { id: "ages", "aria-pressed": timesAreRelative(), title: "How long ago, instead of the time of day" });
-  byId("tools").append(chips, fresh, make("span", { class: "wide" }), selection.bar, pause, times, list.columnMenu(), exporting,
+  byId("tools").append(chips, fresh, make("span", { class: "wide" }), selection.bar, composing, pause, times, list.columnMenu(), exporting,
     button("Clear requests…", clear, { id: "clear" }));
   byId("saved").append(savedMenu(() => page.filter, setFilter));
   byId("listing").append(nothing);
@@ -63,7 +67,7 @@ function setUp() {
     setFilter(wanted.value.trim());
   });
   wanted.addEventListener("search", () => setFilter(wanted.value.trim()));
-  addEventListener("keydown", onKey);
+  onKeys(list, { filter: () => wanted.focus(), replay, modify, newRequest, help, enter, escape });
   addEventListener("popstate", fromHistory);
   list.drawn = tell;
   byId("listing").after(splitter(document.querySelector(".panes"), "split"));
@@ -76,7 +80,7 @@ function setUp() {
 /** Shows what the page came with; what is new since then is told like everything later. */
 function begin() {
   showFilter(first.filter);
-    if (first.update) {
+  if (first.update) {
     update(first.update);
     live.start(first.filter, first.update.cursor);
   } else say(problem, first.problem);
@@ -124,6 +128,7 @@ function fromHistory() {
 }
 
 function showNothing() {
+  page.face = null;
   place.replaceChildren(make("p", { class: "hint" }, "Select a request to see it."));
 }
 
@@ -186,6 +191,7 @@ function update(news) {
     (news.usage.evicted ? `, ${news.usage.evicted} evicted` : "");
   page.service = news.state;
   drawState();
+  showHeld(news.held);
   start.follow(news.tunnels, news.state);
   start.setEmpty(!news.usage.records);
   if (!page.paused) {
@@ -337,7 +343,7 @@ function back() {
 /** From the request to the list, with the row that was chosen, for the keyboard to go on from there. */
 function toList() {
   showDetail(false);
-    list.look(page.chosen);
+  list.look(page.chosen);
   list.grid.focus();
 }
 
@@ -363,23 +369,42 @@ async function loadNow(turn, id) {
     if (turn !== loads) return latest;
     if (id !== page.chosen) return;
     page.detail = detail;
-    redraw(detail, original);
+    // What only counts further is not drawn anew, so that no click is lost on the way.
+    const face = JSON.stringify([detail, original], detail.stream === "websocket" ? (key, value) => (COUNTS.includes(key) ? undefined : value) : null);
+    if (face === page.face) recount(detail);
+    else redraw(detail, original);
+    page.face = face;
   } catch (error) {
     if (turn !== loads) return latest;
     if (id !== page.chosen) return;
     page.detail = null;
+    page.face = null;
     place.replaceChildren(make("p", { class: "hint" },
       error.status === 404 ? "This request is no longer kept." : error.message));
   }
 }
 
+/** What messages of a WebSocket change of its request. */
+const COUNTS = ["messages", "received", "sent"];
+
+function recount(detail) {
+  messagesOf(detail);
+  say(byId("sizes"), sizes(detail));
+}
+
 /** Draws the request anew; what had the focus has it again. */
 function redraw(detail, original) {
   const focused = place.contains(document.activeElement) ? document.activeElement.id : null;
+  const restore = keepMessages();
   const shut = place.scrollTop;
   render(place, detail, {
     replay, copy, back,
     edit: modify,
+    repeat: () => repeat(detail),
+    mock: () => mockLike(detail),
+    hold: () => holdLike(detail),
+    held: heldBar(detail, refresh),
+    messages: messagesOf(detail),
     reveal: () => {
       page.reveal = !page.reveal;
       load();
@@ -397,13 +422,14 @@ function redraw(detail, original) {
   drawCopied();
   place.scrollTop = shut;
   if (focused) byId(focused)?.focus({ preventScroll: true });
+  restore();
 }
 
 let refreshing;
 
 function refresh() {
   clearTimeout(refreshing);
-  refreshing = setTimeout(load, PREVIEW);
+  refreshing = setTimeout(load, page.detail?.stream ? STREAMING : PREVIEW);
 }
 
 async function replay() {
@@ -418,6 +444,16 @@ async function send(changes) {
     choose(id);
     open();
   } else notice("The request was sent again; the tunnel does not capture.");
+}
+
+/** A request from scratch. */
+function newRequest() {
+  compose((id) => {
+    announce("The request was sent");
+    if (!id) return;
+    choose(id);
+    open();
+  }).catch((error) => notice(error.message));
 }
 
 async function modify() {
@@ -468,40 +504,12 @@ function clear() {
   });
 }
 
-function help() {
-  dialog("Keys", facts(KEYS.map(([key, what]) => [make("kbd", {}, key), what])));
-}
-
 // ── Keys ─────────────────────────────────────────────────────────────────────────────────────
 
-function onKey(event) {
-  if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
-  const typing = event.target.closest("input, textarea, select");
-  if (event.key === "Escape") {
-    if (event.target === wanted) list.grid.focus();
-    else if (!typing && list.marked.size) list.mark([]);
-    else if (!typing) back();
-    return;
-  }
-  if (typing) return;
-  const inList = event.target === list.grid;
-  const most = list.count;
-  const acts = {
-    j: () => list.move(1), k: () => list.move(-1), "/": () => wanted.focus(), r: replay,
-    e: modify, "?": help, x: () => list.toggle(), J: () => list.move(1, true), K: () => list.move(-1, true),
-    ...(inList && {
-      ArrowDown: () => list.move(1, event.shiftKey), ArrowUp: () => list.move(-1, event.shiftKey),
-      PageDown: () => list.move(10), PageUp: () => list.move(-10),
-      Home: () => list.move(-most), End: () => list.move(most),
-    }),
-    ...((inList || event.target === document.body) && { Enter: enter }),
-  };
-  const act = acts[event.key];
-  if (!act) return;
-  event.preventDefault();
-  // A key that is held down moves on, but sends nothing twice.
-  if (event.repeat && (act === replay || act === modify)) return;
-  act();
+function escape(target) {
+  if (target === wanted) list.grid.focus();
+  else if (list.marked.size) list.mark([]);
+  else back();
 }
 
 function enter() {

@@ -2,6 +2,7 @@
 
 import { button, byId, bytes, make, say } from "./dom.js";
 import { HeatMap, TimePlot, bars } from "./plot.js";
+import { showHeld } from "./held.js";
 import { showOutage, showState } from "./outage.js";
 import { Live } from "./live.js";
 import { ask, query } from "./server.js";
@@ -70,6 +71,7 @@ function choose(name) {
 function update(news) {
   showState(news.state);
   showOutage(news.state === "online" ? news : { ...news, failures: [] });
+  showHeld(news.held);
   if (news.reset) page.requests.clear();
   news.requests.forEach((request) => page.requests.set(request.id, request));
   for (const id of page.requests.keys()) {

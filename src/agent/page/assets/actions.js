@@ -1,0 +1,56 @@
+// What can be done with one request, beside replaying it once.
+
+import { make } from "./dom.js";
+import { editHold, editMock } from "./forms.js";
+import { ask } from "./server.js";
+import { dialog, field, notice, toast } from "./ui.js";
+
+const MAX_TIMES = 100;
+const MAX_SECONDS = 60;
+/** How long a form waits for a refusal before the replays go on without it, in milliseconds. */
+const REFUSAL = 600;
+
+function number(value, attributes) {
+  const element = make("input", { type: "number", required: true, ...attributes });
+  element.value = value;
+  return element;
+}
+
+/** Replays a request several times, at once or with pauses, also to another address. */
+export function repeat({ id, tunnel }) {
+  const times = number(5, { min: "1", max: MAX_TIMES });
+  const interval = number(0, { min: "0", max: MAX_SECONDS, step: "any" });
+  const addr = make("input", { placeholder: `where tunnel ${tunnel} leads`, autocomplete: "off", spellcheck: "false" });
+  dialog("Replay several times", make("div", {}, make("div", { class: "fields" },
+    field("Times", times, `${MAX_TIMES} at most`), field("Seconds between", interval, `${MAX_SECONDS} at most`)),
+  field("Address", addr, "Another place on this machine, such as localhost:8081, or the address of one of the tunnels.")), [["Replay", async () => {
+    const body = { times: Number(times.value), interval: Math.round(Number(interval.value) * 1000), ...(addr.value.trim() ? { addr: addr.value.trim() } : {}) };
+    const all = ask(`/inspect/data/requests/${id}/replay`, { method: "POST", body });
+    let isOpen = true;
+    all.catch((error) => isOpen || notice(error.message));
+    // The agent responds when all were sent, which may take a while; refusals come at once.
+    await Promise.race([all, new Promise((done) => { setTimeout(done, REFUSAL); })]);
+    isOpen = false;
+    toast(`The request is sent ${body.times} ${body.times === 1 ? "time" : "times"}`);
+  }]]);
+  times.select();
+}
+
+const like = ({ method, target, tunnel }) => ({ method, path: target.split("?")[0], tunnel_name: tunnel });
+const toRules = ["Show", () => location.assign("/inspect/rules")];
+
+/** Makes a mock of a captured response, for requests like this one. */
+export async function mockLike(detail) {
+  try {
+    const body = { captured_id: detail.id, ...like(detail), template: false, enabled: false };
+    const draft = await ask("/api/mocks", { method: "POST", body });
+    await editMock(draft, ({ id }) => toast(`Mock ${id} responds to such requests now`, toRules), { draft: true });
+  } catch (error) {
+    notice(error.message);
+  }
+}
+
+/** Makes requests like this one wait. */
+export function holdLike(detail) {
+  editHold(like(detail), ({ id }) => toast(`Hold ${id} makes such requests wait now`, toRules)).catch((error) => notice(error.message));
+}
