@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
-from browsing import House, serving, wait_until
+from browsing import House, Watch, serving, wait_until
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -95,6 +97,45 @@ def test_nothing_captured_is_ever_more_than_text(house: House, page: Page) -> No
     expect(page.locator(".card")).to_have_count(len(HOSTILE) + 1)
     for captured in house.client.requests.list(limit=20):
         page.goto(f"{house.base}/inspect/http/{captured.id}")
+
+
+def test_a_page_to_pass_on_has_no_secrets_and_runs_nothing(
+    house: House, page: Page, browser: Browser, tmp_path: Path
+) -> None:
+    for payload in HOSTILE:
+        head = {"X-Hostile": payload, "Authorization": "Bearer abcdef", "Content-Type": "text/html"}
+        house.send(f"/{quote(payload, safe='')}?token=abcdef", "POST", payload.encode(), head)
+    house.send("/bytes", "POST", bytes([0, 255]), {"Content-Type": "application/octet-stream"})
+    count = len(HOSTILE) + 1
+    expect(page.locator("#count")).to_have_text(f"{count} requests")
+    page.keyboard.press("j")
+    page.keyboard.press("x")
+    for _ in range(count - 1):
+        page.keyboard.press("Shift+J")
+    expect(page.locator("#selection")).to_contain_text(f"{count} selected")
+
+    with page.expect_download() as saved:
+        page.locator("#selection").get_by_role("button", name="HTML").press("Enter")
+    assert saved.value.suggested_filename == "requests.html"
+    path = tmp_path / "requests.html"
+    saved.value.save_as(path)
+    assert "abcdef" not in path.read_text()
+
+    for scheme in ("light", "dark"):
+        context = browser.new_context(color_scheme=scheme, viewport={"width": 380, "height": 800})
+        shown = context.new_page()
+        watch = Watch(shown, path.as_uri())
+        shown.goto(path.as_uri())
+        expect(shown.locator("article")).to_have_count(count)
+        assert shown.locator("script, iframe, svg, img, link, form, body style").count() == 0
+        for payload in HOSTILE:
+            expect(shown.locator("pre", has_text=payload)).not_to_have_count(0)
+        violations = Axe().run(shown)
+        assert not violations.violations_count, violations.generate_report()
+        assert shown.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        context.close()
+        watch.wrong = [what for what in watch.wrong if not what.startswith("request to file:")]
+        assert not watch.wrong
 
 
 ATTACK = """<!doctype html><title>elsewhere</title><body><script>

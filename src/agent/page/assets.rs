@@ -26,6 +26,7 @@ pub(super) const ASSETS: &[Asset] = &[
     Asset { name: "requests.js", content: include_str!("assets/requests.js") },
     Asset { name: "rules.js", content: include_str!("assets/rules.js") },
     Asset { name: "selection.js", content: include_str!("assets/selection.js") },
+    Asset { name: "share.js", content: include_str!("assets/share.js") },
     Asset { name: "start.js", content: include_str!("assets/start.js") },
     Asset { name: "status.js", content: include_str!("assets/status.js") },
     Asset { name: "traffic.js", content: include_str!("assets/traffic.js") },

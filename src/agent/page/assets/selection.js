@@ -3,6 +3,7 @@
 import { announce, button, byId, make, say } from "./dom.js";
 import { difference } from "./difference.js";
 import { ask, askText, query } from "./server.js";
+import { shared } from "./share.js";
 import { confirm, copyText, menu, notice, toast } from "./ui.js";
 
 const FORMS = [["curl", "curl"], ["requests", "Python: requests"], ["ginnel", "Python: ginnel"], ["raw", "raw"], ["url", "URL"]];
@@ -16,7 +17,7 @@ export class Selection {
     this.har = make("a", { class: "button", download: "requests.har" }, "HAR");
     this.compare = button("Compare", () => this.compareBoth());
     this.bar = make("div", { id: "selection", class: "tools", hidden: true, role: "group", "aria-label": "Selected requests" },
-      this.count, this.har, menu("Copy as", () => FORMS.map(([form, name]) => [name, () => this.copy(form)])),
+      this.count, this.har, button("HTML", () => this.share(), { title: "One page to pass on, with secrets masked" }), menu("Copy as", () => FORMS.map(([form, name]) => [name, () => this.copy(form)])),
       this.compare, button("Delete", () => this.delete(), { class: "danger" }), button("Select none", () => list.mark([]), { class: "quiet" }));
     place.append(this.bar);
   }
@@ -34,6 +35,17 @@ export class Selection {
     const ids = [...marked].map((id) => ["id", id]);
     this.har.href = `/inspect/data/export.har?${new URLSearchParams([...ids, ...(this.revealed() ? [["reveal", "1"]] : [])])}`;
     announce(marked.size ? `${marked.size} requests are selected` : "");
+  }
+
+  async share() {
+    try {
+      const file = await shared(this.keys());
+      const url = URL.createObjectURL(new Blob([file], { type: "text/html" }));
+      make("a", { href: url, download: "requests.html" }).click();
+      setTimeout(() => URL.revokeObjectURL(url), 1000);
+    } catch (error) {
+      notice(error.message);
+    }
   }
 
   async copy(form) {
