@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.request import urlopen
 
 import pytest
+import trustme
 import yaml  # type: ignore[import-untyped]
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -67,12 +68,18 @@ def labels_of(query: str, families: dict[str, set[str]]) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def families() -> dict[str, set[str]]:
+def families(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     """The names of all samples of a service and an agent that were busy, with their labels."""
     found: dict[str, set[str]] = {}
+    folder = tmp_path_factory.mktemp("certificate")
+    certificate = folder / "chain.pem", folder / "key.pem"
+    issued = trustme.CA().issue_cert("app.test")
+    certificate[0].write_bytes(b"".join(part.bytes() for part in issued.cert_chain_pems))
+    certificate[1].write_bytes(issued.private_key_pem.bytes())
+    at = "127.0.0.1:0"
     with (
         Upstream() as upstream,
-        ginnel.Service(admin_addr="127.0.0.1:0", settings=ACME) as service,
+        ginnel.Service(admin_addr=at, settings=ACME, certificate=certificate) as service,
         ginnel.Agent(service, admin_addr="127.0.0.1:0") as agent,
         agent.client() as local,
         service.client() as remote,

@@ -14,6 +14,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
 from browsing import PATIENCE, House, choose, rows, tab
+from processes import wait_until
 from test_page_hostile import HOSTILE as PAYLOADS
 
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -81,7 +82,7 @@ def test_a_mock_is_made_changed_and_deleted_by_keyboard(house: House, page: Page
     on.focus()
     press("Space")
     expect(on).not_to_be_checked()
-    assert fetch(house, "/orders/7")[0] == 200
+    wait_until(lambda: fetch(house, "/orders/7")[0] == 200, "the local service")
     page.get_by_role("button", name="Edit mock mock-1").press("Enter")
     page.get_by_label("Status").fill("99")
     page.get_by_label("Status").press("Enter")
