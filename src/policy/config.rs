@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use super::Phase;
 use super::checker::{Checker, duration};
+use super::fields::{faults, field};
 use super::problem::{DocumentPath, code};
 use super::template::{PatternTemplate, Template};
 
@@ -30,11 +31,10 @@ impl<'a> Config<'a> {
         Self { checker, place, fields: value.as_object(), known: Vec::new() }
     }
 
-    /// Refuses the fields that nobody has asked for.
+    /// Refuses the fields that nobody has asked for, or that are there twice.
     pub(super) fn close(self) {
-        let names = self.fields.into_iter().flat_map(Map::keys);
-        for name in names.filter(|name| !self.known.contains(&name.as_str())) {
-            self.checker.refuse(&self.place.field(name), code::CONFIG, "unknown field");
+        for (name, fault) in self.fields.iter().flat_map(|fields| faults(fields, &self.known)) {
+            self.checker.refuse(&self.place.field(name), code::CONFIG, fault);
         }
     }
 
@@ -75,7 +75,7 @@ impl<'a> Config<'a> {
     /// A field, unless it is missing or null.
     pub(super) fn value(&mut self, name: &'static str) -> Option<&'a Value> {
         self.known.push(name);
-        self.fields?.get(name).filter(|value| !value.is_null())
+        field(self.fields?, name).filter(|value| !value.is_null())
     }
 
     /// A field that must be there.

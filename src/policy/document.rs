@@ -7,6 +7,7 @@ use std::io;
 use serde_json::{Map, Value};
 
 use super::checker::Checker;
+use super::fields::{faults, field, is_field};
 use super::head_rules::HeadRules;
 use super::path::{self, Ambiguity};
 use super::problem::{DocumentPath, Problem, code};
@@ -21,6 +22,10 @@ const TEXT: usize = 256 << 10;
 
 /// How many rules a phase may have.
 const RULES: usize = 100;
+
+/// The fields of a document from before phases had the names of today.
+const OLD_PHASES: &[&str] = &["inbound", "outbound"];
+const PHASES: &[&str] = &["on_tcp_connect", "on_http_request", "on_http_response"];
 
 /// A document that was checked and compiled.
 #[derive(Debug)]
@@ -129,8 +134,12 @@ fn compile(fields: &Map<String, Value>, scope: Scope) -> Result<Policy, Vec<Prob
     let mut policy = Policy::empty();
     let mut checker = Checker::new(Phase::Request);
     checker.problems.extend(mixed_spellings(fields));
-    for (name, value) in fields {
-        let place = DocumentPath::top(name);
+    let known: Vec<_> = fields.keys().map(|spelled| field_name(spelled)).collect();
+    for (name, fault) in faults(fields, &known) {
+        checker.refuse(&DocumentPath::top(name), code::DOCUMENT, fault);
+    }
+    for (spelled, value) in fields {
+        let (name, place) = (field_name(spelled), DocumentPath::top(spelled));
         if name == "enabled" {
             match value {
                 Value::Null => {}
@@ -150,6 +159,12 @@ fn compile(fields: &Map<String, Value>, scope: Scope) -> Result<Policy, Vec<Prob
     policy.reads_paths = checker.reads_paths;
     policy.head_rules = HeadRules::of(&policy.request);
     if checker.problems.is_empty() { Ok(policy) } else { Err(checker.problems) }
+}
+
+/// The name of a field of the document, whatever its spelling; what is no such field keeps its name.
+fn field_name(spelled: &str) -> &str {
+    let mut names = OLD_PHASES.iter().chain(PHASES).chain(&["enabled"]);
+    names.find(|name| is_field(spelled, name)).copied().unwrap_or(spelled)
 }
 
 /// The phase that a field of the document names, or what is wrong with it.
@@ -173,10 +188,8 @@ fn phase(name: &str, scope: Scope) -> Result<Phase, (u16, String)> {
 }
 
 fn mixed_spellings(fields: &Map<String, Value>) -> Option<Problem> {
-    let has = |name: &str| fields.contains_key(name);
-    let old = ["inbound", "outbound"].into_iter().find(|name| has(name))?;
-    let names = ["on_tcp_connect", "on_http_request", "on_http_response"];
-    let new = names.into_iter().find(|name| has(name))?;
+    let has = |name: &&&str| field(fields, name).is_some();
+    let (old, new) = (OLD_PHASES.iter().find(has)?, PHASES.iter().find(has)?);
     let message = format!("{new} and {old} cannot be in one document");
     Some(DocumentPath::top("document").problem(code::DOCUMENT, message))
 }

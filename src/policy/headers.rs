@@ -3,10 +3,12 @@
 //! What is checked here is what a document says literally; the values of expressions are checked
 //! when they are known.
 
+use std::borrow::Cow;
 use std::ops::RangeInclusive;
 
 use http::header::AsHeaderName;
 use http::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::Value;
 
 use super::action_error::{ActionError, failure};
 use super::config::Config;
@@ -90,11 +92,15 @@ pub(super) fn map(
         if FRAMING.contains(&lower.as_str()) {
             config.refuse_at(&place, code::NOT_CONFIGURABLE, "a policy may not set this header");
         }
-        let Some(text) = value.as_str() else {
-            config.refuse_at(&place, code::CONFIG, "must be a text");
-            continue;
+        let text = match value {
+            Value::String(text) => Cow::Borrowed(text.as_str()),
+            Value::Number(number) => number.to_string().into(),
+            _ => {
+                config.refuse_at(&place, code::CONFIG, "must be a text");
+                continue;
+            }
         };
-        let value = value_template(config, &place, text);
+        let value = value_template(config, &place, &text);
         // What is no name was refused above.
         headers.extend(HeaderName::try_from(lower).map(|name| HeaderTemplate::new(name, value)));
     }

@@ -39,6 +39,7 @@ mod document;
 mod exchange;
 pub mod expression;
 mod facts;
+mod fields;
 pub mod head_change;
 mod head_rules;
 pub mod head_view;

@@ -4,6 +4,8 @@ use std::str::FromStr;
 
 use serde_json::Value;
 
+use super::fields::field;
+
 /// What a document is put on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
@@ -43,7 +45,8 @@ impl Protocol {
     ///
     /// Unless `edge` says so, its spelling tells: edges have `inbound` and `outbound`.
     pub fn scope(self, document: &Value, edge: Option<bool>) -> Scope {
-        let has = |name: &str| document.get(name).is_some();
+        let fields = document.as_object();
+        let has = |name: &str| fields.is_some_and(|fields| field(fields, name).is_some());
         match (self, edge.unwrap_or_else(|| has("inbound") || has("outbound"))) {
             (Self::Http, true) => Scope::HttpsRoute,
             (Self::Http, false) => Scope::HttpTunnel,

@@ -7,6 +7,7 @@ use super::actions;
 use super::checker::Checker;
 use super::config::Config;
 use super::expression::Expression;
+use super::fields::{faults, field};
 use super::problem::{DocumentPath, code};
 
 /// How many expressions a rule may have, and how many actions.
@@ -45,20 +46,20 @@ impl Rule {
     }
 }
 
-/// Refuses the fields of an object that are not among `known`.
+/// Refuses the fields of an object that are not among `known`, or that are there twice.
 pub(super) fn refuse_others(
     checker: &mut Checker,
     place: &DocumentPath,
     fields: &Map<String, Value>,
     known: &[&str],
 ) {
-    for name in fields.keys().filter(|name| !known.contains(&name.as_str())) {
-        checker.refuse(&place.field(name), code::DOCUMENT, "unknown field");
+    for (name, fault) in faults(fields, known) {
+        checker.refuse(&place.field(name), code::DOCUMENT, fault);
     }
 }
 
 fn name(checker: &mut Checker, place: &DocumentPath, fields: &Map<String, Value>) -> String {
-    match fields.get("name") {
+    match field(fields, "name") {
         None | Some(Value::Null) => String::new(),
         Some(Value::String(name)) => name.clone(),
         Some(_) => {
@@ -75,7 +76,7 @@ fn entries<'v>(
     fields: &'v Map<String, Value>,
     name: &str,
 ) -> &'v [Value] {
-    match fields.get(name) {
+    match field(fields, name) {
         None | Some(Value::Null) => &[],
         Some(Value::Array(entries)) if entries.len() > SIZE => {
             checker.refuse(place, code::RULE_SIZE, format!("a rule has at most {SIZE} {name}"));
@@ -110,7 +111,7 @@ fn actions(
     place: &DocumentPath,
     fields: &Map<String, Value>,
 ) -> Vec<ActionStep> {
-    let is_empty = fields.get("actions").is_none_or(|actions| match actions {
+    let is_empty = field(fields, "actions").is_none_or(|actions| match actions {
         Value::Null => true,
         actions => actions.as_array().is_some_and(Vec::is_empty),
     });
@@ -139,12 +140,16 @@ fn step(checker: &mut Checker, place: &DocumentPath, value: &Value) -> Option<Ac
         return None;
     };
     refuse_others(checker, place, fields, &["type", "config"]);
-    let Some(name) = fields.get("type").and_then(Value::as_str) else {
+    let Some(name) = field(fields, "type").and_then(Value::as_str) else {
         checker.refuse(&place.field("type"), code::ACTION_TYPE, "type is required");
         return None;
     };
     let Some(kind) = actions::find(name) else {
-        let message = format!("unknown action {name:?}");
+        let message = match actions::unsupported(name) {
+            Some(reason) => format!("{name} {reason}"),
+            // Libraries look for these words.
+            None => format!("Invalid policy action type '{name}'."),
+        };
         checker.refuse(&place.field("type"), code::ACTION_TYPE, message);
         return None;
     };
@@ -157,6 +162,6 @@ fn step(checker: &mut Checker, place: &DocumentPath, value: &Value) -> Option<Ac
         let message = format!("{name} does not run in {}", phase.name());
         checker.refuse(&place.field("type"), code::ACTION_PHASE, message);
     }
-    let config = fields.get("config").unwrap_or(&Value::Null);
+    let config = field(fields, "config").unwrap_or(&Value::Null);
     Some(kind.configure(Config::open(checker, place.field("config"), config)))
 }

@@ -294,7 +294,13 @@ fn checked_host(host: &str) -> Result<String, BindError> {
     if name.len() <= 253 && labels.split('.').all(is_label) {
         return Ok(name);
     }
-    Err(BindError::Invalid { field: "host", problem: format!("{host:?} is not a host name") })
+    match name.chars().find(|one| !one.is_ascii_alphanumeric() && !"-_.*".contains(*one)) {
+        Some(character) => Err(BindError::HostCharacter { host: host.to_owned(), character }),
+        None => Err(BindError::Invalid {
+            field: "host",
+            problem: format!("{host:?} is not a host name"),
+        }),
+    }
 }
 
 fn is_label(text: &str) -> bool {

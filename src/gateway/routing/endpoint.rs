@@ -12,6 +12,8 @@ use crate::gateway::routing::target::Target;
 use crate::gateway::routing::virtual_host::VirtualHost;
 use crate::gateway::{GatewayError, GatewayState};
 use crate::net::Listener;
+use crate::policy::Problem;
+use crate::policy::problem::code;
 
 /// Why an endpoint cannot be made public.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +30,20 @@ pub enum BindError {
         /// What is wrong with it.
         problem: String,
     },
+    /// A policy that cannot be applied; libraries look for these words.
+    #[error("{}", policy_problem(.0))]
+    Policy(Vec<Problem>),
+    /// A host name with a character that host names may not have.
+    #[error(
+        "Invalid character '{character}' in domain name. Valid domains may contain only a-z, A-Z, \
+         0-9, . * and - characters. Failed to create an endpoint with the domain {host:?}"
+    )]
+    HostCharacter {
+        /// The host name.
+        host: String,
+        /// The first such character.
+        character: char,
+    },
     /// The service cannot do that.
     #[error("{0} is not supported")]
     Unsupported(&'static str),
@@ -42,7 +58,25 @@ impl BindError {
         match self {
             Self::Taken(_) => 334,
             Self::Invalid { .. } | Self::Unsupported(_) => 215,
+            Self::Policy(problems) => problems.first().map_or(DOCUMENT, |first| match first.code {
+                code::DOCUMENT => DOCUMENT,
+                code => code,
+            }),
+            Self::HostCharacter { .. } => 326,
             Self::Listen(_) => 722,
+        }
+    }
+}
+
+/// The number of a policy that is no document.
+const DOCUMENT: u16 = 9026;
+
+fn policy_problem(problems: &[Problem]) -> String {
+    match problems.first() {
+        Some(first) if first.code == code::ACTION_TYPE => first.message.clone(),
+        _ => {
+            let described: Vec<_> = problems.iter().map(ToString::to_string).collect();
+            format!("The TrafficPolicy you provided is invalid: {}", described.join("; "))
         }
     }
 }

@@ -119,8 +119,7 @@ fn policy(
     scope: Scope,
     find: impl Fn(&str) -> Arc<ArcSwap<IpRules>>,
 ) -> Result<Rules, BindError> {
-    let policy = traffic_policy::read(text, scope)
-        .map_err(|describe_problems| invalid("traffic_policy", &describe_problems))?;
+    let policy = Policy::parse(text, scope).map_err(BindError::Policy)?;
     Ok(Rules::new(Arc::new(policy), Arc::default(), find))
 }
 

@@ -1,13 +1,16 @@
 //! `basic-auth`: ask for a user name and a password.
 
+use std::borrow::Cow;
+
 use http::header::WWW_AUTHENTICATE;
 use http::{HeaderValue, StatusCode};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::super::action::Action;
 use super::super::action_error::ActionError;
 use super::super::config::Config;
 use super::super::credentials;
+use super::super::fields::field;
 use super::super::headers::is_value;
 use super::super::problem::{DocumentPath, code};
 use super::super::template::Template;
@@ -71,8 +74,26 @@ pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
 }
 
 fn credentials(config: &mut Config<'_>) -> Vec<Template> {
-    let texts = config.texts("credentials", 1..=10);
-    texts.into_iter().map(|(place, text)| credential(config, &place, text)).collect()
+    let entries = config.entries("credentials", 1..=10);
+    let read = |(place, entry): (DocumentPath, &Value)| match text(entry) {
+        Some(text) => Some(credential(config, &place, &text)),
+        None => {
+            config.refuse_at(&place, code::CONFIG, "must be a text");
+            None
+        }
+    };
+    entries.into_iter().filter_map(read).collect()
+}
+
+/// `user:password`, which may be given as two fields.
+fn text(entry: &Value) -> Option<Cow<'_, str>> {
+    if let Value::Object(fields) = entry {
+        let part = |name| field(fields, name).and_then(Value::as_str);
+        let (user, password) = part("username").zip(part("password"))?;
+        let is_whole = fields.len() == 2 && !user.contains(':');
+        return is_whole.then(|| format!("{user}:{password}").into());
+    }
+    entry.as_str().map(Cow::Borrowed)
 }
 
 /// The message never repeats what it is about: it is a secret.

@@ -66,24 +66,45 @@ pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
     Box::new(CircuitBreakerAction {
         error_threshold: error_threshold(config),
         volume_threshold: config.integer("volume_threshold", Some(10), 1..=u32::MAX.into()),
-        window_duration: duration(config, "window_duration"),
+        window_duration: window_duration(config),
         tripped_duration: duration(config, "tripped_duration"),
         enforce: config.truth("enforce", true),
     })
 }
 
+/// The names of the fields before the action had its own: those of the module.
+const OLD_THRESHOLD: &str = "error_threshold_percentage";
+const OLD_WINDOW: &str = "rolling_window";
+
 fn error_threshold(config: &mut Config<'_>) -> f64 {
-    const NAME: &str = "error_threshold";
     const DEFAULT: f64 = 0.5;
-    let Some(value) = config.value(NAME) else { return DEFAULT };
+    let name = either(config, "error_threshold", OLD_THRESHOLD);
+    let Some(value) = config.value(name) else { return DEFAULT };
     let Some(share) = value.as_f64() else {
-        config.refuse(NAME, code::CONFIG, "error_threshold must be a number");
+        config.refuse(name, code::CONFIG, format!("{name} must be a number"));
         return DEFAULT;
     };
     if !(0.0..=1.0).contains(&share) {
-        config.refuse(NAME, code::RANGE, "error_threshold must be from 0 to 1");
+        config.refuse(name, code::RANGE, format!("{name} must be from 0 to 1"));
     }
     share
+}
+
+fn window_duration(config: &mut Config<'_>) -> Duration {
+    let name = either(config, "window_duration", OLD_WINDOW);
+    duration(config, name)
+}
+
+/// The one of two names that is there.
+fn either(config: &mut Config<'_>, name: &'static str, old: &'static str) -> &'static str {
+    let has = config.value(name).is_some();
+    if config.value(old).is_none() {
+        return name;
+    }
+    if has {
+        config.refuse(old, code::DUPLICATE, format!("{old} is the older name of {name}"));
+    }
+    old
 }
 
 fn duration(config: &mut Config<'_>, name: &'static str) -> Duration {

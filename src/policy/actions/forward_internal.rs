@@ -49,6 +49,8 @@ impl Action for ForwardInternal {
 }
 
 pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
+    // There are no other endpoints that it could forward to.
+    config.choice("binding", code::CHOICE, &[("internal", ())]);
     let words = [("halt", OnError::Halt), ("continue", OnError::Continue)];
     Box::new(ForwardInternal {
         url: url(config),

@@ -56,7 +56,22 @@ pub const KINDS: &[ActionKind] = &[
 
 /// The type of a name.
 pub(super) fn find(name: &str) -> Option<&'static ActionKind> {
+    // What the vendor's guides call it.
+    let name = if name == "webhook-validation" { "verify-webhook" } else { name };
     KINDS.iter().find(|kind| kind.name == name)
+}
+
+/// Why an action of the vendor does not work here, if it is one of those.
+pub(super) fn unsupported(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "ai-gateway" => "needs language models that are not part of this service",
+        "oauth" | "openid-connect" | "oidc" | "saml" => "is not supported yet: use jwt-validation",
+        "owasp-crs-request" | "owasp-crs-response" => {
+            "needs a rule set that is not part of this service"
+        }
+        "sse-find-replace" => "is not supported",
+        _ => return None,
+    })
 }
 
 const fn kind(

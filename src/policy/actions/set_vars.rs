@@ -49,30 +49,50 @@ fn size(value: &Evaluated) -> usize {
 }
 
 pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
-    let entries = config.entries("vars", 1..=usize::MAX);
-    if entries.len() > COUNT {
+    let place = config.place().field("vars");
+    let vars = match config.value("vars") {
+        Some(Value::Object(fields)) => {
+            let named =
+                |(name, value): (&String, &Value)| (place.clone(), name.clone(), value.clone());
+            fields.iter().map(named).collect()
+        }
+        _ => listed(config),
+    };
+    if vars.len() > COUNT {
         config.refuse("vars", code::VARIABLE_COUNT, format!("more than {COUNT} variables"));
         return Box::new(SetVars { vars: Vec::new() });
     }
-    let vars = entries.iter().filter_map(|(place, entry)| variable(config, place, entry));
+    let vars = vars.into_iter().map(|(place, name, value)| variable(config, &place, name, &value));
     Box::new(SetVars { vars: vars.collect() })
+}
+
+/// The variables of a list of maps, with their places.
+fn listed(config: &mut Config<'_>) -> Vec<(DocumentPath, String, Value)> {
+    let mut vars = Vec::new();
+    for (place, entry) in config.entries("vars", 1..=usize::MAX) {
+        let mut fields = entry.as_object().into_iter().flatten();
+        match (fields.next(), fields.next()) {
+            (Some((name, value)), None) => vars.push((place, name.clone(), value.clone())),
+            _ => {
+                config.refuse_at(&place, code::VARIABLE_SHAPE, "a variable is a map with one entry")
+            }
+        }
+    }
+    vars
 }
 
 fn variable(
     config: &mut Config<'_>,
     place: &DocumentPath,
-    entry: &Value,
-) -> Option<(String, Tree)> {
-    let mut fields = entry.as_object().into_iter().flatten();
-    let (Some((name, value)), None) = (fields.next(), fields.next()) else {
-        config.refuse_at(place, code::VARIABLE_SHAPE, "a variable is a map with one entry");
-        return None;
-    };
-    let place = place.field(name);
-    if !is_name(name) {
+    name: String,
+    value: &Value,
+) -> (String, Tree) {
+    let place = place.field(&name);
+    if !is_name(&name) {
         config.refuse_at(&place, code::VARIABLE_SHAPE, "not a name that expressions can use");
     }
-    Some((name.clone(), config.checker().tree(&place, value, code::VARIABLE_DEPTH)))
+    let tree = config.checker().tree(&place, value, code::VARIABLE_DEPTH);
+    (name, tree)
 }
 
 fn is_name(name: &str) -> bool {

@@ -10,6 +10,7 @@ mod lower;
 mod nesting;
 mod pattern;
 mod quick;
+mod spelling;
 mod tree;
 pub mod value;
 mod variables;
@@ -177,6 +178,7 @@ fn build(source: &str, phase: Phase, names: &[&str]) -> Result<Expression, Expre
         Some(variable) => variable,
         None => environment.parser().parse(source).map_err(|errors| syntax(&errors))?,
     };
+    spelling::correct(&mut tree);
     let patterns = lower::lower(&mut tree)?;
     let reads_path = check::check(&tree, phase, names)?;
     let quick = quick::compile(&tree).map(Box::new);

@@ -3,6 +3,7 @@
 //! Traffic policy sheet, section 7.
 
 use super::super::Phase;
+use super::super::fields::is_field;
 
 /// One variable, or one family of variables.
 struct Variable {
@@ -100,6 +101,16 @@ const VARIABLES: &[Variable] = &[
     open("vars", ALWAYS),
 ];
 
+/// The name of a variable that is spelled in another way, such as `req.StatusCode`; none where the
+/// spelling is ours, or where there is no such variable.
+pub(super) fn respelled(spelled: &str) -> Option<String> {
+    if VARIABLES.iter().any(|variable| variable.covers(spelled)) {
+        return None;
+    }
+    let longest = VARIABLES.iter().filter_map(|variable| variable.respell(spelled));
+    longest.max_by_key(|(name, _)| name.len()).map(|(name, rest)| format!("{name}{rest}"))
+}
+
 /// Says what is wrong with naming `name` in `phase`, if something is.
 pub(super) fn check(name: &str, phase: Phase) -> Result<(), String> {
     let Some(variable) = VARIABLES.iter().find(|variable| variable.covers(name)) else {
@@ -117,6 +128,17 @@ pub(super) fn reads_path(name: &str) -> bool {
 }
 
 impl Variable {
+    /// Its own name, and what follows it in a name that is spelled in another way.
+    fn respell<'s>(&self, spelled: &'s str) -> Option<(&'static str, &'s str)> {
+        let dots = self.name.matches('.').count();
+        let end = spelled.match_indices('.').nth(dots).map_or(spelled.len(), |(dot, _)| dot);
+        let (head, rest) = spelled.split_at(end);
+        let own = self.name.split('.');
+        let is_same = head.matches('.').count() == dots
+            && head.split('.').zip(own).all(|(one, other)| is_field(one, other));
+        (is_same && (rest.is_empty() || self.open)).then_some((self.name, rest))
+    }
+
     fn covers(&self, name: &str) -> bool {
         match name.strip_prefix(self.name) {
             Some("") => true,

@@ -10,6 +10,7 @@ use crate::gateway::{
     TlsTerminationSpec, UpstreamProtocol, Webhook,
 };
 use crate::protocol::message::{self, Bind, HttpOpts, IpRestrictionOptions, TcpOpts, TlsOpts};
+use crate::service::agents::state::AgentRefusal;
 
 /// What an agent asks for, understood.
 #[derive(Debug)]
@@ -22,13 +23,13 @@ pub(crate) struct BindRequest {
 }
 
 /// Understands a bind; the text says what cannot be.
-pub(crate) fn read(bind: &Bind) -> Result<BindRequest, String> {
+pub(crate) fn read(bind: &Bind) -> Result<BindRequest, AgentRefusal> {
     match bind.proto.as_str() {
         "http" => http(bind, Proto::Http),
         "https" => http(bind, Proto::Https),
         "tcp" => tcp(bind),
         "tls" => tls(bind),
-        other => Err(format!("the protocol {other:?} is not known")),
+        other => Err(format!("the protocol {other:?} is not known").into()),
     }
 }
 
@@ -41,10 +42,10 @@ pub(crate) fn speaks(forwards_proto: &str) -> Result<UpstreamProtocol, String> {
     }
 }
 
-fn http(bind: &Bind, proto: Proto) -> Result<BindRequest, String> {
+fn http(bind: &Bind, proto: Proto) -> Result<BindRequest, AgentRefusal> {
     let options: HttpOpts = bind.opts.typed().map_err(|error| error.to_string())?;
     if options.oauth.is_some() || options.oidc.is_some() {
-        return Err("OAuth and OpenID Connect are not supported".to_owned());
+        return Err("OAuth and OpenID Connect are not supported".to_owned().into());
     }
     let place = BindAddress::of(&options.url, &[&options.domain, &options.hostname])?;
     let endpoint = EndpointOptions {
@@ -72,7 +73,7 @@ fn http(bind: &Bind, proto: Proto) -> Result<BindRequest, String> {
     Ok(BindRequest { spec, proxy_proto: options.proxy_proto, speaks })
 }
 
-fn tcp(bind: &Bind) -> Result<BindRequest, String> {
+fn tcp(bind: &Bind) -> Result<BindRequest, AgentRefusal> {
     let options: TcpOpts = bind.opts.typed().map_err(|error| error.to_string())?;
     let mut place = BindAddress::of(&options.url, &[])?;
     if !options.addr.is_empty() {
@@ -87,7 +88,7 @@ fn tcp(bind: &Bind) -> Result<BindRequest, String> {
     Ok(BindRequest { spec, proxy_proto: options.proxy_proto, speaks: UpstreamProtocol::Http1 })
 }
 
-fn tls(bind: &Bind) -> Result<BindRequest, String> {
+fn tls(bind: &Bind) -> Result<BindRequest, AgentRefusal> {
     let options: TlsOpts = bind.opts.typed().map_err(|error| error.to_string())?;
     let place = BindAddress::of(&options.url, &[&options.domain, &options.hostname])?;
     let termination = options.tls_termination.map(|pair| {
@@ -107,6 +108,21 @@ fn tls(bind: &Bind) -> Result<BindRequest, String> {
     Ok(BindRequest { spec, proxy_proto: options.proxy_proto, speaks: UpstreamProtocol::Http1 })
 }
 
+/// Refuses an address that says more than where an endpoint shall be; libraries look for these words.
+fn refuse_parts(url: &Url) -> Result<(), AgentRefusal> {
+    let user = (!url.username().is_empty() || url.password().is_some()).then(|| url.username());
+    let path = Some(url.path()).filter(|path| !["", "/"].contains(path));
+    let parts =
+        [("userinfo", user), ("path", path), ("query", url.query()), ("fragment", url.fragment())];
+    let Some((name, part)) = parts.iter().find_map(|(name, part)| Some((*name, (*part)?))) else {
+        return Ok(());
+    };
+    let host = url.host_str().unwrap_or_default();
+    let message =
+        format!("Invalid URL '{}://{host}', {name} '{part}' is not allowed", url.scheme());
+    Err(AgentRefusal(message, 9037))
+}
+
 /// Where an endpoint shall be.
 #[derive(Debug, Default)]
 struct BindAddress {
@@ -116,7 +132,7 @@ struct BindAddress {
 
 impl BindAddress {
     /// Agents say it in different members: a full URL first, then the first name that is given.
-    fn of(url: &str, names: &[&str]) -> Result<Self, String> {
+    fn of(url: &str, names: &[&str]) -> Result<Self, AgentRefusal> {
         if url.is_empty() {
             let name = names.iter().find(|name| !name.is_empty()).map(|name| (*name).to_owned());
             // Agents that come back repeat what the answer to their bind said.
@@ -127,6 +143,7 @@ impl BindAddress {
             });
         }
         let parsed = Url::parse(url).map_err(|error| format!("the address {url:?}: {error}"))?;
+        refuse_parts(&parsed)?;
         let host = parsed.host_str().unwrap_or_default();
         let is_address = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok();
         match parsed.port() {

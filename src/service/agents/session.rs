@@ -201,9 +201,8 @@ impl AgentSession {
     }
 
     async fn bind(&self, bind: &Bind) -> Result<BindAnswer, AgentRefusal> {
-        let unknown = |problem| AgentRefusal(problem, 215);
-        limits::check_bind(bind).map_err(unknown)?;
-        let asked = bind_request::read(bind).map_err(unknown)?;
+limits::check_bind(bind).map_err(|problem| AgentRefusal(problem, 215))?;
+        let asked = bind_request::read(bind)?;
         let now = self.state.ids.now();
         let (online, access) = (&self.online, self.state.access(&self.online).await?);
         let (proxy_proto, speaks) = (asked.proxy_proto, asked.speaks);

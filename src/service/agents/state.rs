@@ -52,6 +52,13 @@ pub(crate) const FAULT_CODE: u16 = 722;
 /// Why something is refused: words and the number of a code.
 pub(crate) struct AgentRefusal(pub String, pub u16);
 
+impl From<String> for AgentRefusal {
+    /// A value that is wrong and has no number of its own.
+    fn from(problem: String) -> Self {
+        Self(problem, 215)
+    }
+}
+
 impl AgentRefusal {
     /// The token of an agent is good for nothing any more.
     pub fn revoked() -> Self {

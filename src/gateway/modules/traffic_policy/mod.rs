@@ -17,12 +17,7 @@ pub(crate) use fetch::Fetcher;
 pub(crate) use rules::Rules;
 
 use crate::gateway::routing::target::Visitor;
-use crate::policy::{EndpointFacts, Policy, Problem, Scope, TlsFacts, VisitorConnection};
-
-/// A policy as an agent gives it: JSON or YAML.
-pub(crate) fn read(text: &str, scope: Scope) -> Result<Policy, String> {
-    Policy::parse(text, scope).map_err(|problems| describe_problems(&problems))
-}
+use crate::policy::{EndpointFacts, Problem, TlsFacts, VisitorConnection};
 
 /// Problems in one line.
 pub(crate) fn describe_problems(problems: &[Problem]) -> String {
