@@ -12,7 +12,7 @@ use super::super::problem::code;
 use super::super::template::Template;
 use super::super::turn::{Flow, Turn};
 use super::super::verdict::{LocalResponse, Verdict};
-use super::super::webhook::{self, PROVIDERS, Provider, Signed};
+use super::super::webhook::{self, Provider, Signed};
 
 /// How long a body may be that is signed, in bytes.
 const LIMIT: usize = 1 << 20;
@@ -21,7 +21,7 @@ const LIMIT: usize = 1 << 20;
 #[derive(Debug)]
 pub struct VerifyWebhook {
     /// Who signs, and how.
-    pub provider: Provider,
+    pub provider: &'static Provider,
     /// What the provider signs with.
     pub secret: Template,
     /// Whether the verdict counts; without, it is only recorded.
@@ -34,44 +34,69 @@ impl Action for VerifyWebhook {
         let Some(body) = turn.body(LIMIT)? else { return Ok(Flow::NeedBody { limit: LIMIT }) };
         let Some(request) = turn.exchange.request() else { return Ok(Flow::Continue) };
         let url = facts::whole(request);
-        let signed = Signed { headers: &request.head.headers, body: &body, url: &url };
+        let signed = Signed {
+            method: &request.head.method,
+            headers: &request.head.headers,
+            body: &body,
+            url: &url,
+        };
         let verified = self.provider.verifies(&secret, &signed, turn.now());
+        let reply = webhook::reply(self.provider, &secret, &signed, verified);
         turn.result(json!({"verified": verified}));
-        if !verified && self.enforce {
-            return Ok(Flow::End(Verdict::Respond(unsigned())));
-        }
-        let challenge = verified.then(|| webhook::challenge(self.provider, &secret, &body));
-        Ok(challenge
-            .flatten()
-            .map_or(Flow::Continue, |reply| Flow::End(Verdict::Respond(said(&reply)))))
+        Ok(match reply {
+            Some(reply) => Flow::End(Verdict::Respond(said(reply))),
+            None if verified || !self.enforce => Flow::Continue,
+            None => Flow::End(Verdict::Respond(self.unsigned())),
+        })
     }
 }
 
-/// What whoever did not sign gets.
-fn unsigned() -> LocalResponse {
-    LocalResponse::refusal(
-        StatusCode::FORBIDDEN,
-        3204,
-        "The webhook is not signed by its provider.",
-    )
-}
-
-fn said(reply: &serde_json::Value) -> LocalResponse {
-    let json = HeaderValue::from_static("application/json");
-    let headers = HeaderMap::from_iter([(CONTENT_TYPE, json)]);
-    LocalResponse {
-        headers,
-        body: reply.to_string().into(),
-        ..LocalResponse::empty(StatusCode::OK)
+impl VerifyWebhook {
+    /// What whoever did not sign gets.
+    fn unsigned(&self) -> LocalResponse {
+        let status = match self.provider.name {
+            // What it takes for a no when it asks whether an address is right.
+            "xero" => StatusCode::UNAUTHORIZED,
+            _ => StatusCode::FORBIDDEN,
+        };
+        LocalResponse::refusal(status, 3204, "The webhook is not signed by its provider.")
     }
 }
+
+/// JSON or a text.
+fn said(reply: String) -> LocalResponse {
+    let kind = if reply.starts_with('{') { "application/json" } else { "text/plain" };
+    let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(kind))]);
+    LocalResponse { headers, body: reply.into(), ..LocalResponse::empty(StatusCode::OK) }
+}
+
+/// Stands for a provider that was refused.
+static NOBODY: Provider = Provider { name: "", schemes: &[] };
 
 pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
     config.required("provider");
-    let provider = config.choice("provider", code::VALUE, PROVIDERS);
     Box::new(VerifyWebhook {
-        provider: provider.unwrap_or(Provider::GitHub),
+        provider: provider(config).unwrap_or(&NOBODY),
         secret: config.required_template("secret"),
         enforce: config.truth("enforce", true),
     })
+}
+
+fn provider(config: &mut Config<'_>) -> Option<&'static Provider> {
+    let name = config.text("provider")?;
+    let provider = Provider::named(name);
+    match name {
+        _ if provider.is_some() => {}
+        "sns" => {
+            let message = "sns signs with a certificate that would have to be fetched, which this \
+                           service does not do";
+            config.refuse("provider", code::VALUE, message);
+        }
+        _ => {
+            let message =
+                format!("there is no provider {name:?}; the guide to policies lists them");
+            config.refuse("provider", code::VALUE, message);
+        }
+    }
+    provider
 }
