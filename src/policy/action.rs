@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 
 use super::action_error::ActionError;
+use super::actions::terminate_tls::TerminateTls;
 use super::config::Config;
 use super::head_change::HeadChange;
 use super::phase::Phase;
@@ -23,6 +24,11 @@ pub trait Action: Debug + Send + Sync {
 
     /// What it changes about the head of any message, where it does nothing else.
     fn head_change(&self) -> Option<HeadChange> {
+        None
+    }
+
+    /// How TLS is spoken with visitors, where it says so.
+    fn tls(&self) -> Option<&TerminateTls> {
         None
     }
 

@@ -6,6 +6,7 @@ use std::io;
 
 use serde_json::{Map, Value};
 
+use super::actions::terminate_tls::TerminateTls;
 use super::checker::Checker;
 use super::fields::{faults, field, is_field};
 use super::head_rules::HeadRules;
@@ -91,6 +92,12 @@ impl Policy {
             .map(String::as_str)
     }
 
+    /// How TLS is spoken with visitors, where the policy says so.
+    pub fn tls_termination(&self) -> Option<&TerminateTls> {
+        let connect = if self.enabled { self.connect.as_slice() } else { &[] };
+        connect.iter().flat_map(|rule| &rule.actions).find_map(|step| step.action.tls())
+    }
+
     /// Why a request with this path is not for the rules, where they look at paths.
     pub fn ambiguity(&self, path: &str) -> Option<Ambiguity> {
         if self.enabled && self.reads_paths { path::ambiguity(path) } else { None }
@@ -155,6 +162,10 @@ fn compile(fields: &Map<String, Value>, scope: Scope) -> Result<Policy, Vec<Prob
                 *policy.rules_mut(phase) = rules(&mut checker, &place, value);
             }
         }
+    }
+    if scope.is_edge() && policy.tls_termination().is_some() {
+        let message = "terminate-tls is for endpoints of agents: edges have a module for it";
+        checker.refuse(&DocumentPath::top("inbound"), code::PROTOCOL, message);
     }
     policy.reads_paths = checker.reads_paths;
     policy.head_rules = HeadRules::of(&policy.request);

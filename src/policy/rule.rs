@@ -33,11 +33,17 @@ impl Rule {
             &nothing
         });
         refuse_others(checker, place, fields, &["name", "expressions", "actions"]);
-        Self {
+        let rule = Self {
             name: name(checker, place, fields),
             expressions: expressions(checker, &place.field("expressions"), fields),
             actions: actions(checker, &place.field("actions"), fields),
+        };
+        let ends_tls = |step: &ActionStep| step.kind.name == actions::TERMINATE_TLS;
+        if !rule.expressions.is_empty() && rule.actions.iter().any(ends_tls) {
+            let message = "terminate-tls needs a rule without expressions: it is for all visitors";
+            checker.refuse(&place.field("expressions"), code::VALUE, message);
         }
+        rule
     }
 
     /// Whether no later rule of the phase can run.

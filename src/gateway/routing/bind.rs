@@ -6,13 +6,15 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use tokio::net::TcpListener;
 
-use crate::api::Origin;
+use crate::api::{Origin, Secret};
 use crate::gateway::http::connection::HostSelection;
 use crate::gateway::listener::open::reachable;
 use crate::gateway::routing::backend::Backend;
 use crate::gateway::routing::endpoint::{self, BindError, EndpointRoutes, PublicEndpoint};
 use crate::gateway::routing::endpoint_modules;
-use crate::gateway::routing::endpoint_spec::{EndpointOptions, EndpointSpec, Proto};
+use crate::gateway::routing::endpoint_spec::{
+    EndpointOptions, EndpointSpec, Proto, TlsTerminationSpec,
+};
 use crate::gateway::routing::internal::{self, is_internal};
 use crate::gateway::routing::target::Target;
 use crate::gateway::routing::virtual_host::VirtualHost;
@@ -21,7 +23,9 @@ use crate::gateway::tls::policy::{TlsParams, TlsPolicy};
 use crate::gateway::{Gateway, GatewayError, GatewayState};
 use crate::net::Listener;
 use crate::net::tls::only_signed_by;
-use crate::policy::Scope;
+use crate::policy::actions::terminate_tls::TerminateTls;
+use crate::policy::problem::code;
+use crate::policy::{Problem, Scope};
 
 /// What the names of endpoints are made of: no letter looks like another.
 const RANDOM_NAME_LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
@@ -59,7 +63,7 @@ impl Gateway {
 
     async fn bind_for(
         &self,
-        spec: EndpointSpec,
+        mut spec: EndpointSpec,
         target: Option<Arc<dyn Target>>,
     ) -> Result<PublicEndpoint, BindError> {
         let gateway = &self.0;
@@ -70,6 +74,9 @@ impl Gateway {
         };
         let mut virtual_host =
             compiled(gateway, spec.options.clone(), backend.clone(), scope).await?;
+        if let Some(tls) = virtual_host.tls_termination() {
+            end_tls(&mut spec, tls)?;
+        }
         let host = gateway.host_for(&spec)?;
         virtual_host.tls_policy = gateway.tls_policy_for(&spec, host.as_deref())?;
         let routes =
@@ -93,6 +100,24 @@ impl Gateway {
             listener: place.listener,
         })
     }
+}
+
+/// Adds to what an agent asks for how TLS ends by its policy.
+fn end_tls(spec: &mut EndpointSpec, tls: &TerminateTls) -> Result<(), BindError> {
+    if matches!(spec.proto, Proto::Http | Proto::Tcp) {
+        let (code, place) = (code::PROTOCOL, "on_tcp_connect".to_owned());
+        let message = "terminate-tls needs an endpoint with TLS".to_owned();
+        return Err(BindError::Policy(vec![Problem { code, place, message }]));
+    }
+    let certificate = tls.certificate.clone().map(|(chain, key)| (chain, Secret(key)));
+    let own = spec.options.tls_termination.take().and_then(|own| own.certificate);
+    let (certificate, versions) = (certificate.or(own), tls.versions);
+    spec.options.tls_termination = Some(TlsTerminationSpec { certificate, versions });
+    if !tls.authorities.is_empty() {
+        let authorities = spec.options.mutual_tls_cas.get_or_insert_default();
+        tls.authorities.iter().for_each(|pem| authorities.extend([pem.as_bytes(), b"\n"].concat()));
+    }
+    Ok(())
 }
 
 /// Makes the virtual host of an endpoint, away from the threads that carry traffic: it may take a while.
@@ -121,14 +146,14 @@ impl GatewayState {
             problem => BindError::Listen(GatewayError::Certificate(problem)),
         };
         let invalid = |problem| BindError::Invalid { field: "mutual_tls_cas", problem };
-        let ends_bytes = spec.options.tls_termination.as_ref().filter(|_| spec.proto == Proto::Tls);
-        let mut tls_params = TlsParams::default();
+        let termination = spec.options.tls_termination.as_ref();
+        let mut tls_params = TlsParams::of(termination.map(|it| it.versions).unwrap_or_default());
         if let Some(authorities) = &spec.options.mutual_tls_cas {
             tls_params.visitors = only_signed_by(authorities).map_err(invalid)?;
-        } else if ends_bytes.is_none() {
+        } else if termination.is_none() {
             return Ok(None);
         }
-        if let Some(termination) = ends_bytes {
+        if let Some(termination) = termination.filter(|_| spec.proto == Proto::Tls) {
             let tls_policy = TlsPolicy::of_bytes(&self.authority, termination, tls_params);
             return tls_policy.map(Some).map_err(unusable);
         }
@@ -140,7 +165,11 @@ impl GatewayState {
         if spec.proto != Proto::Https || !has_tls {
             return Err(invalid("needs TLS that ends at the service".to_owned()));
         }
-        TlsPolicy::of_http(&self.authority, tls_params).map(Some).map_err(unusable)
+        let tls_policy = match termination {
+            Some(termination) => TlsPolicy::of_http_with(&self.authority, termination, tls_params),
+            None => TlsPolicy::of_http(&self.authority, tls_params),
+        };
+        tls_policy.map(Some).map_err(unusable)
     }
 
     /// The host name of an endpoint; none where it gets a port instead.

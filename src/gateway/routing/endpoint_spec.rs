@@ -1,6 +1,7 @@
 //! What an agent asks for when it makes something public.
 
 use crate::api::Secret;
+use crate::policy::actions::terminate_tls::TlsVersions;
 
 /// What is spoken at a public address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,7 +67,7 @@ pub struct EndpointOptions {
     pub traffic_policy: Option<String>,
     /// Carry the messages of WebSockets as bytes.
     pub websocket_tcp_converter: bool,
-    /// For TLS: end it at the service and carry plain bytes.
+    /// For TLS: end it at the service and carry plain bytes. For HTTPS: how it ends there.
     pub tls_termination: Option<TlsTerminationSpec>,
     /// For TLS that ends at the service: who signs the certificates that visitors must show, PEM.
     pub mutual_tls_cas: Option<Vec<u8>>,
@@ -115,4 +116,6 @@ pub struct HeaderChangesSpec {
 pub struct TlsTerminationSpec {
     /// The certificates and the key, both PEM; without them the service uses its own.
     pub certificate: Option<(String, Secret)>,
+    /// The versions of TLS that are spoken.
+    pub versions: TlsVersions,
 }

@@ -23,6 +23,7 @@ use crate::gateway::routing::target::{BoxFuture, DialError, RouteRef, Visitor};
 use crate::gateway::tls::policy::TlsPolicy;
 use crate::gateway::upstream::forward::{ForwardOutcome, OutboundRequest, Upstream, forward};
 use crate::logging::or_debug;
+use crate::policy::actions::terminate_tls::TerminateTls;
 use crate::policy::path::{self, AmbiguousPaths};
 
 /// What is served at a public address.
@@ -84,6 +85,12 @@ pub(crate) struct Route {
 }
 
 impl VirtualHost {
+    /// How TLS is spoken with the visitors of an agent's endpoint, where its policy says so.
+    pub(crate) fn tls_termination(&self) -> Option<&TerminateTls> {
+        let route = self.prefixes.first().map(|(_, route)| route)?;
+        route.modules.as_ref()?.rules()?.tls_termination()
+    }
+
     /// A virtual host that treats all requests alike.
     pub(crate) fn of(route: Route) -> Self {
         Self::new([(PathMatch::Prefix(String::new()), Arc::new(route))])

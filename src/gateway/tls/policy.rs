@@ -11,9 +11,13 @@ use crate::gateway::tls::authority::Authority;
 use crate::gateway::tls::certificate_error::CertificateError;
 use crate::net::tls::certificate::{self, Unusable};
 use crate::net::tls::{self, any_client};
+use crate::policy::actions::terminate_tls::TlsVersions;
 
 /// The protocols of a port with TLS, best first.
 pub(crate) const ALPN: [&str; 2] = ["h2", "http/1.1"];
+
+const ONLY_12: &[&SupportedProtocolVersion] = &[&rustls::version::TLS12];
+const ONLY_13: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13];
 
 /// How TLS is spoken with the visitors of a virtual host.
 ///
@@ -41,15 +45,25 @@ impl Default for TlsParams {
     }
 }
 
+impl TlsParams {
+    /// With these versions.
+    pub(crate) fn of(versions: TlsVersions) -> Self {
+        let versions = match versions {
+            TlsVersions::All => rustls::DEFAULT_VERSIONS,
+            TlsVersions::Only12 => ONLY_12,
+            TlsVersions::Only13 => ONLY_13,
+        };
+        Self { versions, ..Self::default() }
+    }
+}
+
 impl TlsPolicy {
     /// The policy of a virtual host that speaks HTTP.
     pub(crate) fn of_http(
         authority: &Arc<Authority>,
         tls_params: TlsParams,
     ) -> Result<Arc<Self>, CertificateError> {
-        let requires_certificate = tls_params.visitors.client_auth_mandatory();
-        let config = authority.config(&ALPN, tls_params)?;
-        Ok(Arc::new(Self { config, requires_certificate }))
+        Self::new(authority, &ALPN, None, tls_params)
     }
 
     /// The policy of a virtual host for bytes whose TLS ends here.
@@ -58,10 +72,29 @@ impl TlsPolicy {
         termination: &TlsTerminationSpec,
         tls_params: TlsParams,
     ) -> Result<Arc<Self>, CertificateError> {
+        Self::new(authority, &[], Some(termination), tls_params)
+    }
+
+    /// The policy of a virtual host that speaks HTTP and has a certificate of its own.
+    pub(crate) fn of_http_with(
+        authority: &Arc<Authority>,
+        termination: &TlsTerminationSpec,
+        tls_params: TlsParams,
+    ) -> Result<Arc<Self>, CertificateError> {
+        Self::new(authority, &ALPN, Some(termination), tls_params)
+    }
+
+    fn new(
+        authority: &Arc<Authority>,
+        protocols: &[&str],
+        termination: Option<&TlsTerminationSpec>,
+        tls_params: TlsParams,
+    ) -> Result<Arc<Self>, CertificateError> {
         let requires_certificate = tls_params.visitors.client_auth_mandatory();
-        let config = match &termination.certificate {
-            Some((chain, key)) => config_of(chain, &key.0, tls_params)?,
-            None => authority.config(&[], tls_params)?,
+        let certificate = termination.and_then(|termination| termination.certificate.as_ref());
+        let config = match certificate {
+            Some((chain, key)) => config_of(chain, &key.0, protocols, tls_params)?,
+            None => authority.config(protocols, tls_params)?,
         };
         Ok(Arc::new(Self { config, requires_certificate }))
     }
@@ -71,6 +104,7 @@ impl TlsPolicy {
 fn config_of(
     chain: &str,
     key: &str,
+    protocols: &[&str],
     tls_params: TlsParams,
 ) -> Result<Arc<ServerConfig>, CertificateError> {
     let certified = certificate::certified(chain.as_bytes(), key.as_bytes());
@@ -79,5 +113,7 @@ fn config_of(
         Unusable::Key(problem) => CertificateError::Unusable { field: "key", problem },
     })?;
     let resolver = Arc::new(SingleCertAndKey::from(certified));
-    Ok(Arc::new(tls::server_config(tls_params.versions, tls_params.visitors, resolver)?))
+    let mut config = tls::server_config(tls_params.versions, tls_params.visitors, resolver)?;
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
+    Ok(Arc::new(config))
 }

@@ -21,12 +21,16 @@ pub mod redirect;
 pub mod remove_headers;
 pub mod restrict_ips;
 pub mod set_vars;
+pub mod terminate_tls;
 pub mod url_rewrite;
 pub mod verify_webhook;
 
 use super::action::Ends::{self, Always, Never, Sometimes};
 use super::action::{ActionKind, Parse};
 use super::phase::Phase::{self, Close, Connect, Request, Response};
+
+/// The one that is done before there is a connection to run rules for.
+pub(super) const TERMINATE_TLS: &str = "terminate-tls";
 
 /// All types of action that are built.
 ///
@@ -50,6 +54,7 @@ pub const KINDS: &[ActionKind] = &[
     kind("response-body-find-replace", &[Response], Never, body_find_replace::parse),
     kind("restrict-ips", &[Connect, Request, Response], Sometimes, restrict_ips::parse),
     kind("set-vars", &[Connect, Request, Response, Close], Never, set_vars::parse),
+    kind(TERMINATE_TLS, &[Connect], Never, terminate_tls::parse),
     kind("url-rewrite", &[Request], Never, url_rewrite::parse),
     kind("verify-webhook", &[Request], Sometimes, verify_webhook::parse),
 ];

@@ -95,7 +95,7 @@ fn tls(bind: &Bind) -> Result<BindRequest, AgentRefusal> {
         let text = |bytes: &message::Base64Bytes| String::from_utf8_lossy(&bytes.0).into_owned();
         let whole = !pair.cert.0.is_empty() && !pair.key.0.is_empty();
         let certificate = whole.then(|| (text(&pair.cert), Secret(text(&pair.key))));
-        TlsTerminationSpec { certificate }
+        TlsTerminationSpec { certificate, ..TlsTerminationSpec::default() }
     });
     let endpoint = EndpointOptions {
         ip_restriction: options.ip_restriction.map(cidrs),

@@ -228,7 +228,7 @@ async fn tls_may_end_at_the_service_for_bytes() {
     let key = rcgen::KeyPair::generate().unwrap();
     let params = rcgen::CertificateParams::new(["given.test".to_owned()]).unwrap();
     let given = (params.self_signed(&key).unwrap().pem(), Secret(key.serialize_pem()));
-    let own = TlsTerminationSpec { certificate: Some(given.clone()) };
+    let own = TlsTerminationSpec { certificate: Some(given.clone()), ..Default::default() };
 
     for (termination, name) in [(TlsTerminationSpec::default(), "a.test"), (own, "given.test")] {
         let trusted = match name {
@@ -245,7 +245,10 @@ async fn tls_may_end_at_the_service_for_bytes() {
         soon(tokio::io::AsyncReadExt::read_exact(&mut stream, &mut heard)).await.unwrap();
         assert_eq!(&heard, b"HELLO", "{name}");
     }
-    let nonsense = TlsTerminationSpec { certificate: Some(("x".into(), Secret("y".into()))) };
+    let nonsense = TlsTerminationSpec {
+        certificate: Some(("x".into(), Secret("y".into()))),
+        ..Default::default()
+    };
     let options = EndpointOptions { tls_termination: Some(nonsense), ..Default::default() };
     let wanted = EndpointSpec { options, ..EndpointSpec::any(Proto::Tls) };
     assert!(edges.bind(wanted, Direct::to(address)).await.is_err());

@@ -8,6 +8,7 @@ use http::HeaderName;
 use http::header::{CONTENT_LENGTH, EXPECT, HOST, PROXY_AUTHORIZATION, TRAILER};
 
 use crate::http1::{CDN_LOOP, is_forwarded, is_hop_by_hop};
+use crate::policy::actions::terminate_tls::TerminateTls;
 use crate::policy::ip_rules::IpRules;
 use crate::policy::{Phase, Policy, PolicyState, World};
 
@@ -53,6 +54,11 @@ impl Rules {
 }
 
 impl Rules {
+    /// How TLS is spoken with visitors, where they say so.
+    pub(crate) fn tls_termination(&self) -> Option<&TerminateTls> {
+        self.policy.tls_termination()
+    }
+
     /// Whether they look at the paths of requests.
     pub(crate) fn read_paths(&self) -> bool {
         self.policy.enabled && self.policy.reads_paths

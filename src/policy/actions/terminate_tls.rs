@@ -1,0 +1,106 @@
+//! `terminate-tls`: how TLS ends at the service, said once for an endpoint.
+
+use super::super::action::Action;
+use super::super::action_error::ActionError;
+use super::super::config::Config;
+use super::super::problem::code;
+use super::super::turn::{Flow, Turn};
+
+/// How many authorities there may be.
+const AUTHORITIES: usize = 20;
+
+/// How TLS is spoken with visitors. Whoever makes an endpoint of a policy reads it; nothing is left to
+/// be done when a connection arrives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TerminateTls {
+    /// The versions of TLS that are spoken.
+    pub versions: TlsVersions,
+    /// The certificates and the key, both PEM; without them the service uses its own.
+    pub certificate: Option<(String, String)>,
+    /// Who signs the certificates that visitors must show, PEM; without any, nobody must.
+    pub authorities: Vec<String>,
+}
+
+/// Versions of TLS.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum TlsVersions {
+    /// 1.2 and 1.3.
+    #[default]
+    All,
+    /// 1.2 alone.
+    Only12,
+    /// 1.3 alone.
+    Only13,
+}
+
+impl Action for TerminateTls {
+    fn run(&self, _: &mut Turn<'_>) -> Result<Flow, ActionError> {
+        Ok(Flow::Continue)
+    }
+
+    fn tls(&self) -> Option<&TerminateTls> {
+        Some(self)
+    }
+}
+
+pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
+    // There is one way to be strict; the other ways would let visitors in who show nothing.
+    config.choice("mutual_tls_verification_strategy", code::CHOICE, &[("require-and-verify", ())]);
+    Box::new(TerminateTls {
+        versions: versions(config),
+        certificate: certificate(config),
+        authorities: authorities(config),
+    })
+}
+
+fn versions(config: &mut Config<'_>) -> TlsVersions {
+    const WORDS: &[(&str, u8)] = &[("1.2", 2), ("1.3", 3)];
+    let least = config.choice("min_version", code::CHOICE, WORDS).unwrap_or(2);
+    let most = config.choice("max_version", code::CHOICE, WORDS).unwrap_or(3);
+    match (least, most) {
+        (2, 3) => TlsVersions::All,
+        (2, _) => TlsVersions::Only12,
+        (_, 3) => TlsVersions::Only13,
+        _ => {
+            config.refuse("max_version", code::RANGE, "max_version is below min_version");
+            TlsVersions::All
+        }
+    }
+}
+
+fn certificate(config: &mut Config<'_>) -> Option<(String, String)> {
+    let chain = pem(config, "server_certificate");
+    let key = pem(config, "server_private_key");
+    if chain.is_some() != key.is_some() {
+        let message = "server_certificate and server_private_key belong together";
+        config.refuse("server_certificate", code::EMPTY, message);
+    }
+    chain.zip(key)
+}
+
+fn pem(config: &mut Config<'_>, name: &'static str) -> Option<String> {
+    let text = config.text(name)?;
+    if let Err(reason) = check_pem(text) {
+        config.refuse(name, code::VALUE, reason);
+    }
+    Some(text.to_owned())
+}
+
+fn authorities(config: &mut Config<'_>) -> Vec<String> {
+    let texts = config.texts("mutual_tls_certificate_authorities", 0..=AUTHORITIES);
+    for (place, text) in &texts {
+        if let Err(reason) = check_pem(text) {
+            config.refuse_at(place, code::VALUE, reason);
+        }
+    }
+    texts.into_iter().map(|(_, text)| text.to_owned()).collect()
+}
+
+/// Whether a text may be PEM; whoever makes an endpoint of it says what is wrong with it otherwise.
+fn check_pem(text: &str) -> Result<(), &'static str> {
+    if text.contains("${") {
+        return Err("must be PEM: there is nothing to evaluate before the handshake");
+    }
+    let is_pem = text.trim_start().starts_with("-----BEGIN ");
+    if is_pem { Ok(()) } else { Err("must be PEM, not the identifier of something else") }
+}
