@@ -30,6 +30,7 @@ from .edges.route_modules import (
     AsyncEdgesHttpsRoutesPolicy,
     AsyncEdgesHttpsRoutesRequestHeaders,
     AsyncEdgesHttpsRoutesResponseHeaders,
+    AsyncEdgesHttpsRoutesTrafficPolicy,
     AsyncEdgesHttpsRoutesUserAgentFilter,
     AsyncEdgesHttpsRoutesWebhookVerification,
     AsyncEdgesHttpsRoutesWebsocketTcpConverter,
@@ -40,6 +41,7 @@ from .edges.route_modules import (
     EdgesHttpsRoutesPolicy,
     EdgesHttpsRoutesRequestHeaders,
     EdgesHttpsRoutesResponseHeaders,
+    EdgesHttpsRoutesTrafficPolicy,
     EdgesHttpsRoutesUserAgentFilter,
     EdgesHttpsRoutesWebhookVerification,
     EdgesHttpsRoutesWebsocketTcpConverter,
@@ -50,9 +52,11 @@ from .edges.tcp_modules import (
     AsyncEdgesTcpBackend,
     AsyncEdgesTcpIpRestriction,
     AsyncEdgesTcpPolicy,
+    AsyncEdgesTcpTrafficPolicy,
     EdgesTcpBackend,
     EdgesTcpIpRestriction,
     EdgesTcpPolicy,
+    EdgesTcpTrafficPolicy,
 )
 from .ip_policies import AsyncIpPolicies, IpPolicies
 from .ip_policy_rules import AsyncIpPolicyRules, IpPolicyRules
@@ -477,6 +481,11 @@ class RawEdgesHttpsRoutes(Resource):
         """`edges.https.routes.policy`"""
         return RawEdgesHttpsRoutesPolicy(self._core)
 
+    @cached_property
+    def traffic_policy(self) -> RawEdgesHttpsRoutesTrafficPolicy:
+        """`edges.https.routes.traffic_policy`"""
+        return RawEdgesHttpsRoutesTrafficPolicy(self._core)
+
 
 class AsyncRawEdgesHttpsRoutes(Resource):
     """`edges.https.routes`, with its responses as they came."""
@@ -536,6 +545,11 @@ class AsyncRawEdgesHttpsRoutes(Resource):
         """`edges.https.routes.policy`"""
         return AsyncRawEdgesHttpsRoutesPolicy(self._core)
 
+    @cached_property
+    def traffic_policy(self) -> AsyncRawEdgesHttpsRoutesTrafficPolicy:
+        """`edges.https.routes.traffic_policy`"""
+        return AsyncRawEdgesHttpsRoutesTrafficPolicy(self._core)
+
 
 class RawEdgesTcp(Resource):
     """`edges.tcp`, with its responses as they came."""
@@ -561,6 +575,11 @@ class RawEdgesTcp(Resource):
         """`edges.tcp.policy`"""
         return RawEdgesTcpPolicy(self._core)
 
+    @cached_property
+    def traffic_policy(self) -> RawEdgesTcpTrafficPolicy:
+        """`edges.tcp.traffic_policy`"""
+        return RawEdgesTcpTrafficPolicy(self._core)
+
 
 class AsyncRawEdgesTcp(Resource):
     """`edges.tcp`, with its responses as they came."""
@@ -585,6 +604,11 @@ class AsyncRawEdgesTcp(Resource):
     def policy(self) -> AsyncRawEdgesTcpPolicy:
         """`edges.tcp.policy`"""
         return AsyncRawEdgesTcpPolicy(self._core)
+
+    @cached_property
+    def traffic_policy(self) -> AsyncRawEdgesTcpTrafficPolicy:
+        """`edges.tcp.traffic_policy`"""
+        return AsyncRawEdgesTcpTrafficPolicy(self._core)
 
 
 class RawCredentials(Resource):
@@ -891,6 +915,22 @@ class AsyncRawEdgesHttpsRoutesPolicy(Resource):
     delete = raw_async(AsyncEdgesHttpsRoutesPolicy.delete)
 
 
+class RawEdgesHttpsRoutesTrafficPolicy(Resource):
+    """`edges.https.routes.traffic_policy`, with its responses as they came."""
+
+    replace = raw(EdgesHttpsRoutesTrafficPolicy.replace)
+    get = raw(EdgesHttpsRoutesTrafficPolicy.get)
+    delete = raw(EdgesHttpsRoutesTrafficPolicy.delete)
+
+
+class AsyncRawEdgesHttpsRoutesTrafficPolicy(Resource):
+    """`edges.https.routes.traffic_policy`, with its responses as they came."""
+
+    replace = raw_async(AsyncEdgesHttpsRoutesTrafficPolicy.replace)
+    get = raw_async(AsyncEdgesHttpsRoutesTrafficPolicy.get)
+    delete = raw_async(AsyncEdgesHttpsRoutesTrafficPolicy.delete)
+
+
 class RawEdgesTcpBackend(Resource):
     """`edges.tcp.backend`, with its responses as they came."""
 
@@ -937,6 +977,22 @@ class AsyncRawEdgesTcpPolicy(Resource):
     replace = raw_async(AsyncEdgesTcpPolicy.replace)
     get = raw_async(AsyncEdgesTcpPolicy.get)
     delete = raw_async(AsyncEdgesTcpPolicy.delete)
+
+
+class RawEdgesTcpTrafficPolicy(Resource):
+    """`edges.tcp.traffic_policy`, with its responses as they came."""
+
+    replace = raw(EdgesTcpTrafficPolicy.replace)
+    get = raw(EdgesTcpTrafficPolicy.get)
+    delete = raw(EdgesTcpTrafficPolicy.delete)
+
+
+class AsyncRawEdgesTcpTrafficPolicy(Resource):
+    """`edges.tcp.traffic_policy`, with its responses as they came."""
+
+    replace = raw_async(AsyncEdgesTcpTrafficPolicy.replace)
+    get = raw_async(AsyncEdgesTcpTrafficPolicy.get)
+    delete = raw_async(AsyncEdgesTcpTrafficPolicy.delete)
 
 
 class RawRemoteResources(RawCalls):

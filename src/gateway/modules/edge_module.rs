@@ -103,7 +103,7 @@ impl InvalidModule {
     }
 
     /// Of a policy: the first problem gives the number, the message names them all.
-    fn of_policy(problems: &[Problem]) -> Self {
+    pub(crate) fn of_policy(problems: &[Problem]) -> Self {
         let named = problems.iter().take(MAX_NAMED_PROBLEMS);
         let mut message: Vec<String> =
             named.map(|problem| problem.to_string().replace('\n', " ")).collect();

@@ -222,6 +222,18 @@ class TrafficPolicy(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class TrafficPolicyDocument(Record):
+    """Rules that act on traffic, as one document."""
+
+    enabled: bool | None = None
+    """True when the module is applied to traffic; true when unspecified."""
+    value: str | None = None
+    """The document, in JSON or YAML."""
+    extra: Mapping[str, object] = field(default_factory=dict, hash=False)
+    """The fields of the response that this version does not know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class BackendModuleChange(Record):
     """The backend to send traffic to, as given inside an edge or a route."""
 

@@ -12,6 +12,7 @@ from .modules import (
     RequestHeaders,
     ResponseHeaders,
     TrafficPolicy,
+    TrafficPolicyDocument,
     UserAgentFilter,
     WebhookVerification,
     WebsocketTcpConverter,
@@ -1080,3 +1081,103 @@ class AsyncEdgesHttpsRoutesPolicy(Resource):
         `DELETE /edges/https/{edge_id}/routes/{id}/policy`
         """
         return await self._core.start("edges.https.routes.policy.delete", None, (edge_id, id))
+
+
+class EdgesHttpsRoutesTrafficPolicy(Resource):
+    """Traffic policy as one document: rules that act on traffic."""
+
+    def replace(
+        self, edge_id: str, id: str, *, value: str, enabled: bool | None = None
+    ) -> TrafficPolicyDocument:
+        """Replace the traffic policy document of a route.
+
+        Args:
+            edge_id: The identifier of the edge.
+            id: The identifier of the resource.
+            value: The document, in JSON or YAML, with the phases that it would have for an
+                endpoint of  an agent, except `on_tcp_connect`, or with `inbound` and
+                `outbound`.
+            enabled: True when the module is applied to traffic; true when unspecified.
+
+        `PUT /edges/https/{edge_id}/routes/{id}/traffic_policy`
+        """
+        return self._core.call(
+            "edges.https.routes.traffic_policy.replace",
+            TrafficPolicyDocument,
+            (edge_id, id, value, enabled),
+        )
+
+    def get(self, edge_id: str, id: str) -> TrafficPolicyDocument:
+        """Fetch the traffic policy document of a route.
+
+        Args:
+            edge_id: The identifier of the edge.
+            id: The identifier of the resource.
+
+        `GET /edges/https/{edge_id}/routes/{id}/traffic_policy`
+        """
+        return self._core.call(
+            "edges.https.routes.traffic_policy.get", TrafficPolicyDocument, (edge_id, id)
+        )
+
+    def delete(self, edge_id: str, id: str) -> None:
+        """Remove the traffic policy document from a route.
+
+        Args:
+            edge_id: The identifier of the edge.
+            id: The identifier of the resource.
+
+        `DELETE /edges/https/{edge_id}/routes/{id}/traffic_policy`
+        """
+        return self._core.call("edges.https.routes.traffic_policy.delete", None, (edge_id, id))
+
+
+class AsyncEdgesHttpsRoutesTrafficPolicy(Resource):
+    """Traffic policy as one document: rules that act on traffic."""
+
+    async def replace(
+        self, edge_id: str, id: str, *, value: str, enabled: bool | None = None
+    ) -> TrafficPolicyDocument:
+        """Replace the traffic policy document of a route.
+
+        Args:
+            edge_id: The identifier of the edge.
+            id: The identifier of the resource.
+            value: The document, in JSON or YAML, with the phases that it would have for an
+                endpoint of  an agent, except `on_tcp_connect`, or with `inbound` and
+                `outbound`.
+            enabled: True when the module is applied to traffic; true when unspecified.
+
+        `PUT /edges/https/{edge_id}/routes/{id}/traffic_policy`
+        """
+        return await self._core.start(
+            "edges.https.routes.traffic_policy.replace",
+            TrafficPolicyDocument,
+            (edge_id, id, value, enabled),
+        )
+
+    async def get(self, edge_id: str, id: str) -> TrafficPolicyDocument:
+        """Fetch the traffic policy document of a route.
+
+        Args:
+            edge_id: The identifier of the edge.
+            id: The identifier of the resource.
+
+        `GET /edges/https/{edge_id}/routes/{id}/traffic_policy`
+        """
+        return await self._core.start(
+            "edges.https.routes.traffic_policy.get", TrafficPolicyDocument, (edge_id, id)
+        )
+
+    async def delete(self, edge_id: str, id: str) -> None:
+        """Remove the traffic policy document from a route.
+
+        Args:
+            edge_id: The identifier of the edge.
+            id: The identifier of the resource.
+
+        `DELETE /edges/https/{edge_id}/routes/{id}/traffic_policy`
+        """
+        return await self._core.start(
+            "edges.https.routes.traffic_policy.delete", None, (edge_id, id)
+        )

@@ -15,6 +15,7 @@ from .modules import (
     RequestHeaders,
     ResponseHeaders,
     TrafficPolicy,
+    TrafficPolicyDocument,
     UserAgentFilter,
     WebhookVerification,
     WebsocketTcpConverter,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         AsyncEdgesHttpsRoutesPolicy,
         AsyncEdgesHttpsRoutesRequestHeaders,
         AsyncEdgesHttpsRoutesResponseHeaders,
+        AsyncEdgesHttpsRoutesTrafficPolicy,
         AsyncEdgesHttpsRoutesUserAgentFilter,
         AsyncEdgesHttpsRoutesWebhookVerification,
         AsyncEdgesHttpsRoutesWebsocketTcpConverter,
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
         EdgesHttpsRoutesPolicy,
         EdgesHttpsRoutesRequestHeaders,
         EdgesHttpsRoutesResponseHeaders,
+        EdgesHttpsRoutesTrafficPolicy,
         EdgesHttpsRoutesUserAgentFilter,
         EdgesHttpsRoutesWebhookVerification,
         EdgesHttpsRoutesWebsocketTcpConverter,
@@ -89,14 +92,14 @@ class HttpsEdgeRoute(Record):
     """Decides on the `User-Agent` header."""
     policy: TrafficPolicy | None = None
     """Rules that act on requests and responses."""
+    traffic_policy: TrafficPolicyDocument | None = None
+    """The same rules as one document; either this or `policy`."""
     oauth: dict[str, object] | None = field(default=None, hash=False)
     """Login by OAuth; not offered by the embedded service."""
     saml: dict[str, object] | None = field(default=None, hash=False)
     """Login by SAML; not offered by the embedded service."""
     oidc: dict[str, object] | None = field(default=None, hash=False)
     """Login by OpenID Connect; not offered by the embedded service."""
-    traffic_policy: dict[str, object] | None = field(default=None, hash=False)
-    """The policy in the form of one document; not offered by the embedded service."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the response that this version does not know."""
 
@@ -174,6 +177,13 @@ class EdgesHttpsRoutes(Resource):
 
         return EdgesHttpsRoutesPolicy(self._core)
 
+    @cached_property
+    def traffic_policy(self) -> EdgesHttpsRoutesTrafficPolicy:
+        """`edges.https.routes.traffic_policy`"""
+        from .route_modules import EdgesHttpsRoutesTrafficPolicy
+
+        return EdgesHttpsRoutesTrafficPolicy(self._core)
+
     def create(
         self,
         edge_id: str,
@@ -192,6 +202,7 @@ class EdgesHttpsRoutes(Resource):
         websocket_tcp_converter: WebsocketTcpConverter | Mapping[str, object] | None = None,
         user_agent_filter: UserAgentFilter | Mapping[str, object] | None = None,
         policy: TrafficPolicy | Mapping[str, object] | None = None,
+        traffic_policy: TrafficPolicyDocument | Mapping[str, object] | None = None,
     ) -> HttpsEdgeRoute:
         """Add a route to an HTTPS edge.
 
@@ -213,6 +224,7 @@ class EdgesHttpsRoutes(Resource):
             websocket_tcp_converter: Converts WebSockets into TCP streams.
             user_agent_filter: Decides on the `User-Agent` header.
             policy: Rules that act on requests and responses.
+            traffic_policy: The same rules as one document; either this or `policy`.
 
         `POST /edges/https/{edge_id}/routes`
         """
@@ -235,6 +247,7 @@ class EdgesHttpsRoutes(Resource):
                 websocket_tcp_converter,
                 user_agent_filter,
                 policy,
+                traffic_policy,
             ),
         )
 
@@ -268,6 +281,7 @@ class EdgesHttpsRoutes(Resource):
         websocket_tcp_converter: WebsocketTcpConverter | Mapping[str, object] | None = None,
         user_agent_filter: UserAgentFilter | Mapping[str, object] | None = None,
         policy: TrafficPolicy | Mapping[str, object] | None = None,
+        traffic_policy: TrafficPolicyDocument | Mapping[str, object] | None = None,
     ) -> HttpsEdgeRoute:
         """Change a route; what is left out keeps its value.
 
@@ -290,6 +304,7 @@ class EdgesHttpsRoutes(Resource):
             websocket_tcp_converter: Converts WebSockets into TCP streams.
             user_agent_filter: Decides on the `User-Agent` header.
             policy: Rules that act on requests and responses.
+            traffic_policy: The same rules as one document; either this or `policy`.
 
         `PATCH /edges/https/{edge_id}/routes/{id}`
         """
@@ -313,6 +328,7 @@ class EdgesHttpsRoutes(Resource):
                 websocket_tcp_converter,
                 user_agent_filter,
                 policy,
+                traffic_policy,
             ),
         )
 
@@ -401,6 +417,13 @@ class AsyncEdgesHttpsRoutes(Resource):
 
         return AsyncEdgesHttpsRoutesPolicy(self._core)
 
+    @cached_property
+    def traffic_policy(self) -> AsyncEdgesHttpsRoutesTrafficPolicy:
+        """`edges.https.routes.traffic_policy`"""
+        from .route_modules import AsyncEdgesHttpsRoutesTrafficPolicy
+
+        return AsyncEdgesHttpsRoutesTrafficPolicy(self._core)
+
     async def create(
         self,
         edge_id: str,
@@ -419,6 +442,7 @@ class AsyncEdgesHttpsRoutes(Resource):
         websocket_tcp_converter: WebsocketTcpConverter | Mapping[str, object] | None = None,
         user_agent_filter: UserAgentFilter | Mapping[str, object] | None = None,
         policy: TrafficPolicy | Mapping[str, object] | None = None,
+        traffic_policy: TrafficPolicyDocument | Mapping[str, object] | None = None,
     ) -> HttpsEdgeRoute:
         """Add a route to an HTTPS edge.
 
@@ -440,6 +464,7 @@ class AsyncEdgesHttpsRoutes(Resource):
             websocket_tcp_converter: Converts WebSockets into TCP streams.
             user_agent_filter: Decides on the `User-Agent` header.
             policy: Rules that act on requests and responses.
+            traffic_policy: The same rules as one document; either this or `policy`.
 
         `POST /edges/https/{edge_id}/routes`
         """
@@ -462,6 +487,7 @@ class AsyncEdgesHttpsRoutes(Resource):
                 websocket_tcp_converter,
                 user_agent_filter,
                 policy,
+                traffic_policy,
             ),
         )
 
@@ -495,6 +521,7 @@ class AsyncEdgesHttpsRoutes(Resource):
         websocket_tcp_converter: WebsocketTcpConverter | Mapping[str, object] | None = None,
         user_agent_filter: UserAgentFilter | Mapping[str, object] | None = None,
         policy: TrafficPolicy | Mapping[str, object] | None = None,
+        traffic_policy: TrafficPolicyDocument | Mapping[str, object] | None = None,
     ) -> HttpsEdgeRoute:
         """Change a route; what is left out keeps its value.
 
@@ -517,6 +544,7 @@ class AsyncEdgesHttpsRoutes(Resource):
             websocket_tcp_converter: Converts WebSockets into TCP streams.
             user_agent_filter: Decides on the `User-Agent` header.
             policy: Rules that act on requests and responses.
+            traffic_policy: The same rules as one document; either this or `policy`.
 
         `PATCH /edges/https/{edge_id}/routes/{id}`
         """
@@ -540,6 +568,7 @@ class AsyncEdgesHttpsRoutes(Resource):
                 websocket_tcp_converter,
                 user_agent_filter,
                 policy,
+                traffic_policy,
             ),
         )
 

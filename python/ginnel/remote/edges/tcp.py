@@ -11,6 +11,7 @@ from .modules import (
     IpRestriction,
     IpRestrictionChange,
     TrafficPolicy,
+    TrafficPolicyDocument,
 )
 
 TYPE_CHECKING = False
@@ -23,9 +24,11 @@ if TYPE_CHECKING:
         AsyncEdgesTcpBackend,
         AsyncEdgesTcpIpRestriction,
         AsyncEdgesTcpPolicy,
+        AsyncEdgesTcpTrafficPolicy,
         EdgesTcpBackend,
         EdgesTcpIpRestriction,
         EdgesTcpPolicy,
+        EdgesTcpTrafficPolicy,
     )
 
 
@@ -51,6 +54,8 @@ class TcpEdge(Record):
     """Which sources may connect."""
     policy: TrafficPolicy | None = None
     """Rules that act on connections."""
+    traffic_policy: TrafficPolicyDocument | None = None
+    """The same rules as one document; either this or `policy`."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the response that this version does not know."""
 
@@ -79,6 +84,13 @@ class EdgesTcp(Resource):
 
         return EdgesTcpPolicy(self._core)
 
+    @cached_property
+    def traffic_policy(self) -> EdgesTcpTrafficPolicy:
+        """`edges.tcp.traffic_policy`"""
+        from .tcp_modules import EdgesTcpTrafficPolicy
+
+        return EdgesTcpTrafficPolicy(self._core)
+
     def create(
         self,
         *,
@@ -88,6 +100,7 @@ class EdgesTcp(Resource):
         backend: BackendModuleChange | Mapping[str, object] | None = None,
         ip_restriction: IpRestrictionChange | Mapping[str, object] | None = None,
         policy: TrafficPolicy | Mapping[str, object] | None = None,
+        traffic_policy: TrafficPolicyDocument | Mapping[str, object] | None = None,
     ) -> TcpEdge:
         """Create a TCP edge.
 
@@ -99,13 +112,14 @@ class EdgesTcp(Resource):
             backend: Where connections go.
             ip_restriction: Which sources may connect.
             policy: Rules that act on connections.
+            traffic_policy: The same rules as one document; either this or `policy`.
 
         `POST /edges/tcp`
         """
         return self._core.call(
             "edges.tcp.create",
             TcpEdge,
-            (description, metadata, hostports, backend, ip_restriction, policy),
+            (description, metadata, hostports, backend, ip_restriction, policy, traffic_policy),
         )
 
     def list(self, *, before_id: str | None = None, limit: int | None = None) -> Pager[TcpEdge]:
@@ -141,6 +155,7 @@ class EdgesTcp(Resource):
         backend: BackendModuleChange | Mapping[str, object] | None = None,
         ip_restriction: IpRestrictionChange | Mapping[str, object] | None = None,
         policy: TrafficPolicy | Mapping[str, object] | None = None,
+        traffic_policy: TrafficPolicyDocument | Mapping[str, object] | None = None,
     ) -> TcpEdge:
         """Change a TCP edge; what is left out keeps its value.
 
@@ -153,13 +168,14 @@ class EdgesTcp(Resource):
             backend: Where connections go.
             ip_restriction: Which sources may connect.
             policy: Rules that act on connections.
+            traffic_policy: The same rules as one document; either this or `policy`.
 
         `PATCH /edges/tcp/{id}`
         """
         return self._core.call(
             "edges.tcp.update",
             TcpEdge,
-            (id, description, metadata, hostports, backend, ip_restriction, policy),
+            (id, description, metadata, hostports, backend, ip_restriction, policy, traffic_policy),
         )
 
     def delete(self, id: str) -> None:
@@ -197,6 +213,13 @@ class AsyncEdgesTcp(Resource):
 
         return AsyncEdgesTcpPolicy(self._core)
 
+    @cached_property
+    def traffic_policy(self) -> AsyncEdgesTcpTrafficPolicy:
+        """`edges.tcp.traffic_policy`"""
+        from .tcp_modules import AsyncEdgesTcpTrafficPolicy
+
+        return AsyncEdgesTcpTrafficPolicy(self._core)
+
     async def create(
         self,
         *,
@@ -206,6 +229,7 @@ class AsyncEdgesTcp(Resource):
         backend: BackendModuleChange | Mapping[str, object] | None = None,
         ip_restriction: IpRestrictionChange | Mapping[str, object] | None = None,
         policy: TrafficPolicy | Mapping[str, object] | None = None,
+        traffic_policy: TrafficPolicyDocument | Mapping[str, object] | None = None,
     ) -> TcpEdge:
         """Create a TCP edge.
 
@@ -217,13 +241,14 @@ class AsyncEdgesTcp(Resource):
             backend: Where connections go.
             ip_restriction: Which sources may connect.
             policy: Rules that act on connections.
+            traffic_policy: The same rules as one document; either this or `policy`.
 
         `POST /edges/tcp`
         """
         return await self._core.start(
             "edges.tcp.create",
             TcpEdge,
-            (description, metadata, hostports, backend, ip_restriction, policy),
+            (description, metadata, hostports, backend, ip_restriction, policy, traffic_policy),
         )
 
     def list(
@@ -261,6 +286,7 @@ class AsyncEdgesTcp(Resource):
         backend: BackendModuleChange | Mapping[str, object] | None = None,
         ip_restriction: IpRestrictionChange | Mapping[str, object] | None = None,
         policy: TrafficPolicy | Mapping[str, object] | None = None,
+        traffic_policy: TrafficPolicyDocument | Mapping[str, object] | None = None,
     ) -> TcpEdge:
         """Change a TCP edge; what is left out keeps its value.
 
@@ -273,13 +299,14 @@ class AsyncEdgesTcp(Resource):
             backend: Where connections go.
             ip_restriction: Which sources may connect.
             policy: Rules that act on connections.
+            traffic_policy: The same rules as one document; either this or `policy`.
 
         `PATCH /edges/tcp/{id}`
         """
         return await self._core.start(
             "edges.tcp.update",
             TcpEdge,
-            (id, description, metadata, hostports, backend, ip_restriction, policy),
+            (id, description, metadata, hostports, backend, ip_restriction, policy, traffic_policy),
         )
 
     async def delete(self, id: str) -> None:

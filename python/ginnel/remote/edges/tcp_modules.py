@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from ..._core.resource import Resource
-from .modules import BackendModule, EndpointRule, IpRestriction, TrafficPolicy
+from .modules import (
+    BackendModule,
+    EndpointRule,
+    IpRestriction,
+    TrafficPolicy,
+    TrafficPolicyDocument,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -262,3 +268,85 @@ class AsyncEdgesTcpPolicy(Resource):
         `DELETE /edges/tcp/{id}/policy`
         """
         return await self._core.start("edges.tcp.policy.delete", None, (id,))
+
+
+class EdgesTcpTrafficPolicy(Resource):
+    """Traffic policy as one document: rules that act on traffic."""
+
+    def replace(self, id: str, *, value: str, enabled: bool | None = None) -> TrafficPolicyDocument:
+        """Replace the traffic policy document of a TCP edge.
+
+        Args:
+            id: The identifier of the resource.
+            value: The document, in JSON or YAML, with the phases that it would have for an
+                endpoint of  an agent, except `on_tcp_connect`, or with `inbound` and
+                `outbound`.
+            enabled: True when the module is applied to traffic; true when unspecified.
+
+        `PUT /edges/tcp/{id}/traffic_policy`
+        """
+        return self._core.call(
+            "edges.tcp.traffic_policy.replace", TrafficPolicyDocument, (id, value, enabled)
+        )
+
+    def get(self, id: str) -> TrafficPolicyDocument:
+        """Fetch the traffic policy document of a TCP edge.
+
+        Args:
+            id: The identifier of the resource.
+
+        `GET /edges/tcp/{id}/traffic_policy`
+        """
+        return self._core.call("edges.tcp.traffic_policy.get", TrafficPolicyDocument, (id,))
+
+    def delete(self, id: str) -> None:
+        """Remove the traffic policy document from a TCP edge.
+
+        Args:
+            id: The identifier of the resource.
+
+        `DELETE /edges/tcp/{id}/traffic_policy`
+        """
+        return self._core.call("edges.tcp.traffic_policy.delete", None, (id,))
+
+
+class AsyncEdgesTcpTrafficPolicy(Resource):
+    """Traffic policy as one document: rules that act on traffic."""
+
+    async def replace(
+        self, id: str, *, value: str, enabled: bool | None = None
+    ) -> TrafficPolicyDocument:
+        """Replace the traffic policy document of a TCP edge.
+
+        Args:
+            id: The identifier of the resource.
+            value: The document, in JSON or YAML, with the phases that it would have for an
+                endpoint of  an agent, except `on_tcp_connect`, or with `inbound` and
+                `outbound`.
+            enabled: True when the module is applied to traffic; true when unspecified.
+
+        `PUT /edges/tcp/{id}/traffic_policy`
+        """
+        return await self._core.start(
+            "edges.tcp.traffic_policy.replace", TrafficPolicyDocument, (id, value, enabled)
+        )
+
+    async def get(self, id: str) -> TrafficPolicyDocument:
+        """Fetch the traffic policy document of a TCP edge.
+
+        Args:
+            id: The identifier of the resource.
+
+        `GET /edges/tcp/{id}/traffic_policy`
+        """
+        return await self._core.start("edges.tcp.traffic_policy.get", TrafficPolicyDocument, (id,))
+
+    async def delete(self, id: str) -> None:
+        """Remove the traffic policy document from a TCP edge.
+
+        Args:
+            id: The identifier of the resource.
+
+        `DELETE /edges/tcp/{id}/traffic_policy`
+        """
+        return await self._core.start("edges.tcp.traffic_policy.delete", None, (id,))

@@ -103,6 +103,14 @@ wire! {
         pub config: Option<Map<String, Value>>,
     }
 
+    /// Rules that act on traffic, as one document.
+    pub struct TrafficPolicyDocument {
+        /// True when the module is applied to traffic; true when unspecified.
+        pub enabled: Option<bool>,
+        /// The document, in JSON or YAML.
+        pub value: Option<String>,
+    }
+
     /// Decides on the `User-Agent` header.
     pub struct UserAgentFilter {
         /// False to switch the module off without forgetting it; true when unspecified.
@@ -208,6 +216,17 @@ macro_rules! modules_with_backend {
                 "traffic policy module",
                 " Traffic policy module: rules that act on traffic.", ".";
                 () [enabled: bool, inbound: Vec<EndpointRule>, outbound: Vec<EndpointRule>]
+            }
+            {
+                /// The same rules as one document; either this or `policy`.
+                traffic_policy: TrafficPolicyDocument from TrafficPolicyDocument;
+                "traffic policy document",
+                " Traffic policy as one document: rules that act on traffic.", ".";
+                (
+                    /// The document, in JSON or YAML, with the phases that it would have for an endpoint of
+                    /// an agent, except `on_tcp_connect`, or with `inbound` and `outbound`.
+                    value: String,
+                ) [enabled: bool]
             }
         }
     };

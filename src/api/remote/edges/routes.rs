@@ -37,8 +37,6 @@ macro_rules! declare {
                 pub saml: Option<Map<String, Value>>,
                 /// Login by OpenID Connect; not offered by the embedded service.
                 pub oidc: Option<Map<String, Value>>,
-                /// The policy in the form of one document; not offered by the embedded service.
-                pub traffic_policy: Option<Map<String, Value>>,
             }
         }
 

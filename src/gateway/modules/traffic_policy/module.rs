@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use http::Response;
+use serde::Serialize;
+use serde_json::Value;
 
-use crate::api::remote::edges::modules::TrafficPolicy;
+use crate::api::remote::edges::modules::{TrafficPolicy, TrafficPolicyDocument};
 use crate::gateway::http::error_response;
 use crate::gateway::http::request_context::RequestContext;
 use crate::gateway::http::response_body::ResponseBody;
@@ -18,9 +20,9 @@ use crate::gateway::modules::traffic_policy::execution::{ExecutionOutcome, Polic
 use crate::gateway::modules::traffic_policy::rules::Rules;
 use crate::gateway::routing::target::BoxFuture;
 use crate::gateway::routing::virtual_host::Rejection;
-use crate::policy::Phase;
 use crate::policy::head_change::HeadChange;
 use crate::policy::head_view::HeadView;
+use crate::policy::{self, Phase, Problem};
 
 /// Runs rules for requests and for their answers.
 pub(crate) struct PolicyModule {
@@ -156,9 +158,44 @@ impl EdgeModule for TrafficPolicy {
     }
 
     fn build(self, builder: &mut ModuleBuilder<'_>) -> Option<Box<dyn Module>> {
-        let policy = builder.policy(&self, builder.scope);
-        let state = builder.remembered(ModuleKind::Policy, |_| true, Default::default);
-        let rules = Rules::new(policy, state, builder.ip_policy);
-        Some(Box::new(PolicyModule { kind: ModuleKind::Policy, rules }))
+        Some(build(&self, builder))
     }
+}
+
+impl EdgeModule for TrafficPolicyDocument {
+    type Change = Self;
+
+    const REFERENCE: Option<ReferenceField> =
+        Some(ReferenceField { field: "traffic_policy", noun: "IP policy", number: 2216 });
+
+    fn check(change: Self, checker: &ModuleChecker) -> Result<CheckedModule<Self>, InvalidModule> {
+        let module = Self { enabled: change.enabled.or(Some(true)), ..change };
+        let document = module.document().map_err(|problem| InvalidModule::of_policy(&[problem]))?;
+        let policy = checker.policy(&document)?;
+        let references = policy.ip_policy_ids().map(str::to_owned).collect();
+        Ok(CheckedModule { module, references, compiled: Some(policy) })
+    }
+
+    fn is_enabled(&self) -> bool {
+        self.enabled != Some(false)
+    }
+
+    fn build(self, builder: &mut ModuleBuilder<'_>) -> Option<Box<dyn Module>> {
+        // It was read when it was stored; what cannot be read is no document either, and lets nobody in.
+        Some(build(&self.document().ok(), builder))
+    }
+}
+
+impl TrafficPolicyDocument {
+    fn document(&self) -> Result<Value, Problem> {
+        policy::read(self.value.as_deref().unwrap_or_default())
+    }
+}
+
+/// The module of a document that was checked.
+fn build(document: &impl Serialize, builder: &mut ModuleBuilder<'_>) -> Box<dyn Module> {
+    let policy = builder.policy(document, builder.scope);
+    let state = builder.remembered(ModuleKind::Policy, |_| true, Default::default);
+    let rules = Rules::new(policy, state, builder.ip_policy);
+    Box::new(PolicyModule { kind: ModuleKind::Policy, rules })
 }

@@ -28,6 +28,11 @@ pub(super) trait ModuleHolder: StoredResource {
     /// The one with these identifiers.
     fn find(view: &View<'_>, path: &Self::Path) -> Result<Self, Refusal>;
 
+    /// Whether it has its policy in both forms, of which only one can be.
+    fn has_two_policies(&self) -> bool {
+        false
+    }
+
     /// Stores it, and what it refers to.
     fn keep(&self, change: &Transaction<'_>) -> Result<(), Refusal>;
 }
@@ -101,6 +106,10 @@ impl<H: ModuleHolder> CheckedModules<H> {
             }
         }
         self.set.into_iter().for_each(|set| set(holder));
+        if holder.has_two_policies() {
+            let message = "traffic_policy: policy is there already, in its other form: delete one";
+            return Err(Refusal::new(code::INVALID_VALUE, message));
+        }
         Ok(())
     }
 }

@@ -39,6 +39,10 @@ impl ModuleHolder for TcpEdge {
         found(view, id)
     }
 
+    fn has_two_policies(&self) -> bool {
+        self.policy.is_some() && self.traffic_policy.is_some()
+    }
+
     fn keep(&self, change: &Transaction<'_>) -> Result<(), Refusal> {
         let backend = self.backend.as_ref().and_then(|module| module.backend.as_ref());
         change.link(&self.id, backends::TARGET, backend.map(|backend| backend.id.as_str()))?;
