@@ -94,8 +94,11 @@ impl Policy {
 
     /// How TLS is spoken with visitors, where the policy says so.
     pub fn tls_termination(&self) -> Option<&TerminateTls> {
-        let connect = if self.enabled { self.connect.as_slice() } else { &[] };
-        connect.iter().flat_map(|rule| &rule.actions).find_map(|step| step.action.tls())
+        self.tls_terminations().next().filter(|_| self.enabled)
+    }
+
+    fn tls_terminations(&self) -> impl Iterator<Item = &TerminateTls> {
+        self.connect.iter().flat_map(|rule| &rule.actions).filter_map(|step| step.action.tls())
     }
 
     /// Why a request with this path is not for the rules, where they look at paths.
@@ -166,6 +169,10 @@ fn compile(fields: &Map<String, Value>, scope: Scope) -> Result<Policy, Vec<Prob
     if scope.is_edge() && policy.tls_termination().is_some() {
         let message = "terminate-tls is for endpoints of agents: edges have a module for it";
         checker.refuse(&DocumentPath::top("inbound"), code::PROTOCOL, message);
+    }
+    if policy.tls_terminations().nth(1).is_some() {
+        let message = "TLS ends once: there is more than one terminate-tls";
+        checker.refuse(&DocumentPath::top("on_tcp_connect"), code::DOCUMENT, message);
     }
     policy.reads_paths = checker.reads_paths;
     policy.head_rules = HeadRules::of(&policy.request);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use tokio::net::TcpListener;
 
-use crate::api::{Origin, Secret};
+use crate::api::Origin;
 use crate::gateway::http::connection::HostSelection;
 use crate::gateway::listener::open::reachable;
 use crate::gateway::routing::backend::Backend;
@@ -109,13 +109,13 @@ fn end_tls(spec: &mut EndpointSpec, tls: &TerminateTls) -> Result<(), BindError>
         let message = "terminate-tls needs an endpoint with TLS".to_owned();
         return Err(BindError::Policy(vec![Problem { code, place, message }]));
     }
-    let certificate = tls.certificate.clone().map(|(chain, key)| (chain, Secret(key)));
     let own = spec.options.tls_termination.take().and_then(|own| own.certificate);
-    let (certificate, versions) = (certificate.or(own), tls.versions);
+    let (certificate, versions) = (tls.certificate.clone().or(own), tls.versions);
     spec.options.tls_termination = Some(TlsTerminationSpec { certificate, versions });
     if !tls.authorities.is_empty() {
         let authorities = spec.options.mutual_tls_cas.get_or_insert_default();
-        tls.authorities.iter().for_each(|pem| authorities.extend([pem.as_bytes(), b"\n"].concat()));
+        // What an agent gave need not end with its line.
+        tls.authorities.iter().for_each(|pem| authorities.extend([b"\n", pem.as_bytes()].concat()));
     }
     Ok(())
 }

@@ -5,6 +5,7 @@ use super::super::action_error::ActionError;
 use super::super::config::Config;
 use super::super::problem::code;
 use super::super::turn::{Flow, Turn};
+use crate::api::Secret;
 
 /// How many authorities there may be.
 const AUTHORITIES: usize = 20;
@@ -16,7 +17,7 @@ pub struct TerminateTls {
     /// The versions of TLS that are spoken.
     pub versions: TlsVersions,
     /// The certificates and the key, both PEM; without them the service uses its own.
-    pub certificate: Option<(String, String)>,
+    pub certificate: Option<(String, Secret)>,
     /// Who signs the certificates that visitors must show, PEM; without any, nobody must.
     pub authorities: Vec<String>,
 }
@@ -45,12 +46,15 @@ impl Action for TerminateTls {
 
 pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
     // There is one way to be strict; the other ways would let visitors in who show nothing.
-    config.choice("mutual_tls_verification_strategy", code::CHOICE, &[("require-and-verify", ())]);
-    Box::new(TerminateTls {
-        versions: versions(config),
-        certificate: certificate(config),
-        authorities: authorities(config),
-    })
+    let strict = [("require-and-verify", ())];
+    let strategy = config.choice("mutual_tls_verification_strategy", code::CHOICE, &strict);
+    let (versions, certificate) = (versions(config), certificate(config));
+    let authorities = authorities(config);
+    if strategy.is_some() && authorities.is_empty() {
+        let message = "nobody could be verified without mutual_tls_certificate_authorities";
+        config.refuse("mutual_tls_verification_strategy", code::EMPTY, message);
+    }
+    Box::new(TerminateTls { versions, certificate, authorities })
 }
 
 fn versions(config: &mut Config<'_>) -> TlsVersions {
@@ -68,14 +72,14 @@ fn versions(config: &mut Config<'_>) -> TlsVersions {
     }
 }
 
-fn certificate(config: &mut Config<'_>) -> Option<(String, String)> {
+fn certificate(config: &mut Config<'_>) -> Option<(String, Secret)> {
     let chain = pem(config, "server_certificate");
     let key = pem(config, "server_private_key");
     if chain.is_some() != key.is_some() {
         let message = "server_certificate and server_private_key belong together";
         config.refuse("server_certificate", code::EMPTY, message);
     }
-    chain.zip(key)
+    chain.zip(key.map(Secret))
 }
 
 fn pem(config: &mut Config<'_>, name: &'static str) -> Option<String> {

@@ -75,11 +75,13 @@ static NOBODY: Provider = Provider { name: "", schemes: &[] };
 
 pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
     config.required("provider");
-    Box::new(VerifyWebhook {
-        provider: provider(config).unwrap_or(&NOBODY),
-        secret: config.required_template("secret"),
-        enforce: config.truth("enforce", true),
-    })
+    let provider = provider(config).unwrap_or(&NOBODY);
+    let secret = config.required_template("secret");
+    if secret.fixed().is_some_and(|secret| !secret.is_empty() && !provider.reads(secret)) {
+        let message = "secret is not of the form that the provider gives it";
+        config.refuse("secret", code::VALUE, message);
+    }
+    Box::new(VerifyWebhook { provider, secret, enforce: config.truth("enforce", true) })
 }
 
 fn provider(config: &mut Config<'_>) -> Option<&'static Provider> {

@@ -178,7 +178,7 @@ fn build(source: &str, phase: Phase, names: &[&str]) -> Result<Expression, Expre
         Some(variable) => variable,
         None => environment.parser().parse(source).map_err(|errors| syntax(&errors))?,
     };
-    spelling::correct(&mut tree);
+    spelling::correct(&mut tree, &mut names.iter().map(|name| (*name).to_owned()).collect());
     let patterns = lower::lower(&mut tree)?;
     let reads_path = check::check(&tree, phase, names)?;
     let quick = quick::compile(&tree).map(Box::new);

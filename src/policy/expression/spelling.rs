@@ -6,34 +6,39 @@ use cel::common::ast::{EntryExpr, Expr};
 use super::tree::qualified_name;
 use super::variables;
 
-/// Gives the variables in a tree the names that they have here.
-pub(super) fn correct(node: &mut IdedExpr) {
+/// Gives the variables in a tree the names that they have here; `bound` are names of something else.
+pub(super) fn correct(node: &mut IdedExpr, bound: &mut Vec<String>) {
     if let Some(spelled) = qualified_name(node) {
-        if let Some(name) = variables::respelled(&spelled) {
+        let root = spelled.split('.').next().unwrap_or_default();
+        if !bound.iter().any(|name| name == root)
+            && let Some(name) = variables::respelled(&spelled)
+        {
             rename(node, &name);
         }
         return;
     }
     match &mut node.expr {
-        Expr::Select(select) => correct(&mut select.operand),
+        Expr::Select(select) => correct(&mut select.operand, bound),
         Expr::Call(call) => {
-            call.target.iter_mut().for_each(|target| correct(target));
-            call.args.iter_mut().for_each(correct);
+            let parts = call.target.iter_mut().map(|target| &mut **target).chain(&mut call.args);
+            parts.for_each(|part| correct(part, bound));
         }
-        Expr::List(list) => list.elements.iter_mut().for_each(correct),
+        Expr::List(list) => list.elements.iter_mut().for_each(|it| correct(it, bound)),
         Expr::Map(map) => map.entries.iter_mut().for_each(|entry| match &mut entry.expr {
             EntryExpr::MapEntry(entry) => {
-                correct(&mut entry.key);
-                correct(&mut entry.value);
+                correct(&mut entry.key, bound);
+                correct(&mut entry.value, bound);
             }
-            EntryExpr::StructField(field) => correct(&mut field.value),
+            EntryExpr::StructField(field) => correct(&mut field.value, bound),
         }),
         Expr::Comprehension(comprehension) => {
-            correct(&mut comprehension.iter_range);
-            correct(&mut comprehension.accu_init);
-            correct(&mut comprehension.loop_cond);
-            correct(&mut comprehension.loop_step);
-            correct(&mut comprehension.result);
+            correct(&mut comprehension.iter_range, bound);
+            correct(&mut comprehension.accu_init, bound);
+            bound.push(comprehension.iter_var.clone());
+            correct(&mut comprehension.loop_cond, bound);
+            correct(&mut comprehension.loop_step, bound);
+            bound.pop();
+            correct(&mut comprehension.result, bound);
         }
         _ => {}
     }

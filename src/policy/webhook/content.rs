@@ -36,11 +36,11 @@ impl Piece {
             Self::Time => envelope.time.as_deref()?.as_bytes().into(),
             Self::Method => signed.method.as_str().as_bytes().into(),
             Self::Url => url.as_bytes().into(),
-            Self::UrlWithoutQuery => without_query(url).as_bytes().into(),
+            Self::HubspotUrl => hubspot_url(url).into_bytes().into(),
             Self::Path => path(url).as_bytes().into(),
             Self::Form => form(signed)?.into(),
             Self::UrlAndParameters => url_and_parameters(signed).into(),
-            Self::ListedHeaders(list) => listed(signed, list)?.into(),
+            Self::ListedHeaders { list, needed } => listed(signed, list, needed)?.into(),
             Self::Envelope => hygraph(signed, envelope)?.into(),
         })
     }
@@ -131,11 +131,39 @@ fn url_and_parameters(signed: &Signed<'_>) -> Vec<u8> {
     text
 }
 
-/// `name:value` of each header that is listed.
-fn listed(signed: &Signed<'_>, list: &str) -> Option<Vec<u8>> {
+/// `name:value` of each header that is listed, among which must be the list itself and what is `needed`: what is
+/// not listed anybody may have changed. A `;` in a value could be taken for the end of a line.
+fn listed(signed: &Signed<'_>, list: &str, needed: &str) -> Option<Vec<u8>> {
     let names = text(signed.headers, list)?.split(',').map(|name| name.trim().to_ascii_lowercase());
-    let line = |name: String| Some(format!("{name}:{}", text(signed.headers, &name)?.trim()));
-    Some(names.map(line).collect::<Option<Vec<_>>>()?.join(";").into_bytes())
+    let names: Vec<String> = names.collect();
+    [list, needed].iter().all(|it| names.iter().any(|name| name == it)).then_some(())?;
+    let line = |name: &String| {
+        let value = text(signed.headers, name)?.trim();
+        (!value.contains(';')).then(|| format!("{name}:{value}"))
+    };
+    Some(names.iter().map(line).collect::<Option<Vec<_>>>()?.join(";").into_bytes())
+}
+
+/// The URL with those escapes decoded that HubSpot decodes before it signs.
+fn hubspot_url(url: &str) -> String {
+    const DECODED: [(&str, &str); 12] = [
+        ("%3A", ":"),
+        ("%2F", "/"),
+        ("%3F", "?"),
+        ("%40", "@"),
+        ("%21", "!"),
+        ("%24", "$"),
+        ("%27", "'"),
+        ("%28", "("),
+        ("%29", ")"),
+        ("%2A", "*"),
+        ("%2C", ","),
+        ("%3B", ";"),
+    ];
+    let decode = |url: String, (escape, plain): &(&str, &str)| {
+        url.replace(escape, plain).replace(&escape.to_ascii_lowercase(), plain)
+    };
+    DECODED.iter().fold(url.to_owned(), decode)
 }
 
 /// The JSON that Hygraph signs.

@@ -17,8 +17,8 @@ use bytes::Bytes;
 use chrono::{DateTime, NaiveDateTime, Utc};
 use http::{HeaderMap, Method};
 use ring::digest::{SHA256, digest};
+use ring::hmac;
 use ring::signature::{ECDSA_P256_SHA256_ASN1, UnparsedPublicKey};
-use ring::{digest, hmac};
 use subtle::ConstantTimeEq;
 
 use super::expression::hex;
@@ -60,6 +60,9 @@ pub struct Signed<'r> {
     pub url: &'r str,
 }
 
+/// The bytes of a public key, uncompressed: what stands before says which curve it is of.
+const POINT: usize = 65;
+
 /// The value that holds a signature, and what else it says.
 struct Envelope<'s> {
     value: Cow<'s, str>,
@@ -71,6 +74,19 @@ impl Provider {
     /// The provider of a name.
     pub fn named(name: &str) -> Option<&'static Self> {
         PROVIDERS.iter().find(|provider| provider.name.eq_ignore_ascii_case(name))
+    }
+
+    /// Whether a secret may be one of the provider's.
+    pub fn reads(&self, secret: &str) -> bool {
+        let is_key = |key: Cow<'_, [u8]>, proof: Proof| match proof {
+            Proof::Ecdsa => key.len() >= POINT,
+            _ => !key.is_empty(),
+        };
+        let mut reads = self
+            .schemes
+            .iter()
+            .map(|it| it.key.read(secret).is_some_and(|key| is_key(key, it.proof)));
+        self.schemes.is_empty() || reads.any(|reads| reads)
     }
 
     /// Whether the provider has signed the request, and lately where it says when.
@@ -89,7 +105,8 @@ impl SignatureScheme {
         {
             return Some(false);
         }
-        let key = self.key.read(secret)?;
+        // Anybody can sign with an empty key.
+        let key = self.key.read(secret).filter(|key| !key.is_empty())?;
         let content = self.content(signed, &envelope)?;
         let signatures = envelope.value.split(self.separator);
         let mut signatures =
@@ -145,12 +162,6 @@ impl Proof {
             Self::Sha1 => sign(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY),
             Self::Sha256 => sign(hmac::HMAC_SHA256),
             Self::Sha512 => sign(hmac::HMAC_SHA512),
-            Self::SecretFirst => {
-                let mut context = digest::Context::new(&SHA256);
-                context.update(key);
-                content.iter().for_each(|piece| context.update(piece));
-                context.finish().as_ref().to_vec()
-            }
             // A public key makes no signatures.
             Self::Ecdsa => Vec::new(),
             Self::Secret => key.to_vec(),
@@ -202,7 +213,6 @@ fn same(one: &[u8], other: &[u8]) -> bool {
 
 /// Whether content is signed by the holder of a public key on P-256: its point is the end of the DER.
 fn is_signed_by(key: &[u8], content: &[u8], signature: &str) -> bool {
-    const POINT: usize = 65;
     let point = key.len().checked_sub(POINT).and_then(|start| key.get(start..));
     let Some((point, signature)) = point.zip(LENIENT.decode(signature).ok()) else { return false };
     UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, point).verify(content, &signature).is_ok()

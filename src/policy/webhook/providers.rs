@@ -3,10 +3,10 @@
 use super::Provider;
 use super::scheme::Encoding::Plain;
 use super::scheme::Piece::{
-    Body, BodyOrQuery, Envelope, Field, Form, Header, ListedHeaders, Method, Path, Text, Time, Url,
-    UrlAndParameters, UrlWithoutQuery,
+    Body, BodyOrQuery, Envelope, Field, Form, Header, HubspotUrl, ListedHeaders, Method, Path,
+    Text, Time, Url, UrlAndParameters,
 };
-use super::scheme::Proof::{Ecdsa, Secret, SecretFirst, Sha1, Sha512};
+use super::scheme::Proof::{Ecdsa, Secret, Sha1, Sha512};
 use super::scheme::{self, Piece, SecretForm, SignatureScheme, base64, fields, hex, versioned};
 
 /// All providers, by name.
@@ -131,18 +131,15 @@ const CONTENTFUL: SignatureScheme =
         Text("\n"),
         Path,
         Text("\n"),
-        ListedHeaders("x-contentful-signed-headers"),
+        ListedHeaders { list: "x-contentful-signed-headers", needed: "x-contentful-timestamp" },
         Text("\n"),
         Body,
     ]);
 
-const HUBSPOT: &[SignatureScheme] = &[
-    base64("x-hubspot-signature-v3")
-        .time("x-hubspot-request-timestamp")
-        .over(&[Method, Url, Body, Time]),
-    hex("x-hubspot-signature").proof(SecretFirst).over(&[Method, Url, Body]),
-    hex("x-hubspot-signature").proof(SecretFirst),
-];
+/// The older signatures have no time, and stand beside it: whoever has seen one delivery could send it for ever.
+const HUBSPOT: &[SignatureScheme] = &[base64("x-hubspot-signature-v3")
+    .time("x-hubspot-request-timestamp")
+    .over(&[Method, HubspotUrl, Body, Time])];
 
 const HYGRAPH: SignatureScheme = SignatureScheme {
     encoding: scheme::Encoding::Base64,
@@ -152,16 +149,12 @@ const HYGRAPH: SignatureScheme = SignatureScheme {
 const MAILGUN: SignatureScheme =
     fields("", "timestamp=", "signature=").over(&[Time, Field("token=")]);
 
-const PLIVO: &[SignatureScheme] = &[
-    base64("x-plivo-signature-v3").several(',', "").over(&[
-        UrlAndParameters,
-        Text("."),
-        Header("x-plivo-signature-v3-nonce"),
-    ]),
-    base64("x-plivo-signature-v2")
-        .several(',', "")
-        .over(&[UrlWithoutQuery, Header("x-plivo-signature-v2-nonce")]),
-];
+/// Version 2 signs neither body nor query, and may stand beside it.
+const PLIVO: &[SignatureScheme] = &[base64("x-plivo-signature-v3").several(',', "").over(&[
+    UrlAndParameters,
+    Text("."),
+    Header("x-plivo-signature-v3-nonce"),
+])];
 
 const SENDGRID: SignatureScheme = base64("x-twilio-email-event-webhook-signature")
     .proof(Ecdsa)

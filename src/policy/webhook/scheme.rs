@@ -32,8 +32,6 @@ pub enum Proof {
     Sha256,
     /// HMAC with SHA-512.
     Sha512,
-    /// SHA-256 of the secret and the content behind it.
-    SecretFirst,
     /// ECDSA on P-256 with SHA-256; the secret is the public key.
     Ecdsa,
     /// The secret itself.
@@ -92,8 +90,8 @@ pub enum Piece {
     Method,
     /// The whole URL.
     Url,
-    /// The URL without its query.
-    UrlWithoutQuery,
+    /// The whole URL with some of its escapes decoded (HubSpot).
+    HubspotUrl,
     /// The path and the query.
     Path,
     /// The names and values of a form, sorted by name; a body that is none is named by its hash in the
@@ -101,8 +99,8 @@ pub enum Piece {
     Form,
     /// The URL, the parameters of its query and those of the form (Plivo, version 3).
     UrlAndParameters,
-    /// The headers that a header lists (Contentful).
-    ListedHeaders(&'static str),
+    /// The headers that a header lists, of which one is needed (Contentful).
+    ListedHeaders { list: &'static str, needed: &'static str },
     /// Body, environment and time as JSON (Hygraph).
     Envelope,
 }

@@ -201,7 +201,7 @@ impl AgentSession {
     }
 
     async fn bind(&self, bind: &Bind) -> Result<BindAnswer, AgentRefusal> {
-limits::check_bind(bind).map_err(|problem| AgentRefusal(problem, 215))?;
+        limits::check_bind(bind).map_err(|problem| AgentRefusal(problem, 215))?;
         let asked = bind_request::read(bind)?;
         let now = self.state.ids.now();
         let (online, access) = (&self.online, self.state.access(&self.online).await?);

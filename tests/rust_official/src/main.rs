@@ -44,6 +44,12 @@ impl Program {
             if let Some(protocol) = command["app_protocol"].as_str() {
                 endpoint.app_protocol(protocol);
             }
+            if let Some(policy) = command["traffic_policy"].as_str() {
+                endpoint.traffic_policy(policy);
+            }
+            if let Some(domain) = command["domain"].as_str() {
+                endpoint.domain(domain);
+            }
             let tunnel = endpoint.listen_and_forward(to("http", port)?);
             let tunnel = tunnel.await.map_err(failure)?;
             let url = tunnel.url().to_owned();
