@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import shutil
 import threading
@@ -31,6 +33,30 @@ EVENTS = [
 ]
 
 
+NEWS = [
+    {"type": "ready", "session": 7},
+    {"type": "subscribed", "channel": "orders", "since": 1841},
+    {"type": "order.created", "id": 1843, "total": "19.90", "items": [{"sku": "mug-blue"}]},
+    {"type": "order.paid", "id": 1843},
+    {"type": "stock", "sku": "mug-blue", "left": 3},
+]
+FOLLOW = """async (url) => {
+    const socket = new WebSocket(url.replace("http", "ws") + "/live?channel=orders");
+    const opened = new Promise((done) => { socket.onopen = done; });
+    const pause = (time) => new Promise((done) => setTimeout(done, time));
+    await opened;
+    socket.send(JSON.stringify({ type: "login", token: "tok_1" }));
+    await pause(220);
+    socket.send(JSON.stringify({ type: "subscribe", channel: "orders" }));
+    await pause(300);
+    socket.send(JSON.stringify({ type: "ack", id: 1843 }));
+    await pause(400);
+    socket.send(new Uint8Array([8, 150, 1, 18, 3, 97, 98, 99]));
+    await pause(100);
+    socket.close(1000, "done");
+}"""
+
+
 class Shop(BaseHTTPRequestHandler):
     """A shop that takes webhooks, and some badly."""
 
@@ -38,6 +64,9 @@ class Shop(BaseHTTPRequestHandler):
     wbufsize = -1
 
     def do_GET(self) -> None:
+        if self.headers.get("Upgrade") == "websocket":
+            self.follow()
+            return
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
         status = 404 if "favicon" in self.path else 500 if "refunds" in self.path else 200
         time.sleep(len(self.path) / 1000)
@@ -49,6 +78,25 @@ class Shop(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     do_POST = do_GET
+
+    def follow(self) -> None:
+        """Sends news of orders over a WebSocket until the visitor closes it."""
+        key = self.headers["Sec-WebSocket-Key"] + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+        accept = base64.b64encode(hashlib.sha1(key.encode()).digest()).decode()
+        self.send_response(101)
+        self.send_header("Upgrade", "websocket")
+        self.send_header("Connection", "Upgrade")
+        self.send_header("Sec-WebSocket-Accept", accept)
+        self.end_headers()
+        self.wfile.flush()
+        for message in NEWS:
+            time.sleep(0.15)
+            text = json.dumps(message).encode()
+            self.wfile.write(bytes([0x81, len(text)]) + text)
+            self.wfile.flush()
+        while self.rfile.read(1):
+            pass
+        self.close_connection = True
 
     def log_message(self, *_: object) -> None:
         pass
@@ -109,6 +157,60 @@ def take(page: Page, base: str, suffix: str) -> None:
     page.screenshot(path=FOLDER / f"status{suffix}.png")
 
 
+def prepare(agent: ginnel.AgentClient) -> None:
+    """Makes mocks and holds as somebody has them who works on a shop."""
+    paid = {"order": "{{ path.3 }}", "status": "paid"}
+    agent.mocks.add(id="paid", method="POST", path="/pay/orders/*", status=201, json=paid)
+    busy = {"retry-after": "1"}
+    agent.mocks.add(id="busy", path="/cart*", status=503, headers=busy, delay=250, times=3)
+    agent.mocks.add(id="refused", path="/pay/refunds", fault="reset", enabled=False)
+    agent.mocks.add(id="partner", path="/rates", host="*.partner.example", body="1.0842")
+    agent.holds.add(id="orders", method="POST", path="/stock/*", max_wait=50_000)
+    agent.holds.add(id="deletions", method="DELETE", enabled=False)
+
+
+def take_rules(page: Page, base: str, url: str, suffix: str) -> None:
+    """Takes the pictures of mocks, holds and a held request that is changed."""
+    order = {"Content-Type": "application/json", "User-Agent": "shop-webhooks/2.1"}
+    for number in range(6):
+        urlopen(Request(f"{url}/pay/orders/{1840 + number}", data=b"{}", headers=order)).close()
+    held = [
+        threading.Thread(
+            target=lambda number=number: urlopen(
+                Request(
+                    f"{url}/stock/{number}?token=tok_1",
+                    data=json.dumps({"item": number, "count": 3}).encode(),
+                    headers=order,
+                )
+            ).close()
+        )
+        for number in (77, 78)
+    ]
+    for thread in held:
+        thread.start()
+    page.goto(f"{base}/inspect/rules")
+    page.locator(".held-row").nth(1).wait_for()
+    page.screenshot(path=FOLDER / f"mocks{suffix}.png")
+    page.get_by_role("button", name="Change POST /stock/77").click()
+    page.get_by_label("Body").fill('{"item": 77, "count": 0}')
+    page.screenshot(path=FOLDER / f"hold{suffix}.png")
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Let all go").click()
+    for thread in held:
+        thread.join()
+
+
+def take_stream(page: Page, base: str, url: str, suffix: str) -> None:
+    """Takes the picture of the messages of a WebSocket."""
+    page.evaluate(FOLLOW, url)
+    page.goto(f"{base}/inspect/http?filter=path:/live")
+    page.locator("#rows .row", has_text="/live").first.click()
+    page.locator(".messages li").nth(8).wait_for()
+    page.locator(".messages summary").nth(3).click()
+    page.locator(".message-full pre").first.wait_for()
+    page.screenshot(path=FOLDER / f"streams{suffix}.png")
+
+
 def main() -> None:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Shop)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -129,6 +231,10 @@ def main() -> None:
         threading.Thread(target=visit, args=(tunnel.public_url, 1500), daemon=True).start()
         for context, suffix in contexts:
             take(context.new_page(), base, suffix)
+        prepare(agent.client())
+        for context, suffix in contexts:
+            take_stream(context.new_page(), base, tunnel.public_url, suffix)
+            take_rules(context.new_page(), base, tunnel.public_url, suffix)
             context.close()
         browser.close()
 
