@@ -41,7 +41,7 @@ export function timeTicks(from, until, count) {
 /**
  * Lines over time. `series` are `{ name, kind }`, kind one of "accent", "good", "moved", "warn", "bad";
  * `format` makes words of a value, with its unit. With `brush`, a part is chosen by pointer or by keys
- * (arrows move, Shift and arrows choose, Enter takes it), and `brush(from, until)` hears it in
+ * (arrows move, Shift and arrows choose, Enter takes it), and `brush(from, until)` gets it in
  * milliseconds since 1970.
  */
 export class TimePlot {
@@ -152,11 +152,11 @@ export class TimePlot {
     this.cursor.setAttribute("x1", this.x(time));
     this.cursor.setAttribute("x2", this.x(time));
     this.cursor.classList.add("shown");
-    const told = this.series.map(({ name }, index) => {
+    const values = this.series.map(({ name }, index) => {
       const value = this.values[index][this.at];
       return `${this.series.length > 1 ? `${name} ` : ""}${value == null ? "–" : this.format(value)}`;
     });
-    say(this.about, `${exactClock.format(time)}  ${told.join("  ")}`);
+    say(this.about, `${exactClock.format(time)}  ${values.join("  ")}`);
     this.drawRange();
   }
 

@@ -28,7 +28,7 @@ function compare(a, b) {
  * that are `off` are shown when somebody chooses them.
  *
  * `key(row)` is the row's name; names ascend in the order of arrival. `newestFirst` turns that round.
- * `choose(key)` hears which row is looked at, `open(key)` that it was clicked, and `selected(keys)` which
+ * `choose(key)` gets which row is looked at, `open(key)` that it was clicked, and `selected(keys)` which
  * rows are marked. What is chosen of columns and order is kept in the browser under `name`.
  */
 export class Table {
@@ -333,10 +333,10 @@ export class Table {
     const first = Math.max(Math.floor(this.grid.scrollTop / this.height) - BEYOND, 0);
     const seen = Math.ceil(this.grid.clientHeight / this.height) + 2 * BEYOND;
     const last = Math.min(first + seen, this.count);
-    const wanted = new Set();
-    for (let index = first; index < last; index += 1) wanted.add(this.at(index));
+    const visible = new Set();
+    for (let index = first; index < last; index += 1) visible.add(this.at(index));
     for (const [key, row] of this.made) {
-      if (!wanted.has(key)) {
+      if (!visible.has(key)) {
         row.remove();
         this.made.delete(key);
       }

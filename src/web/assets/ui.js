@@ -15,7 +15,7 @@ export function badge(text, kind = "", attributes = {}) {
   return make("span", { class: `badge ${kind}`.trim(), ...attributes }, text);
 }
 
-/** A sign that those who do not see it are told as a word. */
+/** A sign, and its word for those who do not see it. */
 export function sign(character, word) {
   return make("span", { class: "mark", title: word },
     make("span", { "aria-hidden": "true" }, character),
@@ -155,7 +155,7 @@ export function menu(label, items, attributes = {}) {
 
 /**
  * Tabs with arrow keys. `entries` are `[title, show]`, where `show` makes the panel's content when it is
- * chosen; `select` hears what was chosen.
+ * chosen; `select` gets what was chosen.
  */
 export function tabs(name, entries, chosen, select = () => {}) {
   const panel = make("div", { role: "tabpanel", id: `${name}-panel`, tabindex: "-1" });

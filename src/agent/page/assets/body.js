@@ -185,35 +185,35 @@ const TOKEN = /[[\]{}:,]|"(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4
  */
 export function mistake(read) {
   const open = [];
-  let wanted = "value";
+  let expected = "value";
   TOKEN.lastIndex = 0;
   for (;;) {
     BLANK.lastIndex = TOKEN.lastIndex;
     BLANK.exec(read);
     const at = BLANK.lastIndex;
-    if (at >= read.length) return wanted === "end" ? null : at;
+    if (at >= read.length) return expected === "end" ? null : at;
     TOKEN.lastIndex = at;
     const found = TOKEN.exec(read);
     if (!found) return at;
-    wanted = after(found[0][0], wanted, open);
-    if (!wanted) return at;
-    if (wanted === "more" && !open.length) wanted = "end";
+    expected = after(found[0][0], expected, open);
+    if (!expected) return at;
+    if (expected === "more" && !open.length) expected = "end";
   }
 }
 
-/** What is wanted after a token; nothing when it cannot stand here. */
-function after(token, wanted, open) {
+/** What is expected after a token; nothing when it cannot stand here. */
+function after(token, expected, open) {
   const isValue = !"]}:,".includes(token);
-  switch (wanted) {
+  switch (expected) {
     case "first":
     case "value":
-      if (token === "]" && wanted === "first" && open.at(-1) === "[") return open.pop() && "more";
+      if (token === "]" && expected === "first" && open.at(-1) === "[") return open.pop() && "more";
       if (token === "[") return open.push("[") && "first";
       if (token === "{") return open.push("{") && "first key";
       return isValue && "more";
     case "first key":
     case "key":
-      if (token === "}" && wanted === "first key") return open.pop() && "more";
+      if (token === "}" && expected === "first key") return open.pop() && "more";
       return token === '"' && "colon";
     case "colon":
       return token === ":" && "value";

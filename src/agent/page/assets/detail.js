@@ -13,7 +13,7 @@ const MASK = "••••••";
 /** Which tab of each part was chosen last; the next request opens with the same. */
 const looked = recall("tabs", {});
 
-/** What the service has told of the way to the tunnel. */
+/** How a request came to the tunnel, by what the service says. */
 const VIA = {
   endpoint: "the tunnel’s own address",
   https_edge: "a route of an HTTPS edge, by the tunnel’s labels",

@@ -20,7 +20,7 @@ export function onKeys(list, acts) {
     if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open], [popover]:popover-open")) return;
     const typing = event.target.closest("input:not([type=checkbox]), textarea, select");
     if (event.key === "Escape") {
-      if (!typing || typing.id === "wanted") acts.escape(event.target);
+      if (!typing || typing.id === "filter-text") acts.escape(event.target);
       return;
     }
     if (typing) return;

@@ -5,7 +5,7 @@ import { recall, remember, badge, level, sign } from "./ui.js";
 import { grpcStatus } from "./messages.js";
 import { Table } from "./table.js";
 
-/** Marks, told by sign and word. */
+/** Marks: a sign and a word. */
 export function marks(request) {
   const found = [];
   if (request.status == null && !request.error) found.push(["…", "pending"]);

@@ -1,4 +1,4 @@
-// Hears what is new: as a stream of events, or, where that is cut, by asking again and again.
+// Follows what is new: as a stream of events, or, where that is cut, by asking again and again.
 
 import { ask, query } from "./server.js";
 
@@ -7,7 +7,7 @@ const PAUSE = 1000;
 const RETRY_STREAM = 15000;
 
 export class Live {
-  /** `update` gets every update, `link` hears "live", "polling" or "lost". */
+  /** `update` gets every update, `link` gets "live", "polling" or "lost". */
   constructor({ update, link }) {
     this.update = update;
     this.link = link;

@@ -2,12 +2,12 @@
 
 const CRLF = [13, 10];
 
-function indexOf(bytes, wanted, from) {
-  const last = bytes.length - wanted.length;
-  for (let at = bytes.indexOf(wanted[0], from); at >= 0 && at <= last; at = bytes.indexOf(wanted[0], at + 1)) {
+function indexOf(bytes, part, from) {
+  const last = bytes.length - part.length;
+  for (let at = bytes.indexOf(part[0], from); at >= 0 && at <= last; at = bytes.indexOf(part[0], at + 1)) {
     let length = 1;
-    while (length < wanted.length && bytes[at + length] === wanted[length]) length += 1;
-    if (length === wanted.length) return at;
+    while (length < part.length && bytes[at + length] === part[length]) length += 1;
+    if (length === part.length) return at;
   }
   return -1;
 }

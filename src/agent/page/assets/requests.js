@@ -25,7 +25,7 @@ const COPIED = 2000;
 /** Where there is room for either the list or the request; as in style.css. */
 const NARROW = matchMedia("(max-width: 60rem)");
 
-const wanted = byId("wanted");
+const filterText = byId("filter-text");
 const place = byId("detail");
 const problem = byId("problem");
 /** What the page shows before anything is asked for. */
@@ -64,10 +64,10 @@ function setUp() {
   byId("help").addEventListener("click", help);
   byId("filter").addEventListener("submit", (event) => {
     event.preventDefault();
-    setFilter(wanted.value.trim());
+    setFilter(filterText.value.trim());
   });
-  wanted.addEventListener("search", () => setFilter(wanted.value.trim()));
-  onKeys(list, { filter: () => wanted.focus(), replay, modify, newRequest, help, enter, escape });
+  filterText.addEventListener("search", () => setFilter(filterText.value.trim()));
+  onKeys(list, { filter: () => filterText.focus(), replay, modify, newRequest, help, enter, escape });
   addEventListener("popstate", fromHistory);
   list.drawn = tell;
   byId("listing").after(splitter(document.querySelector(".panes"), "split"));
@@ -77,14 +77,14 @@ function setUp() {
 
 // ── What is shown ────────────────────────────────────────────────────────────────────────────
 
-/** Shows what the page came with; what is new since then is told like everything later. */
+/** Shows what the page came with; what is new since then comes like everything later. */
 function begin() {
   showFilter(first.filter);
   if (first.update) {
     update(first.update);
     live.start(first.filter, first.update.cursor);
   } else say(problem, first.problem);
-  const id = wantedRequest();
+  const id = requestOfAddress();
   showDetail(Boolean(id));
   if (!id) showNothing();
   else if (first.chosen?.id !== id) choose(id, { keep: true });
@@ -99,8 +99,8 @@ function begin() {
 }
 
 function fromAddress() {
-  applyFilter(wantedFilter());
-  const id = wantedRequest();
+  applyFilter(filterOfAddress());
+  const id = requestOfAddress();
   if (id) {
     choose(id, { keep: true });
     showDetail(true);
@@ -115,11 +115,11 @@ function fromAddress() {
 
 /** Back, or forward: on a narrow screen the list stays as it was while a request is before it. */
 function fromHistory() {
-  if (!NARROW.matches || wantedFilter() !== page.filter) {
+  if (!NARROW.matches || filterOfAddress() !== page.filter) {
     fromAddress();
     return;
   }
-  const id = wantedRequest();
+  const id = requestOfAddress();
   if (id) {
     choose(id, { keep: true });
     showDetail(true);
@@ -132,11 +132,11 @@ function showNothing() {
   place.replaceChildren(make("p", { class: "hint" }, "Select a request to see it."));
 }
 
-function wantedFilter() {
+function filterOfAddress() {
   return new URLSearchParams(location.search).get("filter") ?? "";
 }
 
-function wantedRequest() {
+function requestOfAddress() {
   return /^\/inspect\/http\/([0-9a-f]+)$/.exec(location.pathname)?.[1] ?? null;
 }
 
@@ -156,7 +156,7 @@ async function setFilter(filter) {
 
 function showFilter(filter) {
   page.filter = filter;
-  wanted.value = filter;
+  filterText.value = filter;
   exporting.href = `/inspect/data/export.har${query({ filter })}`;
   drawChips(chips, filter, setFilter);
   hint(filter, setFilter);
@@ -289,12 +289,12 @@ function tell() {
   else if (!nothing.firstChild) nothing.append(empty("No request matches the filter", null, button("Show all requests", () => setFilter(""))));
 }
 
-let told = 0;
+let announced = 0;
 
 /** Says at most every few seconds how many there are. */
 function pulse() {
-  if (list.count === told) return;
-  told = list.count;
+  if (list.count === announced) return;
+  announced = list.count;
   announce(`${list.count} requests are listed`);
 }
 
@@ -507,7 +507,7 @@ function clear() {
 // ── Keys ─────────────────────────────────────────────────────────────────────────────────────
 
 function escape(target) {
-  if (target === wanted) list.grid.focus();
+  if (target === filterText) list.grid.focus();
   else if (list.marked.size) list.mark([]);
   else back();
 }

@@ -87,7 +87,7 @@ function list(element, pairs) {
   });
 }
 
-/** Adds what is new and removes what is not told any more, so that a selection in the rest stays. */
+/** Adds what is new and removes what is not there any more, so that a selection in the rest stays. */
 function failures(found) {
   const known = new Map([...parts.failures.children].map((item) => [item.textContent, item]));
   const items = found.map(({ at, reason }) => {
@@ -204,9 +204,9 @@ function plot(title, unit, value) {
         return `${x.toFixed(1)},${(HEIGHT - 2 - (at / top) * (HEIGHT - 6)).toFixed(1)}`;
       });
       line.setAttribute("points", points.join(" "));
-      const told = `${title}: ${values.at(-1).toFixed(1)} ${unit}, at most ${Math.max(...values).toFixed(1)} in ${samples.length} s`;
-      say(about, told);
-      picture.setAttribute("aria-label", told);
+      const summary = `${title}: ${values.at(-1).toFixed(1)} ${unit}, at most ${Math.max(...values).toFixed(1)} in ${samples.length} s`;
+      say(about, summary);
+      picture.setAttribute("aria-label", summary);
     },
   };
 }

@@ -123,15 +123,15 @@ class Search {
   }
 
   look() {
-    const wanted = this.box.value.toLowerCase();
+    const term = this.box.value.toLowerCase();
     this.found = [];
     this.at = -1;
-    if (wanted) this.collect(wanted);
+    if (term) this.collect(term);
     CSS.highlights?.set("found", new Highlight(...this.found));
     this.step(1);
   }
 
-  collect(wanted) {
+  collect(term) {
     const walker = document.createTreeWalker(this.place, NodeFilter.SHOW_TEXT);
     const nodes = [];
     let text = "";
@@ -151,10 +151,10 @@ class Search {
       }
       return [nodes[low][1], offset - nodes[low][0]];
     };
-    for (let at = searched.indexOf(wanted); at >= 0 && this.found.length < MOST_FOUND; at = searched.indexOf(wanted, at + wanted.length)) {
+    for (let at = searched.indexOf(term); at >= 0 && this.found.length < MOST_FOUND; at = searched.indexOf(term, at + term.length)) {
       const range = new Range();
       range.setStart(...node(at));
-      const [last, offset] = node(at + wanted.length - 1);
+      const [last, offset] = node(at + term.length - 1);
       range.setEnd(last, offset + 1);
       this.found.push(range);
     }

@@ -100,7 +100,7 @@ export function trafficView({ signal, parameters }) {
     table.put(rows);
     if (table.count > MOST) table.drop([], table.order[table.count - MOST]);
   };
-  const heard = (update) => {
+  const received = (update) => {
     if (update) {
       missed += update.missed;
       if (paused) held = held.concat(update.events).slice(-MOST);
@@ -129,7 +129,7 @@ export function trafficView({ signal, parameters }) {
     tell("Connecting");
     while (!own.signal.aborted) {
       try {
-        await follow(`events${query(values)}`, own.signal, heard);
+        await follow(`events${query(values)}`, own.signal, received);
       } catch (error) {
         if (own.signal.aborted) return;
         tell("Not live");
