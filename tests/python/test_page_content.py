@@ -118,6 +118,53 @@ def test_mistakes_in_bodies_are_found_where_they_are(page: Page) -> None:
             assert mistake is not None, text
 
 
+def test_long_bodies_are_drawn_in_part_and_never_for_ever(page: Page) -> None:
+    found = page.evaluate(
+        r"""async () => {
+            const body = await import("/inspect/assets/body.js");
+            const { viewer } = await import("/inspect/assets/viewer.js");
+            const { difference } = await import("/inspect/assets/difference.js");
+            const message = (text) => ({
+                line: "GET /", headers: [], media_type: "text/plain", masked: false,
+                body: btoa(text), length: text.length, kept: text.length,
+            });
+            const numbers = (count, each) => Array.from({ length: count }, (_, at) => each(at));
+            const disposition = "Content-Disposition: form-data";
+            const part = (at) => `--b\r\n${disposition}; name="${at}"\r\n\r\nx\r\n`;
+            const form = message(`${numbers(2300, part).join("")}--b--\r\n`);
+            form.media_type = "multipart/form-data";
+            const lines = numbers(2500, (at) => `${at}`);
+            const comment = "#".repeat(200);
+            const deep = "[".repeat(40_000) + "]".repeat(40_000);
+            const texts = [
+                // None of these may need more than a moment, whatever a visitor sends.
+                body.json(JSON.stringify({ query: `${comment}\n${comment} no operation` })),
+                viewer(`<a ${"b".repeat(100_000)}`, "markup"),
+                body.json(deep),
+            ].map((element) => element.querySelector("pre").textContent);
+            const pairs = body.pairs(numbers(2100, (at) => [`${at}`, "x"]));
+            const longer = [...lines, "more"];
+            const compared = difference(message(lines.join("\n")), message(longer.join("\n")));
+            const tag = viewer(`<a ${"b".repeat(20_000)}>`, "markup");
+            return {
+                lengths: texts.map((text) => text.length),
+                deep: deep.length,
+                spans: tag.querySelectorAll("span[class^=t-]").length,
+                pairs: [pairs.querySelectorAll("th").length, pairs.rows[2000].textContent],
+                parts: body.show(form).querySelectorAll(".multipart").length,
+                compared: [compared.children.length, compared.lastChild.textContent],
+            };
+        }"""
+    )
+    assert found["lengths"][1:] == [100_003, found["deep"]]
+    assert found["lengths"][0] > 400
+    assert found["spans"] == 0
+    assert found["pairs"] == [2000, "… 100 more are not shown."]
+    assert found["parts"] == 2000
+    # Two lines stand before the body.
+    assert found["compared"] == [2001, "… 503 more are not shown."]
+
+
 def gzipped(body: bytes) -> bytes:
     packer = zlib.compressobj(wbits=31)
     return packer.compress(body) + packer.flush()

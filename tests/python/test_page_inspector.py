@@ -210,6 +210,23 @@ def test_several_requests_are_selected_and_compared_by_keyboard(house: House, pa
     expect(page.locator("#selection")).to_be_hidden()
 
 
+def test_an_archive_has_secrets_only_while_they_are_shown(house: House, page: Page) -> None:
+    house.send("/secret", "POST", b"hello", {"Authorization": "Bearer abcdef"})
+    choose(page, "/secret")
+    link = page.locator("#selection").get_by_role("link", name="HAR")
+
+    for name, is_shown in [("Show secrets", True), ("Hide secrets", False)]:
+        page.get_by_role("button", name=name).click()
+        expect(tab(page, "Request", "Headers")).to_contain_text("abcdef" if is_shown else "••••••")
+        if is_shown:
+            page.locator("#list").focus()
+            page.keyboard.press("x")
+        with page.expect_download() as saved:
+            link.click()
+        assert ("abcdef" in Path(saved.value.path()).read_text()) is is_shown
+        expect(link).not_to_have_attribute("href", re.compile("reveal"))
+
+
 def test_rows_are_selected_with_the_mouse(house: House, page: Page) -> None:
     for number in range(5):
         house.send(f"/{number}")

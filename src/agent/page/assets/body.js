@@ -8,6 +8,10 @@ const IMAGES = ["png", "jpeg", "gif", "webp", "avif", "bmp"].map((kind) => `imag
 const DEEPEST = 100;
 const LONGEST = 512 * 1024;
 const HEX = 64 * 1024;
+/** How many rows, parts or lines are drawn. */
+const MOST_ROWS = 2000;
+/** How many characters a body has at most once it is laid out. */
+const MOST_LAID_OUT = 4 * LONGEST;
 
 /** The body without its encoding. */
 export function readable(part) {
@@ -90,10 +94,18 @@ function code(content, attributes = {}) {
 
 /** Names and values. */
 export function pairs(values) {
-  const rows = [...values].map(([name, value]) =>
-    make("tr", {}, make("th", { scope: "row" }, name), make("td", {}, value)));
+  const rows = few([...values], ([name, value]) =>
+    make("tr", {}, make("th", { scope: "row" }, name), make("td", {}, value)),
+  (rest) => make("tr", {}, make("td", { colspan: "2", class: "hint" }, rest)));
   if (!rows.length) return make("p", { class: "hint" }, "None.");
   return make("table", { class: "pairs" }, make("tbody", {}, rows));
+}
+
+/** The first ones of many as elements, and a last one that says how many more there are. */
+export function few(all, draw, last) {
+  const more = all.length - MOST_ROWS;
+  const rows = all.slice(0, MOST_ROWS).map(draw);
+  return more > 0 ? [...rows, last(`… ${more} more are not shown.`)] : rows;
 }
 
 // ── Pictures, sounds, films ──────────────────────────────────────────────────────────────────
@@ -123,14 +135,19 @@ function image(type, body) {
   return make("figure", {}, picture, about, save(type, body));
 }
 
+const played = new FinalizationRegistry((url) => URL.revokeObjectURL(url));
+
 function player(type, body) {
   const kind = type.startsWith("audio/") ? "audio" : "video";
+  const url = URL.createObjectURL(new Blob([body], { type }));
   const about = make("figcaption", {}, `${type}, ${bytes(body.length)}`);
   const element = make(kind, {
-    src: URL.createObjectURL(new Blob([body], { type })), controls: true, preload: "metadata",
+    src: url, controls: true, preload: "metadata",
     "aria-label": `The ${kind} in the body`,
     error: () => about.append("; it cannot be played"),
   });
+  // It may be asked for parts of the body as long as it is there.
+  played.register(element, url);
   return make("figure", {}, element, about, save(type, body));
 }
 
@@ -140,12 +157,12 @@ function player(type, body) {
 function multipart(body) {
   const found = parts(body);
   if (!found) return null;
-  return make("div", {}, found.map((part) => {
+  return make("div", {}, few(found, (part) => {
     const about = [part.filename === undefined ? null : `“${part.filename}”`, part.type, bytes(part.body.length)].filter(Boolean);
     return make("section", { class: "multipart" },
       make("h4", {}, part.name), make("p", { class: "hint" }, about.join(", ")),
       make("details", {}, make("summary", {}, "Headers of the part"), code(part.head)), partBody(part));
-  }));
+  }, (rest) => make("p", { class: "hint" }, rest)));
 }
 
 function partBody(part) {
@@ -169,7 +186,7 @@ export function json(read, tools = []) {
 function graphql(read) {
   if (!/"query"/.test(read)) return null;
   const { query, variables, operationName } = JSON.parse(read) ?? {};
-  if (typeof query !== "string" || !/^\s*(#.*\s*)*(query|mutation|subscription|fragment|\{)/.test(query)) return null;
+  if (typeof query !== "string" || !/^\s*(?:#[^\n]*\n\s*)*(?:query|mutation|subscription|fragment|\{)/.test(query)) return null;
   return make("div", {},
     operationName ? make("p", { class: "hint" }, `Operation ${operationName}`) : null,
     viewer(query, "graphql"),
@@ -237,13 +254,16 @@ function broken(read, language, message, [line, column]) {
     code([before, make("mark", { title: problem }, rest.slice(0, 1) || "⏎"), rest.slice(1)].flat()));
 }
 
-/** Valid JSON, laid out. */
+/** Valid JSON, laid out; as it is where that would be much longer. */
 function lines(read) {
   let out = "";
   let depth = 0;
+  let at = -1;
   const turn = () => `\n${"  ".repeat(Math.min(depth, DEEPEST))}`;
   const tokens = read.match(/"(?:[^"\\]|\\.)*"|[[\]{}:,]|[^\s[\]{}:,"]+/gs) ?? [];
-  tokens.forEach((token, at) => {
+  for (const token of tokens) {
+    at += 1;
+    if (out.length > MOST_LAID_OUT) return read;
     const next = tokens[at + 1];
     if (token === "{" || token === "[") {
       depth += 1;
@@ -256,7 +276,7 @@ function lines(read) {
       out += token;
     } else if (token === ",") out += `,${turn()}`;
     else out += token === ":" ? ": " : token;
-  });
+  }
   return out;
 }
 
@@ -297,12 +317,14 @@ function xml(read, tools) {
   return broken(read, "XML", found[1], [before.length, before.at(-1).length + 1]);
 }
 
-/** Valid XML with a line for each tag; text stays beside its tag. */
+/** Valid XML with a line for each tag; text stays beside its tag. As it is where that would be much longer. */
 function layOut(read) {
   const tokens = read.match(/<!--.*?-->|<!\[CDATA\[.*?\]\]>|<[^>]*>|[^<]+/gs) ?? [];
   const out = [];
   let depth = 0;
+  let length = 0;
   for (const token of tokens) {
+    if (length > MOST_LAID_OUT) return read;
     const isTag = token.startsWith("<") && !token.startsWith("<![CDATA[");
     if (!isTag) {
       const words = token.trim();
@@ -316,6 +338,7 @@ function layOut(read) {
     const sameLine = closes && opened === token.slice(2, -1).trim() && !last.includes("</") && !last.endsWith("/>");
     if (sameLine) out[out.length - 1] = last + token;
     else out.push("  ".repeat(Math.min(Math.max(depth, 0), DEEPEST)) + token);
+    length += out.at(-1).length;
     if (!closes && !token.endsWith("/>") && !/^<[!?]/.test(token)) depth += 1;
   }
   return out.join("\n");

@@ -1,7 +1,7 @@
 // What is different between two requests, or two answers.
 
 import { make, text } from "./dom.js";
-import { cut, readable, unread } from "./body.js";
+import { cut, few, readable, unread } from "./body.js";
 
 const MOST = 3000;
 
@@ -28,11 +28,11 @@ export function difference(before, after) {
     return make("p", { class: "hint" }, known);
   }
   const kinds = { "+": ["added", "new: "], "-": ["removed", "before: "], " ": ["same", ""] };
-  return make("pre", { class: "difference", tabindex: "0" }, changes.map(([sign, line]) => {
+  return make("pre", { class: "difference", tabindex: "0" }, few(changes, ([sign, line]) => {
     const [kind, word] = kinds[sign];
     return make("span", { class: kind },
       make("span", { class: "unseen" }, word), `${sign} ${line}\n`);
-  }));
+  }, (rest) => make("span", { class: "hint" }, rest)));
 }
 
 /** Pairs of sign and line; null when there are too many. By the longest common subsequence. */

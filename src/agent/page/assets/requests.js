@@ -428,8 +428,11 @@ function redraw(detail, original) {
 let refreshing;
 
 function refresh() {
-  clearTimeout(refreshing);
-  refreshing = setTimeout(load, page.detail?.stream ? STREAMING : PREVIEW);
+  // What changes without a pause is still shown.
+  refreshing ??= setTimeout(() => {
+    refreshing = undefined;
+    load();
+  }, page.detail?.stream ? STREAMING : PREVIEW);
 }
 
 async function replay() {

@@ -14,7 +14,7 @@ export class Selection {
   constructor(place, list, { revealed, show }) {
     Object.assign(this, { list, revealed, show });
     this.count = make("strong");
-    this.har = make("a", { class: "button", download: "requests.har" }, "HAR");
+    this.har = make("a", { class: "button", download: "requests.har", click: () => this.export() }, "HAR");
     this.compare = button("Compare", () => this.compareBoth());
     this.bar = make("div", { id: "selection", class: "tools", hidden: true, role: "group", "aria-label": "Selected requests" },
       this.count, this.har, button("HTML", () => this.share(), { title: "One page to pass on, with secrets masked" }), menu("Copy as", () => FORMS.map(([form, name]) => [name, () => this.copy(form)])),
@@ -32,8 +32,7 @@ export class Selection {
     byId("tools").classList.toggle("selecting", marked.size > 0);
     say(this.count, `${marked.size} selected`);
     this.compare.disabled = marked.size !== 2;
-    const ids = [...marked].map((id) => ["id", id]);
-    this.har.href = `/inspect/data/export.har?${new URLSearchParams([...ids, ...(this.revealed() ? [["reveal", "1"]] : [])])}`;
+    this.har.href = this.archive(false);
     announce(marked.size ? `${marked.size} requests are selected` : "");
   }
 
@@ -46,6 +45,20 @@ export class Selection {
     } catch (error) {
       notice(error.message);
     }
+  }
+
+  /** Where the archive of what is selected is. */
+  archive(reveal) {
+    const ids = this.keys().map((id) => ["id", id]);
+    return `/inspect/data/export.har?${new URLSearchParams([...ids, ...(reveal ? [["reveal", "1"]] : [])])}`;
+  }
+
+  /** Secrets are in the archive if they are shown when it is asked for; the link keeps none for later. */
+  export() {
+    this.har.href = this.archive(this.revealed());
+    setTimeout(() => {
+      this.har.href = this.archive(false);
+    });
   }
 
   async copy(form) {

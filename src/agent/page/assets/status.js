@@ -85,6 +85,7 @@ function list(element, pairs) {
     say(row.firstChild, name);
     say(row.lastChild, value);
   });
+  while (element.children.length > pairs.length) element.lastElementChild.remove();
 }
 
 /** Adds what is new and removes what is not there any more, so that a selection in the rest stays. */

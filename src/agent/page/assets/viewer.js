@@ -6,11 +6,13 @@ import { copyButton } from "./ui.js";
 /** How many lines are coloured and folded; beyond that it is plain text. */
 const MOST_LINES = 10_000;
 const MOST_FOUND = 5000;
+/** How long a line may be that is coloured, in characters: what a token may need grows with its square. */
+const LONGEST_LINE = 10_000;
 
 /** For each language what its tokens are, by the class that colours them. */
 const LANGUAGES = {
   json: [["key", /"(?:[^"\\]|\\.)*"(?=\s*:)/], ["string", /"(?:[^"\\]|\\.)*"/], ["number", /-?\d[\d.eE+-]*/], ["word", /\b(?:true|false|null)\b/]],
-  markup: [["note", /<!--[^]*?(?:-->|$)|<!\[CDATA\[[^]*?\]\]>|<[!?][^>]*>/], ["key", /<\/?[A-Za-z_][\w:.-]*|\/?>/], ["string", /(?<==\s*)(?:"[^"]*"|'[^']*')/], ["word", /[\w:.-]+(?=\s*=\s*["'])/], ["number", /&[\w#]+;/]],
+  markup: [["note", /<!--[^]*?(?:-->|$)|<!\[CDATA\[[^]*?\]\]>|<[!?][^>]*>/], ["key", /<\/?[A-Za-z_][\w:.-]*|\/?>/], ["string", /(?<==\s*)(?:"[^"]*"|'[^']*')/], ["word", /(?<![\w:.-])[\w:.-]+(?=\s*=\s*["'])/], ["number", /&[\w#]+;/]],
   graphql: [["note", /#.*/], ["string", /"(?:[^"\\]|\\.)*"/], ["word", /\b(?:query|mutation|subscription|fragment|on|true|false|null)\b/], ["number", /\$\w+|-?\b\d[\d.]*\b/], ["key", /@\w+|\b\w+(?=\s*:)/]],
   text: [],
 };
@@ -21,7 +23,7 @@ const patterns = new Map(Object.entries(LANGUAGES).map(([name, kinds]) =>
 /** Text with its tokens as spans. */
 function coloured(text, language) {
   const pattern = patterns.get(language);
-  if (!pattern) return [text];
+  if (!pattern || text.length > LONGEST_LINE) return [text];
   const kinds = LANGUAGES[language];
   const parts = [];
   let from = 0;
