@@ -39,6 +39,7 @@ BASES = {
     "RequestMessage": ("_capture.message", "Message"),
     "ResponseMessage": ("_capture.message", "Message"),
     "CapturedRequest": ("_capture.accessors", "RequestAccessors"),
+    "StreamMessage": ("_core.custom_repr", "CustomRepr"),
     "AgentTunnel": ("_core.custom_repr", "CustomRepr"),
     "Metrics": ("_core.custom_repr", "CustomRepr"),
 }

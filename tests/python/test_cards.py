@@ -18,7 +18,8 @@ import pytest
 
 import ginnel
 from ginnel._core.results import Results
-from ginnel.local.requests import CapturedRequest
+from ginnel.local.held_requests import HeldRequest
+from ginnel.local.requests import CapturedRequest, StreamMessage
 from ginnel.local.tunnels import AgentTunnel
 
 FIGURES = dict.fromkeys(
@@ -400,3 +401,50 @@ def test_a_list_says_which_requests_have_no_answer() -> None:
     assert "200 OK" in shown
     assert shown.count("no response yet") == 1
     assert shown.count("no response") == 2
+
+
+def test_messages_of_streams_are_shown_without_secrets() -> None:
+    def message(data: bytes, **fields: object) -> StreamMessage:
+        wire = {"index": 1, "sender": "client", "kind": "text", "size": len(data)}
+        return StreamMessage.from_dict(wire | {"data": b64encode(data).decode()} | fields)
+
+    text = message(b'{"password": "swordfish", "order": "A-7"}', event_id="Bearer top-secret-0123")
+    binary = message(b"\xffswordfish", kind="binary")
+    packed = message(b"swordfish", compressed=True)
+
+    for one in (text, binary, packed):
+        pages = (
+            Results([one])._repr_html_(),
+            one._repr_html_(),
+            repr(one),
+            str(dict(one.__rich_repr__())),
+        )
+        assert not any(secret in page for page in pages for secret in SECRETS)
+    assert "A-7" in repr(text)
+    assert "A-7" in text._repr_html_()
+    assert "10 bytes" in repr(binary)
+    assert "9 bytes" in packed._repr_html_()
+
+
+def test_a_held_request_is_shown_without_secrets() -> None:
+    asked = captured(
+        b'{"password": "swordfish"}',
+        {"Authorization": "Bearer top-secret"},
+        "/hooks?token=swordfish",
+    )
+    held = HeldRequest.from_dict(
+        {
+            "id": "1",
+            "uri": "/api/requests/held/1",
+            "hold_id": "h",
+            "tunnel_name": "web",
+            "start": "2026-01-02T03:04:05Z",
+            "until": "2026-01-02T03:04:50Z",
+            "request": asked.request.to_dict(),
+        }
+    )
+
+    pages = Results([held])._repr_html_(), held._repr_html_(), repr(held)
+
+    assert not any(secret in page for page in pages for secret in SECRETS)
+    assert all("/hooks?token=" in page for page in pages)

@@ -13,6 +13,7 @@ from .multipart import Part, Parts, apart
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..local.requests import StreamMessage
     from .message import Message
 
 LONGEST = 2000
@@ -78,6 +79,18 @@ def look(message: Message) -> Body:
         return Body([Section(f"({told})")])
     masked = _masked(text, kind, whole=len(opened) < READ)
     return Body([Section(_beginning(visible(masked), size(message)))], note)
+
+
+def said(message: StreamMessage) -> str:
+    """What a message of a stream says, without secrets; its size where it is no text."""
+    size = f"{len(message.data):,} bytes"
+    if message.compressed:
+        return size
+    try:
+        text = message.data.decode()
+    except UnicodeDecodeError:
+        return size
+    return _beginning(visible(_masked(text[:READ], "", whole=len(text) <= READ)), size)
 
 
 def decoded(message: Message) -> bytes:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .._capture.body import address, look, size, visible
-from ..local.requests import CapturedRequest, RequestMessage, ResponseMessage
+from .._capture.body import address, look, said, size, visible
+from .._capture.mask import text as masked
+from ..local.requests import CapturedRequest, RequestMessage, ResponseMessage, StreamMessage
 from ..local.tunnels import AgentTunnel, ConnectionMetrics, HttpMetrics, Metrics
 from .html import (
     BAD,
@@ -52,6 +53,8 @@ def card(shown: Record) -> str:
         case RequestMessage() | ResponseMessage():
             kind = "Request" if isinstance(shown, RequestMessage) else "Response"
             return frame(_message(shown, strong(kind), code(start_line(shown))))
+        case StreamMessage():
+            return frame(line(strong(type(shown).__name__)), inside(shown))
         case AgentTunnel():
             return _tunnel(shown)
         case Metrics():
@@ -83,10 +86,27 @@ def row(shown: Record) -> dict[str, str]:
             }
         case RequestMessage() | ResponseMessage():
             return {"message": text(start_line(shown)), "body": text(size(shown))}
+        case StreamMessage():
+            return {
+                "index": text(str(shown.index)),
+                "sender": text(shown.sender),
+                "kind": text(shown.kind),
+                "time": text(moment(shown.time)) if shown.time else "",
+                "event": text(visible(shown.event or "")),
+                "event_id": text(visible(masked(shown.event_id or ""))),
+                "data": block(said(shown)),
+            }
         case Metrics():
             return {"figures": text(figures(shown))}
         case _:
             raise TypeError(type(shown).__name__)
+
+
+def inside(shown: Record) -> str:
+    """What stands in the card of another record: no secrets either."""
+    if isinstance(shown, RequestMessage | ResponseMessage):
+        return _message(shown, code(start_line(shown)))
+    return pairs((name, value) for name, value in row(shown).items() if value)
 
 
 def _exchange(captured: CapturedRequest) -> str:

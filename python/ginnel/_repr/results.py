@@ -98,6 +98,10 @@ def _html(value: object, depth: int) -> str:
     if depth > DEPTH:
         return _brief(value)
     match value:
+        case CustomRepr():
+            from .captures import inside
+
+            return inside(value)
         case Record():
             values = dict(_values(value))
             # The address of what is inside tells no more than its identifier.
@@ -123,6 +127,8 @@ def _brief(value: object) -> str:
 
 def _words(value: object) -> str:
     match value:
+        case CustomRepr():
+            return repr(value)
         case Record():
             values = dict(_values(value))
             values.pop("uri", None)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import inf
 
-from .._capture.body import address, cut, field_value, readable, size, visible
-from ..local.requests import CapturedRequest, RequestMessage, ResponseMessage
+from .._capture.body import address, cut, field_value, readable, said, size, visible
+from ..local.requests import CapturedRequest, RequestMessage, ResponseMessage, StreamMessage
 from ..local.tunnels import AgentTunnel, Metrics
 
 TYPE_CHECKING = False
@@ -29,16 +29,18 @@ def line(shown: Record) -> str:
     match shown:
         case CapturedRequest():
             asked = f"{shown.request.method} {address(shown.request.uri)}"
-            said = f"{name} {shown.id}: {asked} -> {outcome(shown)}, tunnel {shown.tunnel_name}"
+            told = f"{name} {shown.id}: {asked} -> {outcome(shown)}, tunnel {shown.tunnel_name}"
         case RequestMessage() | ResponseMessage():
-            said = f"{name} {start_line(shown)}{_preview(shown)}"
+            told = f"{name} {start_line(shown)}{_preview(shown)}"
+        case StreamMessage():
+            told = f"{name} {shown.index}: {shown.kind} from {shown.sender}: {_short(said(shown))}"
         case AgentTunnel():
-            said = f"{name} {shown.name}: {shown.public_url} -> {forwards_to(shown)}"
+            told = f"{name} {shown.name}: {shown.public_url} -> {forwards_to(shown)}"
         case Metrics():
-            said = f"{name} {figures(shown)}"
+            told = f"{name} {figures(shown)}"
         case _:
             raise TypeError(name)
-    return f"<{visible(cut(said, LINE))}>"
+    return f"<{visible(cut(told, LINE))}>"
 
 
 def members(shown: Record) -> Iterator[tuple[str, str]]:
@@ -52,6 +54,11 @@ def members(shown: Record) -> Iterator[tuple[str, str]]:
         case RequestMessage() | ResponseMessage():
             yield "start_line", start_line(shown)
             yield "body", _preview(shown).removeprefix(", ")
+        case StreamMessage():
+            yield "index", str(shown.index)
+            yield "sender", shown.sender
+            yield "kind", shown.kind
+            yield "data", _short(said(shown))
         case AgentTunnel():
             yield "name", shown.name
             yield "public_url", shown.public_url
@@ -72,6 +79,8 @@ def lines(shown: Record) -> str:
             return "\n\n".join(parts)
         case RequestMessage() | ResponseMessage():
             return _message(shown)
+        case StreamMessage():
+            return f"{line(shown)}\n\n{said(shown)}"
         case _:
             return line(shown)
 
@@ -157,7 +166,10 @@ def _message(message: RequestMessage | ResponseMessage) -> str:
 
 def _preview(message: RequestMessage | ResponseMessage) -> str:
     body = " ".join(readable(message).split())
-    if not body:
-        return ""
-    cut = body if len(body) <= PREVIEW else f"{body[:PREVIEW]}…"
-    return f", {size(message)}: {cut}"
+    return f", {size(message)}: {_short(body)}" if body else ""
+
+
+def _short(text: str) -> str:
+    """The beginning of a text in one line."""
+    words = " ".join(text.split())
+    return words if len(words) <= PREVIEW else f"{words[:PREVIEW]}…"

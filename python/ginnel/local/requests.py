@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .._capture.accessors import RequestAccessors
 from .._capture.message import Message
+from .._core.custom_repr import CustomRepr
 from .._core.dataclass import dataclass, field
 from .._core.record import Record
 from .._core.resource import Resource
@@ -119,7 +120,7 @@ class CapturedRequest(RequestAccessors):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class StreamMessage(Record):
+class StreamMessage(CustomRepr):
     """A message of a captured stream."""
 
     index: int
