@@ -6,7 +6,7 @@ use std::net::IpAddr;
 #[derive(Debug, Clone, Default)]
 pub struct AllowedHosts {
     entries: Vec<HostRule>,
-    /// Whether only names of this machine are answered without an entry.
+    /// Whether only this machine's loopback addresses are answered without an entry, not all addresses.
     local_only: bool,
 }
 
@@ -31,16 +31,21 @@ impl AllowedHosts {
     }
 
     /// Whether a `Host` header is answered; its port does not matter.
+    ///
+    /// Names must be listed, but for `localhost`: whoever owns a name can have it mean this machine. An
+    /// address cannot be made to mean another machine, so all of them are answered where the API listens on
+    /// more than loopback and nothing is listed.
     pub fn allow(&self, host: &str) -> bool {
         let Some(host) = without_port(host) else { return false };
         if host.is_empty() {
             return false;
         }
         let address = host.trim_matches(['[', ']']).parse::<IpAddr>().ok();
-        if !self.local_only && self.entries.is_empty() {
+        let takes_addresses = !self.local_only && self.entries.is_empty();
+        if is_local(host, address) || takes_addresses && address.is_some() {
             return true;
         }
-        is_local(host, address) || self.entries.iter().any(|entry| entry.covers(host, address))
+        self.entries.iter().any(|entry| entry.covers(host, address))
     }
 }
 
@@ -201,6 +206,24 @@ mod tests {
         ] {
             assert!(!hosts.allow(host), "{host}");
         }
+    }
+
+    #[test]
+    fn a_listener_for_all_answers_to_addresses_and_to_names_that_are_listed() {
+        let hosts = |entries: &[&str]| {
+            let entries = entries.iter().map(|entry| (*entry).to_owned()).collect::<Vec<_>>();
+            AllowedHosts::read(&entries, false).unwrap()
+        };
+
+        for host in ["localhost", "127.0.0.1", "192.168.0.1:4040", "[2001:db8::1]:4040"] {
+            assert!(hosts(&[]).allow(host), "{host}");
+        }
+        for host in ["evil.test", "192.168.0.1.nip.test:4040", "agent", ""] {
+            assert!(!hosts(&[]).allow(host), "{host}");
+        }
+        let listed = hosts(&["agent"]);
+        assert!(listed.allow("agent:4040") && listed.allow("localhost"));
+        assert!(!listed.allow("192.168.0.1"), "an entry says all that is meant");
     }
 
     #[test]
