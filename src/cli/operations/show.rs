@@ -2,6 +2,8 @@
 
 use std::io::IsTerminal;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use crate::api::{Kind, Shape, mask};
@@ -35,12 +37,37 @@ impl OutputFormat {
 /// The other formats are exact, because programs read them.
 fn masked(shape: &Shape, object: &Value) -> Value {
     let mut shown = object.clone();
-    if shape.name == "CapturedRequest" {
-        for message in ["request", "response"] {
-            mask_message(&mut shown[message]);
+    mask_record(shape, &mut shown);
+    shown
+}
+
+fn mask_record(shape: &Shape, object: &mut Value) {
+    match shape.name {
+        "RequestMessage" | "ResponseMessage" => mask_message(object),
+        "StreamMessage" => mask_stream_message(object),
+        _ => {}
+    }
+    for field in shape.fields {
+        if let (Kind::Record(inner), Some(value)) = (&field.kind, object.get_mut(field.name)) {
+            mask_record(inner, value);
         }
     }
-    shown
+}
+
+/// What a message of a stream says, where that is text.
+fn mask_stream_message(message: &mut Value) {
+    let Some(fields) = message.as_object_mut() else { return };
+    if let Some(Value::String(id)) = fields.get_mut("event_id") {
+        *id = mask::text(id).into_owned();
+    }
+    if let Some(Value::String(data)) = fields.get_mut("data") {
+        let decoded = STANDARD.decode(&*data).ok().and_then(|it| String::from_utf8(it).ok());
+        *data = match decoded {
+            Some(text) if text.trim_start().starts_with(['{', '[']) => mask::json(&text),
+            Some(text) => mask::text(&text).into_owned(),
+            None => bytes(data),
+        };
+    }
 }
 
 fn mask_message(message: &mut Value) {
@@ -246,5 +273,48 @@ fn escaped(text: &str) -> String {
         format!("\"{}\"", text.replace('"', "\"\""))
     } else {
         text.to_owned()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::api::{Operation, Output, local};
+
+    fn listed<O: Operation>() -> &'static Shape {
+        match O::INFO.output {
+            Output::Page { item, .. } => item,
+            _ => panic!("it is no list"),
+        }
+    }
+
+    #[test]
+    fn tables_of_what_was_captured_show_no_secrets() {
+        let message = json!({
+            "method": "GET", "proto": "HTTP/1.1", "uri": "/?token=swordfish", "raw": "",
+            "headers": {"Authorization": ["Bearer swordfish"]},
+        });
+        let held = json!({"id": "1", "hold_id": "h", "request": message});
+        let captured = json!({"id": "1", "request": message});
+        let said = |data: &[u8]| {
+            json!({"index": 1, "kind": "text", "data": STANDARD.encode(data),
+            "event_id": "Bearer swordfish0123456789"})
+        };
+        let said = [&b"{\"password\": \"swordfish\"}"[..], b"\xffswordfish"].map(said);
+
+        let shown = [
+            one(listed::<local::held_requests::List>(), &held, OutputFormat::Table),
+            table(listed::<local::held_requests::List>(), &[held]),
+            one(listed::<local::requests::List>(), &captured, OutputFormat::Table),
+            table(listed::<local::requests::Messages>(), &said),
+        ];
+
+        for text in &shown {
+            assert!(!text.contains("swordfish") && text.contains(mask::MASK), "{text}");
+        }
+        assert!(shown[3].contains("10 bytes"), "{}", shown[3]);
     }
 }
