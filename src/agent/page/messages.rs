@@ -40,11 +40,11 @@ struct StreamMessageView {
     event: String,
     event_id: String,
     code: Option<u16>,
-    /// Compressed, and not understood: nobody knows what secrets it holds, so it is left out unless they
-    /// are shown.
+    /// Compressed, and not understood.
     compressed: bool,
     truncated: bool,
-    /// Whether secrets in it are masked.
+    /// Whether secrets in it are masked, or all of it is left out: nobody knows what secrets there are in what
+    /// is no text.
     masked: bool,
 }
 
@@ -67,13 +67,16 @@ impl MessagePage {
 
 impl StreamMessageView {
     fn of(item: StreamItem, time: Option<String>, reveal: bool) -> Self {
-        let is_hidden = item.is_compressed && !reveal;
         let is_text = !matches!(item.kind, "binary" | "grpc") && !item.is_compressed;
-        let text = is_text.then(|| String::from_utf8_lossy(&item.data).into_owned());
-        let safe = text.as_deref().filter(|_| !reveal).and_then(|text| {
-            let masked = content::masked("text/plain", text.as_bytes())?;
-            Some(String::from_utf8_lossy(&masked).into_owned())
-        });
+        let (body, masked) = match reveal {
+            true => (Some(item.data), false),
+            false => safe(item.data, is_text, item.is_compressed),
+        };
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        let (text, data) = match is_text {
+            true => (body.map(text), None),
+            false => (None, body.map(|bytes| Base64(bytes.into()))),
+        };
         let event_id = match reveal {
             true => item.event_id,
             false => mask::text(&item.event_id).into_owned(),
@@ -84,14 +87,51 @@ impl StreamMessageView {
             kind: item.kind,
             time,
             size: item.size,
-            masked: is_hidden || safe.is_some(),
-            data: (!is_text && !is_hidden).then(|| Base64(item.data.into())),
-            text: safe.or(text),
+            masked,
+            data,
+            text,
             event: item.event,
             event_id,
             code: item.code,
             compressed: item.is_compressed,
             truncated: item.is_cut,
         }
+    }
+}
+
+/// What may be shown of a message without its secrets, and whether that is less than all: nothing of bytes
+/// that are no text, in which nobody can look for them.
+fn safe(data: Vec<u8>, is_text: bool, is_compressed: bool) -> (Option<Vec<u8>>, bool) {
+    if is_compressed || !is_text && std::str::from_utf8(&data).is_err() {
+        return (None, true);
+    }
+    match content::masked("text/plain", &data) {
+        Some(masked) => (Some(masked), true),
+        None => (Some(data), false),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_secret_is_shown_whatever_kind_of_message_it_is_in() {
+        let secret = br#"{"password": "swordfish"}"#;
+        let no_text = [b"\xff".as_slice(), secret].concat();
+        for (data, is_text, is_compressed) in [
+            (secret.to_vec(), true, false),
+            (secret.to_vec(), false, false),
+            (no_text.clone(), false, false),
+            (no_text, true, false),
+            (b"anything".to_vec(), false, true),
+        ] {
+            let (shown, masked) = safe(data, is_text, is_compressed);
+
+            assert!(masked);
+            let shown = String::from_utf8_lossy(&shown.unwrap_or_default()).into_owned();
+            assert!(!shown.contains("swordfish"), "{shown}");
+        }
+        assert_eq!(safe(b"plain".to_vec(), false, false), (Some(b"plain".to_vec()), false));
     }
 }
