@@ -254,8 +254,15 @@ fn inflate(state: &mut Decompress, bytes: &[u8], message: &mut PartialMessage) -
         message.keep(room.get(..made).unwrap_or_default());
         rest = rest.get(taken..).unwrap_or_default();
         match status {
-            Err(_) | Ok(Status::StreamEnd) => return false,
+            Err(_) => return false,
             _ if message.inflated > MAX_INFLATED_BYTES => return false,
+            // A block may be marked as the last one and is not (RFC 7692, section 7.2.3.5).
+            Ok(Status::StreamEnd) => {
+                state.reset(false);
+                if rest.is_empty() {
+                    return true;
+                }
+            }
             Ok(_) if taken == 0 && made == 0 => return rest.is_empty(),
             Ok(_) if rest.is_empty() && made < INFLATE_BYTES => return true,
             Ok(_) => {}
@@ -295,6 +302,20 @@ mod tests {
     fn texts(messages: &[SocketMessage]) -> Vec<(u8, String)> {
         let text = |it: &SocketMessage| (it.opcode, String::from_utf8_lossy(&it.data).into_owned());
         messages.iter().map(text).collect()
+    }
+
+    #[test]
+    fn a_block_that_is_marked_as_the_last_does_not_end_the_compression() {
+        let hello = [0xf3, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0x00, 0x00];
+        let stream = [frame(0xc1, &hello, None), frame(0xc1, &hello, None)].concat();
+        let terms = DeflateTerms { is_per_message: false };
+
+        for piece in [1, 3, 1_000] {
+            let mut reader = MessageReader::new(StreamSide::Client, Some(terms));
+            let messages = read(&mut reader, &stream, piece);
+            assert_eq!(texts(&messages), [(1, "Hello".to_owned()), (1, "Hello".to_owned())]);
+            assert!(messages.iter().all(|it| !it.is_compressed && !it.is_cut));
+        }
     }
 
     #[test]
