@@ -14,7 +14,7 @@ use crate::http1::{CHUNKED, HeadWriter, is_hop_by_hop, may_trail, write_chunk, w
 /// How long the head of a changed request may be, in bytes.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
 /// Why a request whose body is not all there cannot be sent.
-pub(super) const TRUNCATED: &str = "the body of the request is longer than what was captured";
+pub(super) const TRUNCATED: &str = "the body of the request is not whole: it is longer than what was captured, or did not come to its end";
 /// How many headers it may have.
 const MAX_HEADERS: usize = 100;
 
@@ -58,11 +58,25 @@ impl RequestEdits {
     /// # Errors
     /// When they would not be a request, or not the whole of one.
     pub fn apply(self, original: &CapturedMessage) -> Result<Vec<u8>, EditError> {
-        if self.body.is_none() && original.is_truncated() {
+        self.write(original, is_made_anew)
+    }
+
+    /// As [`RequestEdits::apply`], for a request that goes on in the connection in which it came: what
+    /// concerns that connection stays, such as the change to another protocol.
+    pub fn apply_to_held(self, original: &CapturedMessage) -> Result<Vec<u8>, EditError> {
+        self.write(original, is_framing)
+    }
+
+    fn write(
+        self,
+        original: &CapturedMessage,
+        is_left_out: fn(&str) -> bool,
+    ) -> Result<Vec<u8>, EditError> {
+        if self.body.is_none() && !original.is_whole() {
             return Err(EditError::Truncated);
         }
         if self.is_empty() {
-            return Ok(original.raw());
+            return Ok(original.to_send());
         }
         let [method, target, version] = original.start_line().map(Cow::into_owned);
         let method = self.method.unwrap_or(method);
@@ -83,12 +97,15 @@ impl RequestEdits {
                 .map_err(|error| EditError::Invalid(format!("body: is not base64: {error}")))?,
             None => original.body.bytes().into_owned(),
         };
-        let trailers = checked_trailers(self.trailers.unwrap_or_default())?;
+        let trailers = match self.trailers {
+            Some(trailers) => checked_trailers(trailers)?,
+            None => original_trailers(original),
+        };
         let mut head = Vec::new();
         let line = format!("{method} {target} {version}");
         let mut writer = HeadWriter::begin(line.as_bytes(), &mut head);
         for (name, value) in headers {
-            if !is_made_anew(&name) {
+            if !is_left_out(&name) {
                 writer.field(name, value);
             }
         }
@@ -132,6 +149,15 @@ fn checked_trailers(trailers: Vec<(String, String)>) -> Result<HeaderMap, EditEr
         return Err(EditError::Invalid(format!("trailers: are more than {MAX_HEADERS}")));
     }
     Ok(checked)
+}
+
+/// What came after the body, as far as it may stand there.
+fn original_trailers(original: &CapturedMessage) -> HeaderMap {
+    let header = |(name, value): (String, Vec<u8>)| {
+        let field = (HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?);
+        may_trail(&field.0).then_some(field)
+    };
+    original.exact_trailers().into_iter().filter_map(header).collect()
 }
 
 /// A target that was edited; its masked parameters stay as they were.
@@ -189,8 +215,13 @@ fn edited_headers(
 /// Whether a header describes the framing of the body or concerns one connection. `TE` stays: gRPC
 /// needs it.
 pub(super) fn is_made_anew(name: &str) -> bool {
-    let is = |known: &str| name.eq_ignore_ascii_case(known);
-    is("content-length") || is("trailer") || is_hop_by_hop(name) && !is("te")
+    is_framing(name) || is_hop_by_hop(name) && !name.eq_ignore_ascii_case("te")
+}
+
+/// Whether a header describes the framing of the body.
+fn is_framing(name: &str) -> bool {
+    let known = ["content-length", "trailer", CHUNKED.0];
+    known.iter().any(|known| name.eq_ignore_ascii_case(known))
 }
 
 /// Whether a byte may stand in a name of a header.
@@ -292,6 +323,34 @@ mod tests {
         for trailer in [["Content-Length", "1"], ["a b", "1"], ["a", "b\nc"]] {
             assert!(apply(json!({"trailers": [trailer]})).is_err(), "{trailer:?}");
         }
+    }
+
+    #[test]
+    fn trailers_stay_unless_others_are_given() {
+        let mut original = original();
+        original.trailer = b"X-Sum: 7\r\nContent-Length: 9\r\n\r\n".to_vec();
+        let apply = |changes: Value| {
+            let changes: RequestEdits = serde_json::from_value(changes).unwrap();
+            String::from_utf8(changes.apply(&original).unwrap()).unwrap()
+        };
+
+        let kept = apply(json!({"target": "/b"}));
+        assert!(kept.ends_with("\r\n5\r\nhello\r\n0\r\nx-sum: 7\r\n\r\n"), "{kept}");
+        let removed = apply(json!({"trailers": []}));
+        assert!(removed.ends_with("Content-Length: 5\r\n\r\nhello"), "{removed}");
+    }
+
+    #[test]
+    fn a_held_request_may_still_change_its_protocol() {
+        let head = "GET /a HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+        let original = CapturedMessage::new(head.as_bytes(), false);
+        let edits = || RequestEdits { target: Some("/b".to_owned()), ..RequestEdits::default() };
+
+        let held = String::from_utf8(edits().apply_to_held(&original).unwrap()).unwrap();
+        let replayed = String::from_utf8(edits().apply(&original).unwrap()).unwrap();
+
+        assert_eq!(held, head.replace("/a", "/b"));
+        assert_eq!(replayed, "GET /b HTTP/1.1\r\n\r\n");
     }
 
     #[test]

@@ -18,6 +18,8 @@ use crate::coding::decode_some;
 const MAX_DECODED_BYTES: usize = 8 << 20;
 /// What stands before each message of gRPC: a flag, and the length in four bytes.
 const GRPC_PREFIX_BYTES: usize = 5;
+/// What may stand before the first event.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// A message of a stream.
 #[derive(Debug, Clone)]
@@ -99,7 +101,8 @@ pub(super) fn items(exchange: &CapturedExchange, after: u64, limit: usize) -> Ve
                     message.map_or_else(Vec::new, |message| calls(side, message, marks))
                 })
                 .collect();
-            calls.sort_by_key(|item| item.at);
+            // What has no time came after the last one that was noted.
+            calls.sort_by_key(|item| (item.at.is_none(), item.at));
             calls
         }
         _ => Vec::new(),
@@ -141,19 +144,20 @@ fn socket_item(message: &SocketMessage) -> StreamItem {
 /// The events of a stream, as browsers read them (HTML, section 9.2.6).
 fn events(body: &[u8], marks: Option<&BodyMarks>) -> Vec<StreamItem> {
     let (mut events, mut begin, mut data) = (Vec::new(), 0, Vec::new());
-    let (mut kind, mut id, mut has_fields) = (String::new(), String::new(), false);
-    let mut end = 0;
+    let (mut kind, mut id) = (String::new(), String::new());
+    let mut end = if body.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
     while let Some((line, length)) = line_at(body.get(end..).unwrap_or_default()) {
         end += length;
         if line.is_empty() {
-            if has_fields {
+            // Without data it is none.
+            if !data.is_empty() {
                 let at = marks.and_then(|marks| marks.time_of(end as u64));
                 let mut event = StreamItem::new(StreamSide::Server, "event", at, data.join(&b'\n'));
                 event.size = (end - begin) as u64;
                 (event.event, event.event_id) = (kind.clone(), id.clone());
                 events.push(event);
             }
-            (begin, has_fields) = (end, false);
+            begin = end;
             data.clear();
             kind.clear();
             id.clear();
@@ -164,10 +168,9 @@ fn events(body: &[u8], marks: Option<&BodyMarks>) -> Vec<StreamItem> {
         match name {
             b"data" => data.push(value),
             b"event" => kind = text(),
-            b"id" => id = text(),
-            _ => continue,
+            b"id" if !value.contains(&0) => id = text(),
+            _ => {}
         }
-        has_fields = true;
     }
     events
 }
@@ -218,7 +221,10 @@ fn header(message: &CapturedMessage, name: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::agent::capture::{Body, CaptureLimit, CaptureStore, NewCapture};
 
     #[test]
     fn events_are_read_as_browsers_read_them() {
@@ -235,6 +241,43 @@ mod tests {
             shown,
             [("7", "sale", "{\"a\":1}\n two".into()), ("", "", "".into()), ("", "", "late".into()),]
         );
+    }
+
+    #[test]
+    fn what_browsers_pass_over_is_no_event() {
+        let body = b"\xef\xbb\xbfdata: first\n\nid: 7\nevent: none\n\nid: a\0b\ndata: last\n\n";
+
+        let read = events(body, None);
+
+        let shown: Vec<_> = read.iter().map(|it| (it.data.as_slice(), &*it.event_id)).collect();
+        assert_eq!(shown, [(&b"first"[..], ""), (&b"last"[..], "")]);
+    }
+
+    #[test]
+    fn messages_without_a_time_come_last() {
+        let message = |body: &[u8]| {
+            let mut message = CapturedMessage::new(b"", true);
+            message.body = body.to_vec().into();
+            message.body_length = body.len() as u64;
+            message
+        };
+        let captures = CaptureStore::new(CaptureLimit::default());
+        let recording = captures.open(NewCapture {
+            tunnel_name: "web",
+            source: Arc::default(),
+            head: b"POST / HTTP/1.1\r\nContent-Type: application/grpc\r\n\r\n",
+            body: &Body::CHUNKED,
+        });
+        let mut exchange = recording.record().exchange().clone();
+        exchange.request = message(b"\0\0\0\0\x01a\0\0\0\0\x01b");
+        exchange.response = Some(message(b"\0\0\0\0\x01c"));
+        exchange.request_marks.push(6, Duration::from_millis(1), usize::MAX);
+        exchange.response_marks.push(6, Duration::from_millis(2), usize::MAX);
+
+        let read = items(&exchange, 0, 9);
+
+        let data: Vec<_> = read.iter().map(|it| it.data.as_slice()).collect();
+        assert_eq!(data, [b"a", b"c", b"b"]);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use super::tls::Trust;
 use super::tunnels::{LocalService, RunningTunnel};
 
 use crate::logging::or_debug;
+use crate::net::ShutdownPhase;
 
 /// How long an answer is waited for before the replay is left to itself.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -34,6 +35,9 @@ pub enum ReplayError {
     /// There is no tunnel to send it to.
     #[error("no HTTP tunnel {0:?} is running")]
     NoTunnel(String),
+    /// There is none at all.
+    #[error("no HTTP tunnel is running")]
+    NoTunnels,
     /// Not all of the body was kept.
     #[error("{TRUNCATED}")]
     Truncated,
@@ -41,8 +45,8 @@ pub enum ReplayError {
     #[error("addr: {0}")]
     Address(String),
     /// A number is not from where to where it must be.
-    #[error("{0}: is not from {1} to {2}")]
-    OutOfRange(&'static str, i64, i64),
+    #[error("{0}: {1} is not from {2} to {3}")]
+    OutOfRange(&'static str, i64, i64, i64),
 }
 
 /// Where a request is sent, and how often.
@@ -64,7 +68,7 @@ impl ReplayPlan {
         let number = |name, given: Option<i64>, (least, most)| {
             let number = given.unwrap_or(least);
             let fits = u32::try_from(number).ok().filter(|_| (least..=most).contains(&number));
-            fits.ok_or(ReplayError::OutOfRange(name, least, most))
+            fits.ok_or(ReplayError::OutOfRange(name, number, least, most))
         };
         let address = addr.map(|addr| {
             local_address(addr)
@@ -91,11 +95,11 @@ impl AgentInner {
     ) -> Result<(), ReplayError> {
         let record = self.captures.find(id).ok_or_else(|| ReplayError::NoRecord(id.to_owned()))?;
         let request = record.exchange().request.clone();
-        if request.is_truncated() {
+        if !request.is_whole() {
             return Err(ReplayError::Truncated);
         }
         let name = tunnel_name.unwrap_or(&record.tunnel_name);
-        self.send(name, request.raw(), Some(record.id.clone()), plan).await.map(drop)
+        self.send(name, request.to_send(), Some(record.id.clone()), plan).await.map(drop)
     }
 
     /// Sends a request to the local service of a tunnel; returns as [`AgentInner::replay`] does, with the
@@ -116,17 +120,18 @@ impl AgentInner {
         let sending = tokio::spawn(async move {
             let LocalService::Http(front) = &tunnel.service else { return };
             let front = elsewhere.as_ref().unwrap_or(front);
+            let (mut shutdown, activity) = (tunnel.signal(), tunnel.unwatched());
             let mut recorded = Some(recorded);
             for number in 0..plan.times {
-                if number > 0 {
-                    tokio::time::sleep(plan.interval).await;
-                }
-                if !shared.tunnels.has(&tunnel) {
+                let pause = tokio::time::sleep(plan.interval * u32::from(number > 0));
+                let is_running = shutdown.run_until(ShutdownPhase::Graceful, pause).await;
+                if is_running.is_none() || !shared.tunnels.has(&tunnel) {
                     return;
                 }
                 let recorded = recorded.take().unwrap_or_else(|| oneshot::channel().0);
                 let (request, replay_of) = (request.clone(), replay_of.clone());
-                send_once(&tunnel, once(front, request, replay_of, recorded)).await;
+                let sending = once(front, request, replay_of, recorded, &activity);
+                send_once(&tunnel, sending).await;
             }
         });
         let sent = tokio::time::timeout(RESPONSE_TIMEOUT, sending).await;
@@ -135,10 +140,10 @@ impl AgentInner {
     }
 
     /// The name of the tunnel that requests go to when nobody names one.
-    pub(super) fn usual_tunnel(&self) -> Option<String> {
+    pub(super) fn usual_tunnel(&self) -> Result<String, ReplayError> {
         let all = self.tunnels.all();
         let http = all.iter().find(|tunnel| matches!(tunnel.service, LocalService::Http(_)));
-        http.map(|tunnel| tunnel.name.clone())
+        http.map(|tunnel| tunnel.name.clone()).ok_or(ReplayError::NoTunnels)
     }
 
     /// A tunnel whose local service is at another address, where requests may be sent to that.
@@ -166,18 +171,21 @@ impl AgentInner {
             return Err(refused("is not this machine; replay_allow_hosts can allow it"));
         }
         let tls = Trust::Anything.config().map_err(|error| refused(&error.to_string()))?;
-        let upstream = LocalUpstream::new(address, tls, self.closed.clone());
+        let upstream = LocalUpstream::new(address, tls, self.closed.clone())
+            .speaking(tunnel.definition.app_protocol);
         Ok(front.leading_to(upstream.under(&self.reuse_bans)))
     }
 }
 
-/// Sends a request that counts for its tunnel.
+/// Sends a request that counts for its tunnel, which it may end with.
 async fn send_once(tunnel: &RunningTunnel, replaying: impl Future<Output = ()>) {
     let opened = Instant::now();
     tunnel.metrics.connection_opened(opened);
+    let mut shutdown = tunnel.signal();
     // What takes longer than this waits for something that nobody will send.
-    let replayed = tokio::time::timeout(MAX_REPLAY_TIME, replaying).await;
-    or_debug!(replayed, "a replayed request was given up");
+    let replaying = tokio::time::timeout(MAX_REPLAY_TIME, replaying);
+    let replayed = shutdown.run_until(ShutdownPhase::Forced, replaying).await;
+    replayed.map(|replayed| or_debug!(replayed, "a replayed request was given up"));
     let closed = Instant::now();
     tunnel.metrics.connection_closed(closed.duration_since(opened), closed);
 }

@@ -229,6 +229,16 @@ impl RunningTunnel {
         self.shutdown.begin(ShutdownPhase::Graceful);
     }
 
+    /// For what ends with it.
+    pub(super) fn signal(&self) -> ShutdownSignal {
+        self.shutdown.signal()
+    }
+
+    /// For a request that no visitor waits for.
+    pub(super) fn unwatched(&self) -> Activity<'_> {
+        Activity::unwatched(&self.shutdown)
+    }
+
     /// Waits until it has no connections.
     pub(super) async fn finished(&self) {
         self.shutdown.finished().await;

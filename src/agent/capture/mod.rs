@@ -11,6 +11,8 @@ mod store;
 mod stream;
 mod timing;
 
+pub use crate::http1::Body;
+
 pub use body::CapturedBody;
 pub use record::{CaptureRecord, CaptureSource, CapturedExchange, CapturedMessage, Via};
 pub use recording::Recording;

@@ -14,7 +14,9 @@ use super::stream::{BodyMarks, SocketLog, StreamKind};
 use super::timing::{ExchangeMarks, ExchangeTiming};
 use crate::api::local::requests::{CapturedRequest, RequestMessage, ResponseMessage};
 use crate::api::{Base64, Flag, Note, Timestamp, Trailers};
-use crate::http1::{self, HeadField, HeadWriter, lines_of};
+use crate::http1::{self, Body, HeadField, HeadWriter, lines_of, write_chunk};
+
+const LAST_CHUNK: &[u8] = b"0\r\n";
 
 /// A captured request that may still be under way.
 #[derive(Debug)]
@@ -122,6 +124,8 @@ pub struct CapturedMessage {
     pub chunked: bool,
     /// Whether it ended before its end came.
     pub cut_off: bool,
+    /// Whether more of the body is still to come.
+    pub(super) is_pending: bool,
     /// The lines after the last chunk with the empty one; empty where there are none.
     pub trailer: Vec<u8>,
 }
@@ -215,6 +219,17 @@ impl CapturedMessage {
         Self { head: head.to_vec(), chunked, ..Self::default() }
     }
 
+    /// A message whose body is framed so, and follows.
+    pub fn awaiting(head: &[u8], body: &Body) -> Self {
+        let message = Self::new(head, *body == Body::CHUNKED);
+        Self { is_pending: !body.is_done(), ..message }
+    }
+
+    /// Whether the whole body has come and is kept.
+    pub fn is_whole(&self) -> bool {
+        !self.is_pending && !self.is_truncated()
+    }
+
     /// Whether less than the whole body is kept.
     pub fn is_truncated(&self) -> bool {
         self.cut_off || self.body_length > self.body.len() as u64
@@ -230,6 +245,19 @@ impl CapturedMessage {
     pub fn raw(&self) -> Vec<u8> {
         let mut raw = if self.chunked { self.unchunked_head() } else { self.head.clone() };
         self.body.append_to(&mut raw);
+        raw
+    }
+
+    /// The whole message as it is sent again: as [`CapturedMessage::raw`], but in one chunk where headers
+    /// came after the body.
+    pub fn to_send(&self) -> Vec<u8> {
+        if !self.chunked || self.trailer.is_empty() {
+            return self.raw();
+        }
+        let mut raw = self.head.clone();
+        write_chunk(&self.body.bytes(), &mut raw);
+        raw.extend_from_slice(LAST_CHUNK);
+        raw.extend_from_slice(&self.trailer);
         raw
     }
 
@@ -262,7 +290,12 @@ impl CapturedMessage {
 
     /// The headers that came after the body.
     pub fn trailers(&self) -> Vec<(String, String)> {
-        texts(parsed(&self.trailer))
+        texts(self.exact_trailers())
+    }
+
+    /// The headers that came after the body, with the bytes of their values.
+    pub fn exact_trailers(&self) -> Vec<(String, Vec<u8>)> {
+        parsed(&self.trailer)
     }
 
     fn unchunked_head(&self) -> Vec<u8> {
@@ -354,6 +387,22 @@ mod tests {
         let raw = String::from_utf8(message.raw()).unwrap();
 
         assert_eq!(raw, "POST /a?b HTTP/1.1\r\nHost: x\r\nX: 1\r\nContent-Length: 5\r\n\r\nhello");
+    }
+
+    #[test]
+    fn what_came_after_a_body_is_sent_after_it_again() {
+        let head = b"POST / HTTP/1.1\r\nTrailer: x-sum\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let mut message = CapturedMessage::new(head, true);
+        message.body = b"hello".to_vec().into();
+        message.body_length = 5;
+        message.trailer = b"x-sum: 7\r\n\r\n".to_vec();
+
+        let sent = message.to_send();
+
+        let expected = [&head[..], b"5\r\nhello\r\n0\r\nx-sum: 7\r\n\r\n"].concat();
+        assert_eq!(sent, expected);
+        message.trailer.clear();
+        assert_eq!(message.to_send(), message.raw());
     }
 
     #[test]

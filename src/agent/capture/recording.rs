@@ -8,6 +8,7 @@ use super::CapturedBody;
 use super::record::{CaptureRecord, CapturedExchange, CapturedMessage};
 use super::store::CaptureStore;
 use super::stream::{BodyMarks, SocketLog, SocketMessage, StreamKind};
+use crate::http1::Body;
 
 /// Why an exchange failed of which nobody said more: it was dropped with its tunnel.
 const ABANDONED: &str = "the tunnel was stopped before the response was complete";
@@ -54,14 +55,9 @@ impl Recording {
         let at = self.part_time();
         self.captures.change(&self.record, |exchange, most| {
             let CapturedExchange { request, request_marks, .. } = exchange;
-            request.push(bytes, most) + note_part(request_marks, request.body_length, at)
+            request.push(bytes, most) + note_part(request_marks, request.body_length, at, most)
         });
         self.tell_part(at);
-    }
-
-    /// The lines that came after the request's body.
-    pub fn request_trailer(&self, lines: &[u8]) {
-        self.captures.change(&self.record, |exchange, _| exchange.request.end_with(lines));
     }
 
     /// How much of the request's body has come.
@@ -74,14 +70,27 @@ impl Recording {
         self.record.exchange().response.as_ref().map_or(0, |response| response.body_length)
     }
 
-    /// The rest of the request's body will not come.
-    pub fn request_cut_off(&self) {
-        self.record.exchange().request.cut_off = true;
+    /// The request's body has come to its end, with these lines after it.
+    pub fn request_complete(&self, trailer: &[u8]) {
+        if has_fields(trailer) {
+            self.captures.change(&self.record, |exchange, _| exchange.request.end_with(trailer));
+        }
+        self.record.exchange().request.is_pending = false;
+    }
+
+    /// A body that was read while the request waited, and that nobody gets.
+    pub fn request_read(&self, message: &CapturedMessage) {
+        if message.is_whole() {
+            self.request_body(&message.body.bytes());
+            self.request_complete(&message.trailer);
+        }
     }
 
     /// The answer has reached its end, or becomes another protocol.
     pub fn complete(&self) {
-        self.record.exchange().complete = true;
+        let mut exchange = self.record.exchange();
+        exchange.complete = true;
+        exchange.end_response();
     }
 
     /// The exchange has failed; what was said first counts.
@@ -99,28 +108,33 @@ impl Recording {
         let mut exchange = self.record.exchange();
         exchange.hold_id = Some(id.to_owned());
         exchange.is_held = true;
+        // It is in the record as soon as it goes on.
+        exchange.request.cut_off = exchange.request.is_pending;
         drop(exchange);
         self.captures.tell(&self.record);
     }
 
     /// The request waits no more.
     pub fn end_hold(&self) {
-        self.record.exchange().is_held = false;
+        let mut exchange = self.record.exchange();
+        exchange.is_held = false;
+        exchange.request.cut_off = false;
+        drop(exchange);
         self.captures.tell(&self.record);
     }
 
     /// Another request goes on in place of the one that came; its body follows.
-    pub fn edit_request(&self, head: &[u8]) {
+    pub fn edit_request(&self, head: &[u8], body: &Body) {
         self.record.exchange().is_edited = true;
-        let request = CapturedMessage::new(head, false);
+        let request = CapturedMessage::awaiting(head, body);
         self.captures.recount(&self.record, |exchange, _| exchange.request = request);
     }
 
-    /// The head of the final answer.
-    pub fn response_head(&self, head: &[u8], chunked: bool) {
+    /// The head of the final answer, whose body is framed so.
+    pub fn response_head(&self, head: &[u8], body: &Body) {
         let first_byte = self.started.elapsed();
         self.captures.change(&self.record, |exchange, _| {
-            let message = CapturedMessage::new(head, chunked);
+            let message = CapturedMessage::awaiting(head, body);
             let cost = message.cost();
             exchange.response = Some(message);
             exchange.marks.first_byte = Some(first_byte);
@@ -138,7 +152,7 @@ impl Recording {
         exchange.complete = true;
         exchange.fail(error);
         drop(exchange);
-        self.response_head(head, false);
+        self.response_head(head, &Body::NONE);
         self.response_body(body);
     }
 
@@ -148,7 +162,7 @@ impl Recording {
         self.captures.change(&self.record, |exchange, most| match &mut exchange.response {
             Some(response) => {
                 let kept = response.push(bytes, most);
-                kept + note_part(&mut exchange.response_marks, response.body_length, at)
+                kept + note_part(&mut exchange.response_marks, response.body_length, at, most)
             }
             None => 0,
         });
@@ -193,12 +207,15 @@ impl Recording {
         }
     }
 
-    /// The lines that came after the answer's body.
-    pub fn response_trailer(&self, lines: &[u8]) {
-        self.captures.change(&self.record, |exchange, _| match &mut exchange.response {
-            Some(response) => response.end_with(lines),
-            None => 0,
-        });
+    /// The answer's body has come to its end, with these lines after it.
+    pub fn response_complete(&self, trailer: &[u8]) {
+        if has_fields(trailer) {
+            self.captures.change(&self.record, |exchange, _| match &mut exchange.response {
+                Some(response) => response.end_with(trailer),
+                None => 0,
+            });
+        }
+        self.record.exchange().end_response();
     }
 }
 
@@ -216,14 +233,24 @@ impl CapturedExchange {
         self.error.get_or_insert_with(|| error.to_owned());
     }
 
+    fn end_response(&mut self) {
+        if let Some(response) = &mut self.response {
+            response.is_pending = false;
+        }
+    }
+
     fn end(&mut self, took: Duration) {
         self.took = Some(took);
+        self.is_held = false;
+        self.request.cut_off |= self.request.is_pending;
+        self.request.is_pending = false;
         if !self.complete {
             self.fail(ABANDONED);
         }
         self.request.body.settle();
         if let Some(response) = &mut self.response {
             response.cut_off |= !self.complete;
+            response.is_pending = false;
             response.body.settle();
         }
     }
@@ -244,11 +271,16 @@ impl CapturedExchange {
     }
 }
 
-/// Notes when so much of a body was there; says what that costs.
-fn note_part(marks: &mut BodyMarks, length: u64, at: Option<Duration>) -> usize {
+/// Notes when so much of a body was there, `most` bytes of notes in all; says what that costs.
+fn note_part(marks: &mut BodyMarks, length: u64, at: Option<Duration>, most: usize) -> usize {
     let before = marks.cost();
-    at.into_iter().for_each(|at| marks.push(length, at));
+    at.into_iter().for_each(|at| marks.push(length, at, most));
     marks.cost() - before
+}
+
+/// Whether the lines after a body are more than the empty one.
+fn has_fields(trailer: &[u8]) -> bool {
+    trailer.len() > b"\r\n".len()
 }
 
 impl CapturedMessage {

@@ -10,6 +10,7 @@ use super::record::{CaptureRecord, CaptureSource, CapturedExchange, CapturedMess
 use super::recording::Recording;
 use super::stream::StreamKind;
 
+use crate::http1::Body;
 use crate::logging::ignore;
 
 /// How much of each body is kept at most.
@@ -82,8 +83,8 @@ pub struct NewCapture<'a> {
     pub source: Arc<CaptureSource>,
     /// The head as it is sent to the local service.
     pub head: &'a [u8],
-    /// Whether the body comes in chunks.
-    pub chunked: bool,
+    /// How the body is framed, none of which has come yet.
+    pub body: &'a Body,
 }
 
 /// The captured requests of an agent.
@@ -132,7 +133,7 @@ impl CaptureStore {
 
     /// Opens a record.
     pub fn open(self: &Arc<Self>, opening: NewCapture<'_>) -> Recording {
-        let request = CapturedMessage::new(opening.head, opening.chunked);
+        let request = CapturedMessage::awaiting(opening.head, opening.body);
         self.open.fetch_add(1, Ordering::Relaxed);
         let cost = RECORD_OVERHEAD_BYTES + request.cost();
         let mut inner = self.lock();
@@ -145,8 +146,8 @@ impl CaptureStore {
         self.evict(&mut inner);
         drop(inner);
         self.tell(&record);
-        let is_call =
-            opening.chunked && StreamKind::of_head(opening.head) == Some(StreamKind::Grpc);
+        let is_call = *opening.body == Body::CHUNKED
+            && StreamKind::of_head(opening.head) == Some(StreamKind::Grpc);
         Recording::new(self.clone(), record, is_call)
     }
 
@@ -360,7 +361,7 @@ mod tests {
             tunnel_name,
             source: Arc::default(),
             head: HEAD,
-            chunked: false,
+            body: &Body::NONE,
         })
     }
 
@@ -396,7 +397,7 @@ mod tests {
         for size in [0, 10, 4_000, 2_000, 9_999, 100] {
             let recording = open(&captures, "a");
             recording.request_body(&vec![b'x'; size]);
-            recording.response_head(b"HTTP/1.1 200 OK\r\n\r\n", false);
+            recording.response_head(b"HTTP/1.1 200 OK\r\n\r\n", &Body::NONE);
             recording.response_body(&vec![b'y'; size]);
             assert!(captures.usage().bytes <= 10_000, "{:?}", captures.usage());
             assert_eq!(captures.usage().bytes, counted(&captures));
@@ -425,7 +426,7 @@ mod tests {
         let captures = CaptureStore::new(CaptureLimit::Bytes(4_000));
         let lasting = open(&captures, "a");
         lasting.request_body(&[b'x'; 900]);
-        lasting.response_head(b"HTTP/1.1 200 OK\r\n\r\n", false);
+        lasting.response_head(b"HTTP/1.1 200 OK\r\n\r\n", &Body::NONE);
         lasting.response_body(&[b'x'; 900]);
 
         (0..2).for_each(|_| open(&captures, "a").request_body(&[b'x'; 1_000]));
@@ -445,7 +446,7 @@ mod tests {
         for head in
             ["PUT /longer-than-before HTTP/1.1\r\nHost: x\r\n\r\n", "GET / HTTP/1.1\r\n\r\n"]
         {
-            recording.edit_request(head.as_bytes());
+            recording.edit_request(head.as_bytes(), &Body::NONE);
             assert_eq!(captures.usage().bytes, counted(&captures));
         }
 
@@ -453,11 +454,28 @@ mod tests {
     }
 
     #[test]
+    fn a_request_in_chunks_that_replaces_another_is_shown_without_them() {
+        let captures = CaptureStore::new(CaptureLimit::default());
+        let recording = open(&captures, "a");
+        let head = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+
+        recording.edit_request(head, &Body::CHUNKED);
+        recording.request_body(b"hello");
+        recording.request_complete(b"x-sum: 7\r\n\r\n");
+
+        let shown = recording.record().show().request;
+        assert!(shown.raw.0.ends_with(b"Content-Length: 5\r\n\r\nhello"), "{shown:?}");
+        assert_eq!(shown.trailers.0["X-Sum"], ["7"]);
+    }
+
+    #[test]
     fn messages_and_the_times_of_parts_count() {
         let captures = CaptureStore::new(CaptureLimit::Bytes(20_000));
         let recording = open(&captures, "a");
-        recording
-            .response_head(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n", true);
+        recording.response_head(
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n",
+            &Body::CHUNKED,
+        );
         recording.begin_stream();
         recording.response_body(b"data: 1\n\n");
         assert_eq!(captures.usage().bytes, counted(&captures));
@@ -483,6 +501,34 @@ mod tests {
         open(&captures, "a").request_body(&[b'x'; 5_000]);
         (0..40).for_each(|_| drop(open(&captures, "a")));
         assert_eq!(captures.usage().bytes, counted(&captures));
+    }
+
+    #[test]
+    fn a_body_that_never_came_to_its_end_is_marked() {
+        let captures = CaptureStore::new(CaptureLimit::default());
+
+        for (is_whole, is_held) in [(false, false), (false, true), (true, false), (true, true)] {
+            let recording = captures.open(NewCapture {
+                tunnel_name: "a",
+                source: Arc::default(),
+                head: b"POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\n",
+                body: &Body::Length(5),
+            });
+            let record = recording.record().clone();
+            let is_cut = || record.exchange().request.is_truncated();
+            if is_held {
+                recording.hold("h");
+                assert!(is_cut() && record.exchange().is_held, "it is not in the record yet");
+            }
+            if is_whole {
+                recording.end_hold();
+                recording.request_body(b"hello");
+                recording.request_complete(b"");
+            }
+            drop(recording);
+
+            assert_eq!((is_cut(), record.exchange().is_held), (!is_whole, false));
+        }
     }
 
     #[test]
@@ -535,7 +581,7 @@ mod tests {
         let mut changes = captures.subscribe();
 
         let recording = open(&captures, "a");
-        recording.response_head(b"HTTP/1.1 200 OK\r\n\r\n", false);
+        recording.response_head(b"HTTP/1.1 200 OK\r\n\r\n", &Body::NONE);
         drop(recording);
 
         let received: Vec<_> = std::iter::from_fn(|| changes.try_recv().ok()).collect();
@@ -554,7 +600,7 @@ mod tests {
 
         for complete in [true, false] {
             let recording = open(&captures, "a");
-            recording.response_head(b"HTTP/1.1 200 OK\r\n\r\n", false);
+            recording.response_head(b"HTTP/1.1 200 OK\r\n\r\n", &Body::NONE);
             if complete {
                 recording.complete();
             }

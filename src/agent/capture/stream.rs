@@ -11,7 +11,7 @@ use crate::http1::{behind_first_line, fields_in};
 const MESSAGE_OVERHEAD_BYTES: usize = 64;
 /// What a mark counts.
 const MARK_BYTES: usize = size_of::<BodyMark>();
-/// How many marks a body has; later parts count as one.
+/// How many marks a body has; later parts count as one, which is there when the last of them is.
 const MAX_MARKS: usize = 16 << 10;
 
 /// What comes one after the other.
@@ -158,12 +158,12 @@ impl BodyMarks {
         self.0.len() * MARK_BYTES
     }
 
-    /// Notes that so much of the body is there.
-    pub(super) fn push(&mut self, length: u64, at: Duration) {
+    /// Notes that so much of the body is there, in so many bytes of notes at most.
+    pub(in crate::agent) fn push(&mut self, length: u64, at: Duration, most: usize) {
         let at = u64::try_from(at.as_micros()).unwrap_or(u64::MAX);
-        let is_full = self.0.len() >= MAX_MARKS;
+        let is_full = self.0.len() >= MAX_MARKS.min(most / MARK_BYTES);
         match self.0.last_mut() {
-            Some(last) if last.at == at => last.length = length,
+            Some(last) if is_full || last.at == at => *last = BodyMark { length, at },
             _ if is_full => {}
             _ => self.0.push(BodyMark { length, at }),
         }
@@ -208,11 +208,25 @@ mod tests {
     fn a_place_in_a_body_has_the_time_of_the_part_that_brought_it() {
         let mut marks = BodyMarks::default();
         for (length, at) in [(10, 1), (20, 1), (30, 5)] {
-            marks.push(length, Duration::from_millis(at));
+            marks.push(length, Duration::from_millis(at), usize::MAX);
         }
 
         let times = [1, 20, 21, 30].map(|length| marks.time_of(length).unwrap().as_millis());
         assert_eq!(times, [1, 1, 5, 5]);
         assert_eq!(marks.time_of(31), None);
+    }
+
+    #[test]
+    fn there_are_only_so_many_marks_and_every_part_has_a_time() {
+        for (most, count) in [(usize::MAX, MAX_MARKS), (10 * MARK_BYTES, 10), (0, 0)] {
+            let mut marks = BodyMarks::default();
+            let parts = MAX_MARKS as u64 + 5;
+
+            (1..=parts).for_each(|part| marks.push(part, Duration::from_micros(part), most));
+
+            assert_eq!(marks.cost(), count * MARK_BYTES);
+            let last = marks.time_of(parts).map(|at| at.as_micros() as u64);
+            assert_eq!(last, (count > 0).then_some(parts));
+        }
     }
 }

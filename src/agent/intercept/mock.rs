@@ -73,6 +73,7 @@ pub struct MadeResponse {
 impl RuleAction for MockResponse {
     const KIND: &'static str = "mock";
     const ALTERNATIVES: &'static [&'static str] = &["body", "json", "body_base64"];
+    const EXACT: &'static [&'static str] = &["json"];
 
     fn defaults() -> Value {
         json!({"enabled": true, "status": 200, "template": true, "delay": 0})
@@ -190,9 +191,10 @@ impl MockResponse {
             problems.push("body: only one of body, json and body_base64 may be given".to_owned());
         }
         let length = self.body.as_ref().map_or(0, String::len)
+            + self.json.as_ref().map_or(0, |json| json.to_string().len())
             + self.body_base64.as_ref().map_or(0, |body| body.0.len());
         if length > MAX_BODY_BYTES {
-            problems.push(format!("body: is longer than {MAX_BODY_BYTES} bytes"));
+            problems.push(format!("body: is longer than {MAX_BODY_BYTES} bytes: it has {length}"));
         }
         for (name, value) in &self.headers {
             if name.is_empty() || !name.bytes().all(is_token) {
@@ -289,7 +291,11 @@ mod tests {
             (json!({"headers": {"content-length": "1"}}), "headers: content-length is made"),
             (json!({"headers": {"a": "b\rc"}}), "headers: the value of a has a control"),
             (json!({"json": {"a": ["{{ bdoy }}"]}}), "json: {{ bdoy }} is none of"),
-            (json!({"body": "x".repeat(MAX_BODY_BYTES + 1)}), "body: is longer than"),
+            (
+                json!({"body": "x".repeat(MAX_BODY_BYTES + 1)}),
+                "body: is longer than 1048576 bytes: it has 1048577",
+            ),
+            (json!({"json": "x".repeat(MAX_BODY_BYTES)}), "body: is longer than 1048576"),
         ] {
             let problems = MockResponse::read(fields.as_object().unwrap()).unwrap_err().join("\n");
             assert!(problems.starts_with(problem), "{problems}");

@@ -11,8 +11,8 @@ mod mock;
 mod rules;
 mod template;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Map, Value};
 use tokio::sync::watch;
@@ -31,6 +31,8 @@ pub struct Interceptors {
     held: Arc<HeldRequests>,
     /// Whether any rule is switched on.
     is_on: AtomicBool,
+    /// Held while rules are changed, so that what is switched on is what the last change left.
+    changing: Mutex<()>,
     changes: watch::Sender<u64>,
 }
 
@@ -42,6 +44,7 @@ impl Default for Interceptors {
             holds: InterceptRules::default(),
             held: Arc::new(HeldRequests::new(changes.clone())),
             is_on: AtomicBool::new(false),
+            changing: Mutex::default(),
             changes,
         }
     }
@@ -55,13 +58,19 @@ impl Interceptors {
 
     /// The mock that responds to a request.
     pub fn mock(&self, request: &RequestView<'_>) -> Option<Arc<InterceptRule<MockResponse>>> {
-        let found = self.mocks.find_match(request, |mock, hits| mock.is_left(hits));
-        found.inspect(|_| self.note_change())
+        let is_left =
+            |mock: &InterceptRule<MockResponse>| mock.action.is_left(mock.hits()).then_some(());
+        let (found, ()) = self.mocks.find_match(request, is_left)?;
+        self.note_change();
+        Some(found)
     }
 
-    /// The hold that a request waits for.
-    pub fn hold(&self, request: &RequestView<'_>) -> Option<Arc<InterceptRule<HoldTime>>> {
-        self.holds.find_match(request, |_, _| self.held.has_room())
+    /// A place for a request that a hold makes wait; none where there is no such hold, or no place left.
+    pub fn hold(&self, request: &RequestView<'_>) -> Option<HoldTicket> {
+        // Under the lock of the rules, so that whoever removes one finds the places of all its requests.
+        let found =
+            self.holds.find_match(request, |hold| self.held.take_place(&hold.id, hold.action));
+        found.map(|(_, ticket)| ticket)
     }
 
     /// The mocks.
@@ -130,7 +139,7 @@ impl Interceptors {
     ) -> Result<Arc<InterceptRule<HoldTime>>, RuleError> {
         let hold = self.changed(|| self.holds.update(id, fields))?;
         if !hold.is_enabled {
-            self.held.let_go(|held| held.hold_id == id);
+            self.held.let_go(Some(id));
         }
         Ok(hold)
     }
@@ -143,19 +152,53 @@ impl Interceptors {
     /// Removes a hold, or all of them, and lets their requests go; false where there was none.
     pub fn remove_hold(&self, id: Option<&str>) -> bool {
         let removed = self.changed(|| self.holds.remove(id));
-        self.held.let_go(|held| id.is_none_or(|id| held.hold_id == id));
+        self.held.let_go(id);
         removed
     }
 
     fn changed<T>(&self, change: impl FnOnce() -> T) -> T {
+        let changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let outcome = change();
         let is_on = self.mocks.has_enabled() || self.holds.has_enabled();
         self.is_on.store(is_on, Ordering::Relaxed);
+        drop(changing);
         self.note_change();
         outcome
     }
 
     fn note_change(&self) {
         self.changes.send_modify(|changes| *changes += 1);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_switched_on_stays_on_whoever_else_changes_rules() {
+        let interceptors = Interceptors::default();
+        let fields = |enabled: bool| json!({"enabled": enabled}).as_object().unwrap().clone();
+        let ids = ["a", "b"];
+        for id in ids {
+            interceptors.add_mock(json!({"id": id}).as_object().unwrap().clone(), false).unwrap();
+        }
+
+        for round in 0..500 {
+            let on = ids[round % 2];
+            std::thread::scope(|scope| {
+                for id in ids {
+                    let (interceptors, fields) = (&interceptors, &fields);
+                    scope.spawn(move || {
+                        interceptors.update_mock(id, fields(id != on)).unwrap();
+                        interceptors.update_mock(id, fields(id == on)).unwrap();
+                    });
+                }
+            });
+            assert!(interceptors.is_on(), "{on} is on");
+        }
     }
 }

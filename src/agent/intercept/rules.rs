@@ -23,6 +23,9 @@ pub trait RuleAction: Sized {
     /// Fields of which only the one that was given last counts.
     const ALTERNATIVES: &'static [&'static str] = &[];
 
+    /// Fields whose empty text is a value like any other, and does not stand for none.
+    const EXACT: &'static [&'static str] = &[];
+
     /// Reads the fields; the problems name theirs.
     fn read(fields: &Map<String, Value>) -> Result<Self, Vec<String>>;
 }
@@ -89,19 +92,19 @@ impl<A: RuleAction> InterceptRules<A> {
         self.lock().iter().any(|rule| rule.is_enabled)
     }
 
-    /// The first rule that matches and has not had its hits yet, which counts this one.
-    pub(super) fn find_match(
+    /// The first rule that matches and takes the request, which counts this one.
+    pub(super) fn find_match<T>(
         &self,
         request: &RequestView<'_>,
-        is_left: impl Fn(&A, i64) -> bool,
-    ) -> Option<Arc<InterceptRule<A>>> {
+        take: impl Fn(&InterceptRule<A>) -> Option<T>,
+    ) -> Option<(Arc<InterceptRule<A>>, T)> {
         let list = self.lock();
-        let found = list.iter().find(|rule| {
-            rule.is_enabled && is_left(&rule.action, rule.hits()) && rule.matcher.matches(request)
-        })?;
+        let mut matching =
+            list.iter().filter(|rule| rule.is_enabled && rule.matcher.matches(request));
+        let (found, taken) = matching.find_map(|rule| Some((rule, take(rule)?)))?;
         // Under the lock, so that no two requests are the last hit.
         found.hits.fetch_add(1, Ordering::Relaxed);
-        Some(found.clone())
+        Some((found.clone(), taken))
     }
 
     pub(super) fn add(
@@ -118,7 +121,7 @@ impl<A: RuleAction> InterceptRules<A> {
                 fields.entry(name).or_insert(value);
             });
         }
-        fields.retain(|_, value| !is_empty(value));
+        fields.retain(|name, value| !is_none::<A>(name, value));
         let mut rule = InterceptRule::read(String::new(), fields, from_file, 0)?;
         let mut list = self.lock();
         let is_taken = |id: &str| list.iter().any(|other| other.id == id);
@@ -147,7 +150,7 @@ impl<A: RuleAction> InterceptRules<A> {
         }
         let hits = if changes.contains_key("times") { 0 } else { place.hits() };
         fields.extend(changes);
-        fields.retain(|name, value| name != "id" && !is_empty(value));
+        fields.retain(|name, value| name != "id" && !is_none::<A>(name, value));
         *place = Arc::new(InterceptRule::read(id.to_owned(), fields, place.from_file, hits)?);
         Ok(place.clone())
     }
@@ -206,11 +209,11 @@ impl<A: RuleAction> InterceptRule<A> {
     }
 }
 
-/// Whether a value stands for none.
-fn is_empty(value: &Value) -> bool {
+/// Whether the value of a field stands for none.
+fn is_none<A: RuleAction>(name: &str, value: &Value) -> bool {
     match value {
         Value::Null => true,
-        Value::String(text) => text.is_empty(),
+        Value::String(text) => text.is_empty() && !A::EXACT.contains(&name),
         _ => false,
     }
 }

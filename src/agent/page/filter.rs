@@ -290,6 +290,7 @@ fn size(text: &str) -> Result<FilterTest, String> {
 mod tests {
     use super::*;
     use crate::agent::capture::{CaptureLimit, CaptureSource, CaptureStore, NewCapture};
+    use crate::http1::Body;
 
     fn holds(filter: &str) -> bool {
         let captures = CaptureStore::new(CaptureLimit::default());
@@ -298,11 +299,12 @@ mod tests {
             source: CaptureSource { replay_of: Some("00".to_owned()), ..CaptureSource::default() }
                 .into(),
             head: b"POST /hook/a?x=1 HTTP/1.1\r\nX-Id: abc def\r\nContent-Length: 9\r\n\r\n",
-            chunked: false,
+            body: &Body::Length(10),
         });
         recording.mock("always");
         recording.request_body(b"{\"A\": \"b\"}");
-        recording.response_head(b"HTTP/1.1 502 Bad Gateway\r\n\r\n", false);
+        recording.request_complete(b"");
+        recording.response_head(b"HTTP/1.1 502 Bad Gateway\r\n\r\n", &Body::NONE);
         recording.complete();
         let record = recording.record().clone();
         drop(recording);

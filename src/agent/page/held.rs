@@ -33,7 +33,7 @@ impl HeldView {
         Self {
             summary,
             until: held.until.to_rfc3339_opts(SecondsFormat::Millis, false),
-            editable: !held.request.is_truncated(),
+            editable: held.request.is_whole(),
             request: MessageView::of(&held.request, reveal),
         }
     }

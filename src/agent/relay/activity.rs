@@ -43,6 +43,11 @@ impl<'t> Activity<'t> {
         Self { turns: AtomicU32::new(0), shutdown: Some(shutdown), stream: Some(stream) }
     }
 
+    /// Of a request that nobody waits for, and that ends with this shutdown.
+    pub(in crate::agent) fn unwatched(shutdown: &'t Shutdown) -> Self {
+        Self { shutdown: Some(shutdown), ..Self::default() }
+    }
+
     /// An answer begins that only the end of its connection ends.
     pub(super) fn begin_unframed(&self) -> UnframedAnswer<'_> {
         UnframedAnswer(self.stream.as_ref())

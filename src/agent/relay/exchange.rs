@@ -138,9 +138,6 @@ impl RelayExchange<'_> {
             answered = receiving.run() => Ok(answered),
         };
         let is_whole = sending.body.is_done();
-        if let Some(recording) = self.recording.filter(|_| !is_whole) {
-            recording.request_cut_off();
-        }
         let answered = ended.unwrap_or_else(|unsent| {
             let is_answered = self.status.load(Ordering::Relaxed) > 0;
             let received = self.recording.map_or(0, Recording::request_length);
@@ -249,11 +246,6 @@ impl RequestCopy<'_> {
                 }
             }
         }
-        if let Some(recording) = self.recording
-            && says_something(&self.trailer)
-        {
-            recording.request_trailer(&self.trailer);
-        }
         self.write.flush().await?;
         shrink(self.buffer);
         Ok(None)
@@ -261,13 +253,20 @@ impl RequestCopy<'_> {
 
     /// How many bytes of the buffer belong to the body.
     fn follow(&mut self) -> Result<usize, FramingError> {
+        if self.body.is_done() {
+            return Ok(0);
+        }
         let (recording, trailer) = (self.recording, &mut self.trailer);
         let record = |data: &[u8]| {
             if let Some(recording) = recording {
                 recording.request_body(data);
             }
         };
-        self.body.take_all(self.buffer, record, |byte| trailer.push(byte))
+        let taken = self.body.take_all(self.buffer, record, |byte| trailer.push(byte))?;
+        if let Some(recording) = recording.filter(|_| self.body.is_done()) {
+            recording.request_complete(&self.trailer);
+        }
+        Ok(taken)
     }
 }
 
@@ -333,8 +332,7 @@ impl ResponseCopy<'_> {
         let announced = body.clone();
         self.status.store(status, Ordering::Relaxed);
         if let Some(recording) = self.recording {
-            let chunked = body == Body::CHUNKED;
-            recording.response_head(self.buffer.get(..length).unwrap_or_default(), chunked);
+            recording.response_head(self.buffer.get(..length).unwrap_or_default(), &body);
             if !matches!(body, Body::Length(_)) {
                 recording.begin_stream();
             }
@@ -391,11 +389,8 @@ impl ResponseCopy<'_> {
         };
         let trailer = &mut self.trailer;
         let taken = body.take_all(bytes, record, |byte| trailer.push(byte)).ok()?;
-        if let Some(recording) = recording
-            && body.is_done()
-            && says_something(&self.trailer)
-        {
-            recording.response_trailer(&self.trailer);
+        if let Some(recording) = recording.filter(|_| body.is_done()) {
+            recording.response_complete(&self.trailer);
         }
         Some(taken)
     }
@@ -423,11 +418,6 @@ impl ResponseCopy<'_> {
         let head = self.buffer.get(..length)?;
         rewrite::response(head, &local, public, self.front.scheme)
     }
-}
-
-/// Whether the lines of a trailer are more than the empty one.
-pub(super) fn says_something(trailer: &[u8]) -> bool {
-    trailer.len() > b"\r\n".len()
 }
 
 /// Makes room for more at once when much came before.

@@ -12,9 +12,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::sync::oneshot;
 
-use super::exchange::{
-    BUFFER_BYTES, LocalConnection, RelayError, RelayExchange, RelayOutcome, says_something,
-};
+use super::exchange::{BUFFER_BYTES, LocalConnection, RelayError, RelayExchange, RelayOutcome};
 use super::head::{self, RelayRequest};
 use super::interception::Interception;
 use super::websocket::RecordedSocket;
@@ -22,7 +20,7 @@ use super::{Activity, BoxReader, BoxWriter, HostHeader, LocalUpstream, page, rew
 use crate::agent::capture::{CaptureSource, CaptureStore, NewCapture, Recording, StreamSide};
 use crate::agent::intercept::Interceptors;
 use crate::agent::metrics::TunnelMetrics;
-use crate::http1::{Body, GoingAway, HeadError};
+use crate::http1::{Body, FramingError, GoingAway, HeadError};
 use crate::logging::{ignore, or_debug};
 use crate::metrics::CodeCounts;
 
@@ -107,14 +105,15 @@ pub async fn serve(
 
 /// Serves one whole request that nobody waits for: the answer goes to the record alone.
 ///
-/// `opened` hears the identifier of the record, where the tunnel is inspected.
+/// `opened` hears the identifier of the record, where the tunnel is inspected, and `activity` knows when that
+/// ends.
 pub async fn once(
     front: &HttpForwarder,
     request: Vec<u8>,
     replay_of: Option<String>,
     opened: oneshot::Sender<String>,
+    activity: &Activity<'_>,
 ) {
-    let activity = &Activity::default();
     let mut visit = Visit {
         front,
         read: Box::pin(SilentVisitor),
@@ -256,7 +255,7 @@ impl Visit<'_> {
             tunnel_name: &self.front.tunnel_name,
             source: self.source.clone(),
             head: bytes,
-            chunked: head.body == Body::CHUNKED,
+            body: &head.body,
         }))
     }
 
@@ -349,39 +348,37 @@ impl Visit<'_> {
         let reading = self.read_body(&head.body, Some(recording), |_| {});
         let read = tokio::time::timeout(BODY_CAPTURE_TIMEOUT, reading).await;
         let read = or_debug!(read, "the rest of the request's body did not arrive in time");
-        if read != Some(true) {
-            recording.request_cut_off();
-        }
+        read.map(|read| or_debug!(read, "the request's body cannot be followed"));
     }
 
     /// Takes and records a body that no local service gets; true when all of it came.
+    ///
+    /// # Errors
+    /// When its framing is broken.
     pub(super) async fn read_body(
         &mut self,
         body: &Body,
         recording: Option<&Recording>,
         mut each: impl FnMut(&[u8]),
-    ) -> bool {
+    ) -> Result<bool, FramingError> {
         let (mut body, mut trailer) = (body.clone(), Vec::new());
         while !body.is_done() {
             if self.buffer.is_empty()
                 && !matches!(self.read.read_buf(&mut self.buffer).await, Ok(1..))
             {
-                return false;
+                return Ok(false);
             }
             let record = |data: &[u8]| {
                 recording.into_iter().for_each(|recording| recording.request_body(data));
                 each(data);
             };
-            let taken = body.take_all(&self.buffer, record, |byte| trailer.push(byte));
-            let Ok(taken) = taken else { return false };
+            let taken = body.take_all(&self.buffer, record, |byte| trailer.push(byte))?;
             self.buffer.advance(taken);
         }
-        if let Some(recording) = recording
-            && says_something(&trailer)
-        {
-            recording.request_trailer(&trailer);
+        if let Some(recording) = recording {
+            recording.request_complete(&trailer);
         }
-        true
+        Ok(true)
     }
 
     fn unreachable(&self, error: &std::io::Error) -> String {

@@ -12,7 +12,7 @@ use super::http::Visit;
 use super::page;
 use crate::agent::capture::{CapturedMessage, Recording};
 use crate::agent::intercept::{
-    HoldDecision, HoldTime, InterceptRule, MockFault, MockResponse, RequestView, TemplateValues,
+    HoldDecision, HoldTicket, InterceptRule, MockFault, MockResponse, RequestView, TemplateValues,
 };
 use crate::http1::{Body, CONTINUE, HeadWriter};
 use crate::logging::or_debug;
@@ -57,7 +57,7 @@ impl Visit<'_> {
         // What nobody sees waits for nobody.
         let Some(recording) = recording else { return Interception::Forward(head, bytes) };
         match interceptors.hold(&view) {
-            Some(hold) => self.wait(&hold, head, bytes, recording).await,
+            Some(ticket) => self.wait(ticket, head, bytes, recording).await,
             None => Interception::Forward(head, bytes),
         }
     }
@@ -79,12 +79,17 @@ impl Visit<'_> {
             let room = MAX_BODY_BYTES - body.len();
             body.extend_from_slice(data.get(..room).unwrap_or(data));
         };
-        if !self.read_body(&head.body, recording, keep).await {
-            return left(recording, Recording::request_cut_off);
+        match self.read_body(&head.body, recording, keep).await {
+            Ok(true) => {}
+            Ok(false) => return left(recording),
+            Err(error) => {
+                self.refuse(error.into(), recording).await;
+                return GONE;
+            }
         }
         let delay = mock.action.delay();
         if !delay.is_zero() && self.while_present(tokio::time::sleep(delay)).await.is_none() {
-            return left(recording, |_| {});
+            return left(recording);
         }
         let id = recording.map_or("", |recording| &recording.record().id);
         let request = view(&self.front.tunnel_name, head, bytes);
@@ -103,7 +108,7 @@ impl Visit<'_> {
         *self.status.get_mut() = made.status;
         let is_whole = sent.len() == made.body.len();
         if let Some(recording) = recording {
-            recording.response_head(&made.head, false);
+            recording.response_head(&made.head, &Body::NONE);
             recording.response_body(sent);
             match is_whole {
                 true => recording.complete(),
@@ -118,21 +123,49 @@ impl Visit<'_> {
     /// Has a request wait until somebody decides, its time is over, or the tunnel ends.
     async fn wait(
         &mut self,
-        hold: &InterceptRule<HoldTime>,
+        mut ticket: HoldTicket,
         head: RelayRequest,
         bytes: Bytes,
         recording: &Recording,
     ) -> Interception {
-        recording.hold(&hold.id);
-        let deadline = Instant::now() + hold.action.0;
+        let deadline = Instant::now() + ticket.time();
+        recording.hold(ticket.hold_id());
         self.ask_for_body(&head.body, &bytes).await;
         let until = deadline.min(Instant::now() + BODY_TIMEOUT);
-        let body = tokio::time::timeout_at(until, self.waiting_body(&head.body)).await;
+        let body = tokio::select! {
+            biased;
+            // Its hold went before anybody saw the request.
+            _ = ticket.decided() => {
+                recording.end_hold();
+                return Interception::Forward(head, bytes);
+            }
+            body = tokio::time::timeout_at(until, self.waiting_body(&head.body)) => body,
+        };
         let body = or_debug!(body, "the body of a held request did not arrive in time").flatten();
-        let time = HoldTime(deadline.saturating_duration_since(Instant::now()));
-        let (all, record) = (self.front.interceptors.held(), recording.record().clone());
-        let request = message(&head, &bytes, body.as_ref());
-        let mut ticket = all.add(record, hold.id.clone(), time, request);
+        let (length, request) = message(&head, &bytes, body);
+        let held = ticket.show(recording.record().clone(), request);
+        let decision = self.decision(&mut ticket, deadline).await;
+        recording.end_hold();
+        match decision {
+            Some(HoldDecision::Release) => Interception::Forward(head, bytes),
+            Some(HoldDecision::Change(raw)) => self.change(&head, &raw, length, recording).await,
+            Some(HoldDecision::Refuse(status, text)) => {
+                recording.request_read(&held.request);
+                self.turn_away(status, &text, recording).await
+            }
+            None => {
+                recording.request_read(&held.request);
+                left(Some(recording))
+            }
+        }
+    }
+
+    /// How the wait of a request ends; none where the visitor leaves.
+    async fn decision(
+        &mut self,
+        ticket: &mut HoldTicket,
+        deadline: Instant,
+    ) -> Option<HoldDecision> {
         let shutdown = self.activity.shutdown();
         let waited = self.while_present(async {
             tokio::select! {
@@ -141,43 +174,29 @@ impl Visit<'_> {
                 () = shutdown => None,
             }
         });
-        let waited = waited.await;
-        recording.end_hold();
-        let decision = match waited {
-            None => return left(Some(recording), |_| {}),
-            Some(None) => ticket.give_up(),
-            Some(Some(decision)) => decision,
-        };
-        match decision {
-            HoldDecision::Release => Interception::Forward(head, bytes),
-            HoldDecision::Change(raw) => self.change(&head, &raw, body, recording).await,
-            HoldDecision::Refuse(status, text) => {
-                if let Some(body) = body {
-                    recording.request_body(&body.data);
-                }
-                self.turn_away(status, &text, recording).await
-            }
-        }
+        let waited = waited.await?;
+        Some(waited.unwrap_or_else(|| ticket.give_up()))
     }
 
-    /// Puts another request in place of one that waited.
+    /// Puts another request in place of one that waited, whose body takes so many bytes in the buffer.
     async fn change(
         &mut self,
         head: &RelayRequest,
         raw: &[u8],
-        body: Option<WaitingBody>,
+        length: usize,
         recording: &Recording,
     ) -> Interception {
         let mut buffer = BytesMut::from(raw);
         match head::take_request(&mut buffer) {
             Ok(Some((changed, bytes))) => {
-                self.buffer.advance(body.unwrap_or_default().length);
+                self.buffer.advance(length);
                 buffer.extend_from_slice(&self.buffer);
                 self.buffer = buffer;
-                recording.edit_request(&bytes);
-                // The visitor is still the one who named this host.
+                recording.edit_request(&bytes, &changed.body);
+                // The visitor is still the one who named this host, and who decides on its connection.
                 let host = head.host.clone();
-                Interception::Forward(RelayRequest { host, ..changed }, bytes)
+                let keep_alive = head.keep_alive && changed.keep_alive;
+                Interception::Forward(RelayRequest { host, keep_alive, ..changed }, bytes)
             }
             // It was made by us, and is checked all the same.
             Ok(None) => GONE,
@@ -263,24 +282,27 @@ fn view<'a>(tunnel_name: &'a str, head: &'a RelayRequest, bytes: &'a [u8]) -> Re
     RequestView { tunnel_name, host: host.unwrap_or_default(), target: &head.target, head: bytes }
 }
 
-/// A request that waits, with its body where all of that came.
-fn message(head: &RelayRequest, bytes: &[u8], body: Option<&WaitingBody>) -> CapturedMessage {
+/// A request that waits, with its body where all of that came, and how many bytes the body takes in the
+/// buffer.
+fn message(
+    head: &RelayRequest,
+    bytes: &[u8],
+    body: Option<WaitingBody>,
+) -> (usize, CapturedMessage) {
     let mut message = CapturedMessage::new(bytes, head.body == Body::CHUNKED);
-    match body {
-        Some(body) => {
-            message.body_length = body.data.len() as u64;
-            message.body = body.data.clone().into();
-            message.trailer = body.trailer.clone();
-        }
-        None => message.cut_off = true,
-    }
-    message
+    let Some(WaitingBody { length, data, trailer }) = body else {
+        message.cut_off = true;
+        return (0, message);
+    };
+    message.body_length = data.len() as u64;
+    message.body = data.into();
+    message.trailer = trailer;
+    (length, message)
 }
 
 /// The end for a visitor who has left.
-fn left(recording: Option<&Recording>, note: impl Fn(&Recording)) -> Interception {
+fn left(recording: Option<&Recording>) -> Interception {
     if let Some(recording) = recording {
-        note(recording);
         recording.fail(VISITOR_LEFT);
     }
     GONE

@@ -152,7 +152,7 @@ async fn replay_request(agent: Shared, replay: requests::Replay) -> WebResult<re
 
 async fn send_request(agent: Shared, send: requests::Send) -> WebResult<requests::Send> {
     let plan = ReplayPlan::new(send.addr.as_deref(), None, None).map_err(not_sent)?;
-    let tunnel = send.tunnel_name.or_else(|| agent.usual_tunnel()).unwrap_or_default();
+    let tunnel = send.tunnel_name.map_or_else(|| agent.usual_tunnel(), Ok).map_err(not_sent)?;
     let mut headers = pairs(send.headers.unwrap_or_default());
     if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
         let running = agent.tunnels.find(&tunnel);
@@ -184,7 +184,7 @@ fn pairs(headers: BTreeMap<String, Vec<String>>) -> Vec<(String, String)> {
 
 fn not_sent(error: ReplayError) -> WebRejection {
     match error {
-        ReplayError::NoRecord(_) | ReplayError::NoTunnel(_) => {
+        ReplayError::NoRecord(_) | ReplayError::NoTunnel(_) | ReplayError::NoTunnels => {
             WebRejection::gone(error.to_string())
         }
         _ => WebRejection::new(400, 105, "request cannot be replayed", error.to_string()),

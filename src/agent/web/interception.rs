@@ -72,8 +72,10 @@ fn captured(agent: &Shared, id: &str) -> Result<Map<String, Value>, String> {
     let exchange = record.exchange();
     let response = exchange.response.as_ref();
     let response = response.ok_or("captured_id: the captured request has no response")?;
-    if response.is_truncated() {
-        return Err("captured_id: the body of the response is longer than what was captured".into());
+    if !response.is_whole() {
+        let problem = "captured_id: the body of the response is not whole: it is longer than what was \
+            captured, or did not come to its end yet";
+        return Err(problem.to_owned());
     }
     let mut fields = MockResponse::fields_of(response);
     // What somebody responded is no template.
@@ -156,12 +158,15 @@ async fn refuse_held(
     let held = find_held(&agent, &refuse.id)?;
     let status = refuse.status.unwrap_or(REFUSAL_STATUS);
     let status = u16::try_from(status).ok().filter(|status| (400..=599).contains(status));
-    let status = status.ok_or_else(|| invalid_change("status: is not from 400 to 599"))?;
+    let status = status.ok_or_else(|| {
+        let given = refuse.status.unwrap_or_default();
+        invalid_change(&format!("status: {given} is not from 400 to 599"))
+    })?;
     decided(&held, HoldDecision::Refuse(status, refuse.body.unwrap_or_default()))
 }
 
 async fn flush_held(agent: Shared, _: held_requests::Flush) -> WebResult<held_requests::Flush> {
-    agent.interceptors.held().let_go(|_| true);
+    agent.interceptors.held().let_go(None);
     Ok(())
 }
 
@@ -182,10 +187,20 @@ pub(in crate::agent) fn edited(
     if edits.is_empty() {
         return Ok(HoldDecision::Release);
     }
-    if held.request.is_truncated() {
+    if !held.request.is_whole() {
         return Err(invalid_change("body: is not all there, and so nothing can be changed"));
     }
-    let raw = edits.apply(&held.request);
+    let [method, ..] = held.request.start_line();
+    if let Some(edited) = edits.method.as_deref()
+        && (edited == "HEAD") != (method == "HEAD")
+    {
+        // The response would have a body that nobody reads, or none where one is waited for.
+        let problem = format!(
+            "method: {edited:?} cannot replace {method:?}: only one of them has a body in its response"
+        );
+        return Err(invalid_change(&problem));
+    }
+    let raw = edits.apply_to_held(&held.request);
     raw.map(HoldDecision::Change).map_err(|error| invalid_change(&error.to_string()))
 }
 

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
 use super::support::{PATIENCE, Whole};
@@ -35,6 +37,43 @@ impl Whole {
             let response = request.send().await.unwrap();
             (response.status().as_u16(), response.text().await.unwrap())
         })
+    }
+
+    /// A connection of a visitor, with what it sends first.
+    pub async fn raw_visit(&self, url: &str, request: &str) -> TcpStream {
+        let address = url.trim_start_matches("http://");
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(request.replace("HOST", address).as_bytes()).await.unwrap();
+        stream
+    }
+
+    /// Waits until a hold has met so many requests.
+    async fn met(&self, id: &str, hits: i64) {
+        let waiting = async {
+            while self.get(&format!("/api/holds/{id}")).await["hits"] != hits {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, waiting).await.expect("so many hits in time");
+    }
+
+    /// The record with this identifier, as soon as it has ended.
+    pub async fn ended(&self, id: &Value) -> Value {
+        let path = format!("/api/requests/http/{}", id.as_str().unwrap());
+        let waiting = async {
+            loop {
+                let record = self.get(&path).await;
+                if record["duration"] != 0 {
+                    return record;
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, waiting).await.expect("an end in time")
+    }
+
+    async fn replay_once(&self, id: &Value) -> (u16, Value) {
+        self.call(Method::POST, "/api/requests/http", Some(json!({"id": id}))).await
     }
 
     async fn decide(&self, held: &Value, how: &str, body: Value) -> (u16, Value) {
@@ -217,4 +256,120 @@ async fn a_body_that_is_too_long_to_change_still_goes_on() {
     assert_eq!(whole.decide(&held, "release", json!({})).await.0, 204);
 
     assert!(visit.await.unwrap().1.ends_with(&body));
+}
+
+#[tokio::test]
+async fn a_body_that_was_read_while_its_request_waited_is_captured() {
+    let whole = Whole::start().await;
+    let url = whole.web().await;
+    whole.add_hold(json!({"id": "h"})).await;
+    let request = "POST / HTTP/1.1\r\nHost: HOST\r\nContent-Length: 6\r\n\r\na body";
+
+    let visitor = whole.raw_visit(&url, request).await;
+    let left = whole.held(1).await[0]["id"].clone();
+    let record = whole.get(&format!("/api/requests/http/{}", left.as_str().unwrap())).await;
+    assert_eq!(record["request"]["truncated"], true, "the record has it later");
+    let (status, refused) = whole.replay_once(&left).await;
+    assert_eq!((status, &refused["error_code"]), (400, &json!(105)), "{refused}");
+    drop(visitor);
+    let visitor = whole.raw_visit(&url, request).await;
+    whole.ended(&left).await;
+    let held = whole.held(1).await.remove(0);
+    assert_eq!(whole.decide(&held, "refuse", json!({})).await.0, 204);
+    drop(visitor);
+    whole.call(Method::DELETE, "/api/holds", None).await;
+
+    for id in [&left, &held["id"]] {
+        let record = whole.ended(id).await;
+        assert_eq!(record["request"].get("truncated"), None, "{record}");
+        assert_eq!(whole.replay_once(id).await, (204, Value::Null));
+        let replayed = &whole.get("/api/requests/http?limit=1").await["requests"][0];
+        assert_eq!(replayed["request"]["raw"], record["request"]["raw"], "{replayed}");
+        assert_eq!(replayed["response"]["status_code"], 200, "{replayed}");
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_never_came_is_marked_and_not_replayed() {
+    let whole = Whole::start().await;
+    let url = whole.web().await;
+    whole.add_hold(json!({"id": "h", "max_wait": 600_000})).await;
+    let request = "POST / HTTP/1.1\r\nHost: HOST\r\nContent-Length: 600\r\n\r\nits beginning";
+    let visitor = whole.raw_visit(&url, request).await;
+
+    whole.met("h", 1).await;
+    drop(visitor);
+
+    let id = whole.get("/api/requests/http?limit=1").await["requests"][0]["id"].clone();
+    let record = whole.ended(&id).await;
+    assert_eq!(record["request"]["truncated"], true, "{record}");
+    let (status, refused) = whole.replay_once(&id).await;
+    assert_eq!((status, &refused["error_code"]), (400, &json!(105)), "{refused}");
+}
+
+#[tokio::test]
+async fn a_hold_lets_requests_go_whose_bodies_still_come() {
+    let whole = Whole::start().await;
+    let url = whole.web().await;
+    for (change, fields) in
+        [(Method::PATCH, Some(json!({"enabled": false}))), (Method::DELETE, None)]
+    {
+        whole.add_hold(json!({"id": "h", "max_wait": 600_000})).await;
+        let request =
+            "POST / HTTP/1.1\r\nHost: HOST\r\nContent-Length: 6\r\nConnection: close\r\n\r\na b";
+        let mut visitor = whole.raw_visit(&url, request).await;
+        whole.met("h", 1).await;
+
+        whole.call(change, "/api/holds/h", fields).await;
+        visitor.write_all(b"ody").await.unwrap();
+
+        let mut response = String::new();
+        let read = visitor.read_to_string(&mut response);
+        tokio::time::timeout(PATIENCE, read).await.expect("it is let go").unwrap();
+        assert!(response.ends_with("a body"), "{response}");
+        whole.call(Method::DELETE, "/api/holds", None).await;
+    }
+}
+
+#[tokio::test]
+async fn a_method_whose_response_has_no_body_stays_as_it_is() {
+    let whole = Whole::start().await;
+    let url = whole.web().await;
+    whole.add_hold(json!({})).await;
+    let visits = [Method::GET, Method::HEAD]
+        .map(|method| whole.visiting(whole.http.request(method, format!("{url}/"))));
+
+    for held in whole.held(2).await {
+        let is_head = held["request"]["method"] == "HEAD";
+        let other = if is_head { "GET" } else { "HEAD" };
+        let (status, refused) = whole.decide(&held, "release", json!({"method": other})).await;
+        assert_eq!((status, &refused["error_code"]), (400, &json!(109)), "{refused}");
+        let problem = refused["details"]["err"].as_str().unwrap();
+        assert!(problem.starts_with(&format!("method: \"{other}\" cannot")), "{problem}");
+        assert_eq!(whole.decide(&held, "release", json!({"target": "/b"})).await.0, 204);
+    }
+
+    for visit in visits {
+        assert_eq!(visit.await.unwrap().0, 200);
+    }
+}
+
+#[tokio::test]
+async fn a_held_handshake_that_is_changed_is_one_still() {
+    let whole = Whole::start().await;
+    let url = whole.web().await;
+    whole.add_hold(json!({})).await;
+    let request = whole.http.get(format!("{url}/a")).header("connection", "upgrade");
+    let visit = whole.visiting(request.header("upgrade", "websocket"));
+    let held = whole.held(1).await.remove(0);
+
+    assert_eq!(whole.decide(&held, "release", json!({"target": "/b"})).await.0, 204);
+
+    let (_, mirrored) = visit.await.unwrap();
+    let mirrored = mirrored.to_lowercase();
+    assert!(
+        mirrored.starts_with("get /b ") && mirrored.contains("\r\nupgrade: websocket"),
+        "{mirrored}"
+    );
+    assert!(mirrored.contains("\r\nconnection: upgrade"), "{mirrored}");
 }

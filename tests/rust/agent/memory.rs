@@ -6,7 +6,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread;
 
-use ginnel::agent::capture::{CaptureLimit, CaptureSource, CaptureStore, NewCapture, Recording};
+use ginnel::agent::capture::{
+    Body, CaptureLimit, CaptureSource, CaptureStore, NewCapture, Recording,
+};
 
 use super::alone;
 
@@ -118,10 +120,10 @@ fn exchange(captures: &Arc<CaptureStore>, piece: &[u8], chance: &mut Chance) -> 
         source: CaptureSource { remote_addr: "192.0.2.1".to_owned(), ..CaptureSource::default() }
             .into(),
         head: head.as_bytes(),
-        chunked: false,
+        body: &Body::NONE,
     });
     pieces(chance.size(), piece, |bytes| recording.request_body(bytes));
-    recording.response_head(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n", false);
+    recording.response_head(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n", &Body::NONE);
     pieces(chance.size(), piece, |bytes| recording.response_body(bytes));
     recording
 }

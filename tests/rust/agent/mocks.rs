@@ -4,8 +4,10 @@ use std::time::{Duration, Instant};
 
 use reqwest::Method;
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpListener;
 
-use super::support::Whole;
+use super::support::{PATIENCE, Whole};
 
 impl Whole {
     pub async fn add_mock(&self, mock: Value) -> Value {
@@ -171,4 +173,50 @@ async fn large_bodies_and_many_visitors_get_their_responses() {
         assert_eq!(task.await.unwrap(), n.to_string());
     }
     assert_eq!(whole.get("/api/mocks").await["mocks"][0]["hits"], 50);
+}
+
+#[tokio::test]
+async fn an_empty_text_is_a_body_of_json() {
+    let whole = Whole::start().await;
+    let url = whole.web().await;
+
+    let added = whole.add_mock(json!({"id": "a", "json": ""})).await;
+
+    assert_eq!(added["json"], "");
+    assert_eq!(whole.visit(&url, "/").await, (200, "\"\"".to_owned()));
+    let changes = Some(json!({"json": "full"}));
+    whole.call(Method::PATCH, "/api/mocks/a", changes).await;
+    let changes = Some(json!({"json": ""}));
+    assert_eq!(whole.call(Method::PATCH, "/api/mocks/a", changes).await.1["json"], "");
+}
+
+#[tokio::test]
+async fn a_response_that_still_comes_is_no_mock_yet() {
+    let whole = Whole::start().await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap().port();
+    let (_, tunnel) =
+        whole.start_tunnel(json!({"name": "web", "proto": "http", "addr": addr})).await;
+    let url = tunnel["public_url"].as_str().unwrap();
+    let _visitor = whole.raw_visit(url, "GET / HTTP/1.1\r\nHost: HOST\r\n\r\n").await;
+    let (mut local, _) = listener.accept().await.unwrap();
+    let until = |is_reached: fn(&Value) -> bool| {
+        let whole = &whole;
+        let waiting = async move {
+            while !is_reached(&whole.newest_record().await) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, waiting)
+    };
+
+    local.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n01234").await.unwrap();
+    until(|record| !record["response"].is_null()).await.unwrap();
+    let mock = json!({"captured_id": whole.newest_record().await["id"]});
+    let (status, refused) = whole.call(Method::POST, "/api/mocks", Some(mock.clone())).await;
+    assert_eq!((status, &refused["error_code"]), (400, &json!(107)), "{refused}");
+
+    local.write_all(b"56789").await.unwrap();
+    until(|record| record["duration"] != 0).await.unwrap();
+    whole.add_mock(mock).await;
 }

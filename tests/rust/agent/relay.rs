@@ -495,3 +495,20 @@ async fn a_folder_serves_its_files_and_nothing_else() {
     }
     std::fs::remove_dir_all(folder).unwrap();
 }
+
+#[tokio::test]
+async fn a_body_that_cannot_be_followed_gets_no_mock() {
+    let address = LocalAddress::Tcp { host: "localhost".to_owned(), port: 1 };
+    let tls = Trust::Anything.config().unwrap();
+    let upstream = LocalUpstream::new(address, tls, ForbiddenAddresses::default());
+    let front = front(upstream, HostHeader::Preserve);
+    front.interceptors.add_mock(serde_json::Map::new(), false).unwrap();
+    let mut visit = visit_front(&front);
+
+    visit.send("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nno size\r\n").await;
+
+    let response = visit.rest().await;
+    assert!(response.starts_with("HTTP/1.1 400 "), "{response}");
+    let record = visit.captures.list(1, None).remove(0);
+    assert_eq!(record.show().response.unwrap().status_code, 400);
+}

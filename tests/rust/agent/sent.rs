@@ -2,6 +2,8 @@
 
 use reqwest::Method;
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpListener;
 
 use super::support::{Whole, mirror};
 
@@ -66,8 +68,8 @@ async fn a_captured_request_is_sent_several_times_and_elsewhere() {
     assert_eq!(records.len(), 4);
     assert!(records.iter().all(|record| record["response"]["status_code"] == 200), "{records:?}");
     for (plan, problem) in [
-        (json!({"id": id, "times": 0}), "times: is not from 1 to 100"),
-        (json!({"id": id, "interval": 60_001}), "interval: is not from 0 to 60000"),
+        (json!({"id": id, "times": 0}), "times: 0 is not from 1 to 100"),
+        (json!({"id": id, "interval": 60_001}), "interval: 60001 is not from 0 to 60000"),
         (json!({"id": id, "addr": "192.0.2.1:80"}), "addr: 192.0.2.1:80 is not this machine"),
         (json!({"id": id, "addr": "file:///etc"}), "addr: file:///etc is a folder"),
         (json!({"id": id, "addr": "x:y"}), "addr: \"x:y\" is not a port"),
@@ -81,4 +83,44 @@ async fn a_captured_request_is_sent_several_times_and_elsewhere() {
     let own = whole.agent.url().unwrap();
     assert_eq!(whole.replay(json!({"id": id, "addr": own})).await.0, 204);
     assert_eq!(whole.records().await[0]["response"]["status_code"], 502);
+}
+
+#[tokio::test]
+async fn a_replay_ends_with_its_tunnel() {
+    let whole = Whole::start().await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap().port();
+    let (_, tunnel) =
+        whole.start_tunnel(json!({"name": "web", "proto": "http", "addr": addr})).await;
+    let url = tunnel["public_url"].as_str().unwrap();
+    let _visitor = whole.raw_visit(url, "GET / HTTP/1.1\r\nHost: HOST\r\n\r\n").await;
+    let (mut local, _) = listener.accept().await.unwrap();
+    local.write_all(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n").await.unwrap();
+    let id = whole.records().await[0]["id"].clone();
+    whole.ended(&id).await;
+
+    let stopping = async {
+        let silent = listener.accept().await.unwrap();
+        assert_eq!(whole.call(Method::DELETE, "/api/tunnels/web", None).await.0, 204);
+        silent
+    };
+    let (replayed, _silent) = tokio::join!(whole.replay(json!({"id": id, "times": 9})), stopping);
+
+    assert_eq!(replayed.0, 204);
+    let records = whole.records().await;
+    let record = whole.ended(&records[0]["id"]).await;
+    let error = record["error"].as_str().unwrap();
+    assert!(error.starts_with("the tunnel was stopped"), "{error}");
+    assert_eq!(records.len(), 2);
+}
+
+#[tokio::test]
+async fn a_request_without_any_tunnel_is_not_sent() {
+    let whole = Whole::start().await;
+
+    let request = json!({"method": "GET", "target": "/"});
+    let (status, refused) = whole.call(Method::POST, "/api/requests/send", Some(request)).await;
+
+    assert_eq!(status, 404);
+    assert!(refused.to_string().contains("no HTTP tunnel is running"), "{refused}");
 }
