@@ -43,8 +43,7 @@ struct StreamMessageView {
     /// Compressed, and not understood.
     compressed: bool,
     truncated: bool,
-    /// Whether secrets in it are masked, or all of it is left out: nobody knows what secrets there are in what
-    /// is no text.
+    /// Whether secrets in it are masked, or all of it is left out for them.
     masked: bool,
 }
 
@@ -99,15 +98,16 @@ impl StreamMessageView {
     }
 }
 
-/// What may be shown of a message without its secrets, and whether that is less than all: nothing of bytes
-/// that are no text, in which nobody can look for them.
+/// What may be shown of a message without its secrets, and whether that is less than all: nothing of what
+/// cannot be read, nor of bytes that are no text and hold a secret.
 fn safe(data: Vec<u8>, is_text: bool, is_compressed: bool) -> (Option<Vec<u8>>, bool) {
-    if is_compressed || !is_text && std::str::from_utf8(&data).is_err() {
+    if is_compressed {
         return (None, true);
     }
     match content::masked("text/plain", &data) {
-        Some(masked) => (Some(masked), true),
         None => (Some(data), false),
+        Some(_) if !is_text && std::str::from_utf8(&data).is_err() => (None, true),
+        Some(masked) => (Some(masked), true),
     }
 }
 
@@ -132,6 +132,8 @@ mod tests {
             let shown = String::from_utf8_lossy(&shown.unwrap_or_default()).into_owned();
             assert!(!shown.contains("swordfish"), "{shown}");
         }
-        assert_eq!(safe(b"plain".to_vec(), false, false), (Some(b"plain".to_vec()), false));
+        for harmless in [b"plain".to_vec(), b"\x08\x96\x01\x12\x05plain".to_vec()] {
+            assert_eq!(safe(harmless.clone(), false, false), (Some(harmless), false));
+        }
     }
 }

@@ -177,7 +177,7 @@ function bytesOf(data) {
 
 function whole(message, read) {
   if (message.kind === "grpc" && message.data) return call(decode(message.data));
-  if (!read) return message.data ? hex(decode(message.data)) : make("p", { class: "hint" }, message.compressed ? "It is compressed, and cannot be read here." : "It is empty.");
+  if (!read) return message.data ? hex(decode(message.data)) : make("p", { class: "hint" }, message.compressed ? "It is compressed, and cannot be read here." : message.masked ? "It is no text, and holds secrets." : "It is empty.");
   return /^\s*[[{]/.test(read) ? json(read) : make("pre", { tabindex: "0" }, read);
 }
 
