@@ -12,6 +12,9 @@ use crate::gateway::{
 use crate::protocol::message::{self, Bind, HttpOpts, IpRestrictionOptions, TcpOpts, TlsOpts};
 use crate::service::agents::state::AgentRefusal;
 
+/// URLs by which an agent leaves the host to the service.
+const BARE_SCHEMES: [&str; 4] = ["https://", "http://", "tls://", "tcp://"];
+
 /// What an agent asks for, understood.
 #[derive(Debug)]
 pub(crate) struct BindRequest {
@@ -142,6 +145,9 @@ impl BindAddress {
                 host => Self { host, addr: None },
             });
         }
+        if BARE_SCHEMES.contains(&url) {
+            return Ok(Self::default());
+        }
         let parsed = Url::parse(url).map_err(|error| format!("the address {url:?}: {error}"))?;
         refuse_parts(&parsed)?;
         let host = parsed.host_str().unwrap_or_default();
@@ -195,4 +201,30 @@ pub(crate) fn secret() -> Result<String, getrandom::Error> {
     let mut bytes = [0; 24];
     getrandom::fill(&mut bytes)?;
     Ok(URL_SAFE_NO_PAD.encode(bytes))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn place(url: &str) -> (Option<String>, Option<String>) {
+        let BindAddress { host, addr } = BindAddress::of(url, &["other.test"]).unwrap();
+        (host, addr)
+    }
+
+    #[test]
+    fn a_url_says_where_an_endpoint_shall_be() {
+        let text = |text: &str| Some(text.to_owned());
+
+        for scheme in BARE_SCHEMES {
+            assert_eq!(place(scheme), (None, None), "{scheme}");
+        }
+        assert_eq!(place("https://a.test"), (text("a.test"), None));
+        assert_eq!(place("http://a.test/"), (text("a.test"), None));
+        assert_eq!(place("tls://a.test"), (text("a.test"), None));
+        assert_eq!(place("tcp://a.test:22"), (None, text("a.test:22")));
+        assert_eq!(place("https://127.0.0.1:8443"), (None, text("127.0.0.1:8443")));
+        assert_eq!(place(""), (text("other.test"), None));
+    }
 }

@@ -50,6 +50,7 @@ const FRESH: Duration = Duration::from_millis(500);
 pub(crate) const FAULT_CODE: u16 = 722;
 
 /// Why something is refused: words and the number of a code.
+#[derive(Debug)]
 pub(crate) struct AgentRefusal(pub String, pub u16);
 
 impl From<String> for AgentRefusal {
