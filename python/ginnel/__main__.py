@@ -8,11 +8,11 @@ import sys
 from ._native import main as run
 
 
-def main() -> None:
-    """Run the command with the arguments of this process."""
+def main(program: str = "ginnel") -> None:
+    """Run the command with the arguments of this process, as the program of this name."""
     # The command handles signals itself.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    sys.exit(run(["ginnel", *sys.argv[1:]]))
+    sys.exit(run([program, *sys.argv[1:]]))
 
 
 if __name__ == "__main__":

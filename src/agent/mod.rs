@@ -11,6 +11,7 @@ pub mod config;
 pub mod definition;
 mod drain;
 mod edits;
+mod endpoints;
 mod error;
 pub mod hosts;
 mod inner;
@@ -159,7 +160,12 @@ impl Agent {
 
     /// The tunnels that run, oldest first.
     pub fn tunnels(&self) -> Vec<AgentTunnel> {
-        self.shared.tunnels.all().iter().map(|tunnel| tunnel.show()).collect()
+        self.shared.tunnels.all().iter().map(|tunnel| self.shared.show(tunnel)).collect()
+    }
+
+    /// Gets a new value whenever a tunnel has started.
+    pub fn watch_tunnels(&self) -> watch::Receiver<u64> {
+        self.shared.tunnels.subscribe()
     }
 
     /// Starts the tunnels of a definition: one for each scheme. The first is the one that counts.
@@ -167,7 +173,7 @@ impl Agent {
     /// # Errors
     /// When the definition is wrong, there is no session, or the service refuses.
     pub async fn start_tunnel(&self, definition: Definition) -> Result<AgentTunnel, StartError> {
-        self.shared.start_tunnel(definition).await
+        self.shared.start_tunnel(definition).await.map(|tunnel| tunnel.show())
     }
 
     /// Ends a tunnel; false when there is none of that name.
@@ -251,7 +257,7 @@ impl Drop for Agent {
 
 impl AgentInner {
     /// Starts the tunnels of a definition.
-    async fn start_tunnel(&self, definition: Definition) -> Result<AgentTunnel, StartError> {
+    async fn start_tunnel(&self, definition: Definition) -> Result<Arc<RunningTunnel>, StartError> {
         let sessions = match &*self.state.borrow() {
             SessionState::Online(sessions) if self.shutdown.phase() == ShutdownPhase::Running => {
                 sessions.clone()
@@ -273,10 +279,8 @@ impl AgentInner {
                 }
             }
         }
-        match started.first() {
-            Some(tunnel) => Ok(tunnel.show()),
-            None => Err(StartError::Definition(vec!["schemes: is empty".to_owned()])),
-        }
+        let first = started.into_iter().next();
+        first.ok_or_else(|| StartError::Definition(vec!["schemes: is empty".to_owned()]))
     }
 
     async fn start_one(
@@ -349,6 +353,15 @@ impl AgentInner {
         let options = definition.bind_options();
         RunningTunnel::new(name, definition.clone(), proto, options, service, metrics)
             .map_err(|error| wrong(format!("no random bytes: {error}")))
+    }
+
+    /// A tunnel as the agent API shows it.
+    fn show(&self, tunnel: &RunningTunnel) -> AgentTunnel {
+        let mut shown = tunnel.show();
+        if self.options.shows_upstream_urls {
+            shown.config.addr = tunnel.upstream_url();
+        }
+        shown
     }
 
     /// Ends a tunnel; false when there is none of that name.

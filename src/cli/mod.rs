@@ -13,6 +13,7 @@ mod error;
 mod grace;
 mod log_file;
 mod logging;
+mod ngrok;
 mod notify;
 mod operations;
 mod output;
@@ -24,15 +25,15 @@ mod serve_reload;
 mod settings;
 mod signals;
 mod store;
+mod usage;
 
 use std::ffi::OsString;
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, Command};
 
 pub use error::Exit;
+pub use ngrok::set_interpreter;
 
-use crate::client::redaction::mask_login;
 use error::CliError;
 
 /// What a subcommand is: how it is called, and what it does.
@@ -60,6 +61,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { command: config::command, run: config::run },
     Subcommand { command: operations::api, run: operations::run_api },
     Subcommand { command: operations::local, run: operations::run_local },
+    Subcommand { command: ngrok::compat, run: ngrok::run_compat },
     Subcommand { command: policy::command, run: policy::run },
     Subcommand { command: completion::command, run: completion::run },
     Subcommand { command: reference::command, run: reference::run },
@@ -77,9 +79,15 @@ Exit codes: 0 success, 1 failure, 2 wrong usage or configuration, 3 address in u
 
 /// Runs the command; `arguments` start with the name of the program. Gives the exit code.
 ///
+/// By the name of `ngrok` it is a program with the grammar of that one, of which each failure is code 1.
+///
 /// What it has to say goes to standard output, and why it failed to standard error, in one line.
 /// Blocks until the work is done; a service that it serves ends with SIGTERM or SIGINT.
 pub fn main(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> u8 {
+    let arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
+    if ngrok::is_called(&arguments) {
+        return ngrok::main(arguments);
+    }
     let done = run(arguments).and_then(|()| match output::unsaid() {
         Some(why) => Err(CliError::new(Exit::Failed, format!("standard output: {why}"))),
         None => Ok(()),
@@ -94,10 +102,10 @@ pub fn main(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) ->
     exit as u8
 }
 
-fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Result<(), CliError> {
+fn run(arguments: Vec<OsString>) -> Result<(), CliError> {
     let matches = match command().try_get_matches_from(arguments) {
         Ok(matches) => matches,
-        Err(error) => return explain(&error),
+        Err(error) => return usage::explain(&error),
     };
     let Some((name, matches)) = matches.subcommand() else {
         return Err(CliError::usage("no command given; try `ginnel --help`"));
@@ -115,30 +123,4 @@ fn command() -> Command {
         .version(env!("CARGO_PKG_VERSION"))
         .after_help(AFTER_HELP)
         .subcommands(SUBCOMMANDS.iter().map(|known| (known.command)()))
-}
-
-/// Help and version are answers; everything else is a failure in one line.
-fn explain(error: &clap::Error) -> Result<(), CliError> {
-    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        output::say(error.render().to_string().trim_end());
-        return Ok(());
-    }
-    let rendered = error.render().to_string();
-    let lines = rendered.lines().map(str::trim);
-    let usage: Vec<_> = lines
-        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"))
-        .filter(|line| !line.is_empty())
-        .map(|line| line.trim_start_matches("error: "))
-        .collect();
-    Err(CliError::usage(without_login(error, usage.join(" "))))
-}
-
-/// What is said of a wrong value, without the password of an address.
-fn without_login(error: &clap::Error, text: String) -> String {
-    match error.get(ContextKind::InvalidValue) {
-        Some(ContextValue::String(value)) if value.contains("://") => {
-            text.replace(value.as_str(), &mask_login(value))
-        }
-        _ => text,
-    }
 }

@@ -32,7 +32,12 @@ pub(super) fn unsaid() -> Option<&'static str> {
 
 /// Says in one line on standard error what went wrong.
 pub(super) fn complain(message: &str) {
+    complain_as("ginnel", message);
+}
+
+/// The same for a program of another name, or with another word before the line.
+pub(super) fn complain_as(name: &str, message: &str) {
     let message = message.replace(['\n', '\r'], " ");
-    let said = writeln!(std::io::stderr(), "ginnel: {message}");
+    let said = writeln!(std::io::stderr(), "{name}: {message}");
     ignore(said, "nobody is left who reads it");
 }

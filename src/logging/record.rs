@@ -143,7 +143,8 @@ impl LogValue {
 
 /// Whether a text needs no quotes as a value.
 fn is_bare(text: &str) -> bool {
-    !text.is_empty() && text.chars().all(|c| c.is_ascii_graphic() && !matches!(c, '"' | '=' | '\\'))
+    !text.is_empty()
+        && text.chars().all(|c| c.is_ascii_graphic() && !matches!(c, '"' | '\'' | '=' | '\\'))
 }
 
 /// Adds a text without control characters: who can choose a part of it must not begin a line, or move

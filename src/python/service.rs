@@ -312,6 +312,9 @@ impl Drop for PyService {
 
 /// Runs the command; gives its exit code.
 #[pyfunction]
-pub(super) fn main(py: Python<'_>, arguments: Vec<String>) -> u8 {
-    py.detach(|| crate::cli::main(arguments))
+pub(super) fn main(py: Python<'_>, arguments: Vec<String>) -> PyResult<u8> {
+    let interpreter: Option<std::path::PathBuf> =
+        py.import("sys")?.getattr("executable")?.extract()?;
+    interpreter.into_iter().for_each(crate::cli::set_interpreter);
+    Ok(py.detach(|| crate::cli::main(arguments)))
 }

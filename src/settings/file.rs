@@ -20,9 +20,25 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 pub struct FileTable {
     /// The key.
     pub key: &'static str,
-    /// The names of the fields that an entry may have.
-    pub fields: fn() -> Vec<&'static str>,
+    /// The field that names an entry, where these are a list: `endpoints: [{name: web}]`.
+    pub named_by: Option<&'static str>,
+    /// The names of the fields that an entry may have; dots part the levels of nested fields.
+    pub fields: fn() -> Vec<String>,
 }
+
+/// How the files of one version are laid out.
+#[derive(Debug)]
+pub struct FileLayout {
+    /// What the key `version` says in them.
+    pub version: &'static str,
+    /// The key below which all settings but the version are; none where they stand alone.
+    pub section: Option<&'static str>,
+    /// The tables that they may hold.
+    pub tables: &'static [FileTable],
+}
+
+/// The key that says by which layout a file is read.
+const VERSION: &str = "version";
 
 /// An entry of a [`FileTable`].
 #[derive(Debug, Clone)]
@@ -72,27 +88,27 @@ impl ConfigFile {
     /// # Errors
     /// When the file cannot be read, with its name.
     pub fn read<C>(path: &Path, sections: &'static [SettingSection<C>]) -> Result<Self, String> {
-        Self::read_with_tables(path, sections, &[])
+        Self::read_with_layouts(path, sections, &[])
     }
 
-    /// Reads a file that may also hold these tables.
+    /// Reads a file that has one of these layouts, the first where its version is that of none.
     ///
     /// # Errors
     /// When the file cannot be read, with its name.
-    pub fn read_with_tables<C>(
+    pub fn read_with_layouts<C>(
         path: &Path,
         sections: &'static [SettingSection<C>],
-        tables: &'static [FileTable],
+        layouts: &'static [FileLayout],
     ) -> Result<Self, String> {
         let text = read_text(path);
         let text = text.map_err(|error| format!("cannot read {}: {error}", mask::path(path)))?;
-        Ok(Self::of_text(path, &text, sections, tables))
+        Ok(Self::of_text(path, &text, sections, layouts))
     }
 
     /// The same for values that stand in no file; `name` is what problems begin with.
     pub fn of_value<C>(name: &Path, value: Value, sections: &'static [SettingSection<C>]) -> Self {
         let mut file = Self::empty(name);
-        file.take_root(YamlNode::of(value), &FileSchema::of(sections, &[]));
+        file.take_root(YamlNode::of(value), &FileSchema::of(sections, None));
         file
     }
 
@@ -106,11 +122,14 @@ impl ConfigFile {
         path: &Path,
         text: &str,
         sections: &'static [SettingSection<C>],
-        tables: &'static [FileTable],
+        layouts: &'static [FileLayout],
     ) -> Self {
         let mut file = Self::empty(path);
         match read_tree(text) {
-            Ok(root) => file.take_root(root, &FileSchema::of(sections, tables)),
+            Ok(root) => {
+                let schema = FileSchema::of(sections, layout_of(&root, layouts));
+                file.take_root(root, &schema);
+            }
             Err(error) => file.note(error.place, &error.problem),
         }
         file
@@ -172,7 +191,7 @@ impl ConfigFile {
         for (key, node) in entries {
             let name = format!("{prefix}{}", key.name);
             let inside = format!("{name}.");
-            let setting = schema.settings.iter().find(|setting| setting.key == name);
+            let setting = schema.setting(&name);
             let table = schema.tables.iter().find(|table| table.key == name);
             match (setting, table, node.value) {
                 (Some(setting), _, value) => self.take_value(setting, value, node.place),
@@ -183,7 +202,11 @@ impl ConfigFile {
                 (None, None, _) if schema.has_prefix(&inside) => {
                     self.note(Some(node.place), &no_map(&name));
                 }
-                _ => self.note(Some(key.place), &unknown(&name, schema.names())),
+                _ => {
+                    let names = schema.names();
+                    let names = names.iter().map(String::as_str);
+                    self.note(Some(key.place), &unknown(&name, names));
+                }
             }
         }
     }
@@ -191,10 +214,37 @@ impl ConfigFile {
     fn take_table(&mut self, table: &'static FileTable, value: YamlValue, place: TextPlace) {
         match value {
             YamlValue::Null => {}
-            YamlValue::Map(entries) => {
+            YamlValue::Map(entries) if table.named_by.is_none() => {
                 entries.into_iter().for_each(|(key, node)| self.take_entry(table, key, node));
             }
+            YamlValue::List(items) if table.named_by.is_some() => {
+                items.into_iter().for_each(|item| self.take_item(table, item));
+            }
+            _ if table.named_by.is_some() => {
+                self.note(Some(place), &format!("{}: must be a list", table.key));
+            }
             _ => self.note(Some(place), &no_map(table.key)),
+        }
+    }
+
+    /// Takes an entry that one of its own fields names.
+    fn take_item(&mut self, table: &'static FileTable, item: YamlNode) {
+        let field = table.named_by.unwrap_or_default();
+        let YamlValue::Map(fields) = &item.value else {
+            return self.note(Some(item.place), &no_map(table.key));
+        };
+        let named = fields.iter().find(|(key, _)| key.name == field);
+        let name =
+            named.and_then(|(_, value)| value.value.scalar()).filter(|name| !name.is_empty());
+        match name {
+            Some(name) if self.entries(table.key).any(|known| known.name == name) => {
+                let problem = format!("{}: there is more than one {name:?}", table.key);
+                self.note(Some(item.place), &problem);
+            }
+            Some(name) => self.take_entry(table, YamlKey { name, place: item.place }, item),
+            None => {
+                self.note(Some(item.place), &format!("{}: an entry has no {field}", table.key));
+            }
         }
     }
 
@@ -206,12 +256,7 @@ impl ConfigFile {
         };
         let known: Vec<_> =
             (table.fields)().iter().map(|name| format!("{prefix}.{name}")).collect();
-        for (field, _) in &fields {
-            let name = format!("{prefix}.{}", field.name);
-            if !known.contains(&name) {
-                self.note(Some(field.place), &unknown(&name, known.iter().map(String::as_str)));
-            }
-        }
+        self.check_fields(&fields, &prefix, &known);
         let fields = fields.into_iter().map(|(field, node)| TableField {
             name: field.name,
             place: node.place,
@@ -219,6 +264,21 @@ impl ConfigFile {
         });
         let (place, fields) = (key.place, fields.collect());
         self.entries.push(TableEntry { table: table.key, name: key.name, place, fields });
+    }
+
+    /// Notes the fields that nobody knows, and those inside of the ones whose fields are known.
+    fn check_fields(&mut self, fields: &[(YamlKey, YamlNode)], prefix: &str, known: &[String]) {
+        for (field, node) in fields {
+            let name = format!("{prefix}.{}", field.name);
+            let inside = format!("{name}.");
+            if !known.contains(&name) {
+                self.note(Some(field.place), &unknown(&name, known.iter().map(String::as_str)));
+            } else if let YamlValue::Map(inner) = &node.value
+                && known.iter().any(|known| known.starts_with(&inside))
+            {
+                self.check_fields(inner, &name, known);
+            }
+        }
     }
 
     fn take_value<C>(&mut self, setting: &'static Setting<C>, value: YamlValue, place: TextPlace) {
@@ -247,22 +307,59 @@ impl ConfigFile {
 /// What a file may hold.
 struct FileSchema<C: 'static> {
     settings: Vec<&'static Setting<C>>,
+    section: Option<&'static str>,
     tables: &'static [FileTable],
 }
 
 impl<C> FileSchema<C> {
-    fn of(sections: &'static [SettingSection<C>], tables: &'static [FileTable]) -> Self {
-        Self { settings: sections.iter().flat_map(|section| section.settings).collect(), tables }
+    fn of(sections: &'static [SettingSection<C>], layout: Option<&'static FileLayout>) -> Self {
+        Self {
+            settings: sections.iter().flat_map(|section| section.settings).collect(),
+            section: layout.and_then(|layout| layout.section),
+            tables: layout.map_or(&[], |layout| layout.tables),
+        }
+    }
+
+    /// The setting that a name in the file stands for.
+    fn setting(&self, name: &str) -> Option<&'static Setting<C>> {
+        let inner = match self.section.filter(|_| name != VERSION) {
+            Some(section) => name.strip_prefix(section)?.strip_prefix('.')?,
+            None => name,
+        };
+        let is_placed = |setting: &&&Setting<C>| {
+            self.section.is_none() || (setting.key == VERSION) == (name == VERSION)
+        };
+        self.settings.iter().filter(is_placed).find(|setting| setting.is_called(inner)).copied()
     }
 
     fn has_prefix(&self, prefix: &str) -> bool {
-        self.settings.iter().any(|setting| setting.key.starts_with(prefix))
+        self.names().iter().any(|name| name.starts_with(prefix))
     }
 
-    fn names(&self) -> impl Iterator<Item = &'static str> {
-        let tables = self.tables.iter().map(|table| table.key);
-        self.settings.iter().map(|setting| setting.key).chain(tables)
+    /// What the keys of a file may be called.
+    fn names(&self) -> Vec<String> {
+        let tables = self.tables.iter().map(|table| table.key.to_owned());
+        let settings = self.settings.iter().flat_map(|setting| {
+            let names = [Some(setting.key), setting.alias].into_iter().flatten();
+            names.map(|name| match self.section.filter(|_| setting.key != VERSION) {
+                Some(section) => format!("{section}.{name}"),
+                None => name.to_owned(),
+            })
+        });
+        settings.chain(tables).collect()
     }
+}
+
+/// The layout that the version of a file asks for, or the first.
+fn layout_of(root: &YamlNode, layouts: &'static [FileLayout]) -> Option<&'static FileLayout> {
+    let entries = match &root.value {
+        YamlValue::Map(entries) => entries.as_slice(),
+        _ => &[],
+    };
+    let version = entries.iter().find(|(key, _)| key.name == VERSION);
+    let version = version.and_then(|(_, node)| node.value.scalar());
+    let named = layouts.iter().find(|layout| version.as_deref() == Some(layout.version));
+    named.or_else(|| layouts.first())
 }
 
 /// A problem with its place in a file.

@@ -48,6 +48,8 @@ impl SettingName {
 pub struct Setting<C: 'static> {
     /// The key in a file; dots part the levels of nested keys.
     pub key: &'static str,
+    /// Another name that files may use for the key.
+    pub alias: Option<&'static str>,
     /// What stands for its value in the help.
     pub value_name: &'static str,
     /// What it means, as a sentence without a full stop.
@@ -98,6 +100,7 @@ macro_rules! setting {
     ($config:ty, $($field:ident).+ : $type:ty, $key:literal, $value:literal, $doc:expr) => {
         $crate::settings::Setting::<$config> {
             key: $key,
+            alias: None,
             value_name: $value,
             doc: $doc,
             unset: "",
@@ -137,6 +140,12 @@ impl<C> Setting<C> {
     /// It says how a command behaves, and not the service or agent that it runs.
     pub const fn of_command(mut self) -> Self {
         self.of_command = true;
+        self
+    }
+
+    /// Files may use this name as well.
+    pub const fn also(mut self, name: &'static str) -> Self {
+        self.alias = Some(name);
         self
     }
 
@@ -182,6 +191,11 @@ impl<C> Setting<C> {
         let Bounds { min, max } = self.bounds;
         let is_meant = max < u32::MAX.into();
         is_meant.then(|| [min, max].map(self.field.bound))
+    }
+
+    /// Whether files call it so.
+    pub fn is_called(&self, name: &str) -> bool {
+        self.key == name || self.alias == Some(name)
     }
 
     /// The flag without its dashes; none for secrets, since command lines are for all to see.

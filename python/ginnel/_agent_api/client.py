@@ -9,6 +9,7 @@ from .._core.client import _Blocking
 from .._core.progress import counting
 from .._core.resource import cached_property
 from ..exceptions import AgentNotRunningError, APIError, APITimeoutError, NotFoundError
+from ..local.endpoints import Endpoints
 from ..local.held_requests import HeldRequests
 from ..local.holds import Holds
 from ..local.mocks import Mocks
@@ -268,6 +269,11 @@ class AgentClient(AgentOptions, _Blocking):
     def tunnels(self) -> AgentTunnels:
         """Tunnels of the agent."""
         return AgentTunnels(self._core)
+
+    @cached_property
+    def endpoints(self) -> Endpoints:
+        """Endpoints of the agent: the same tunnels by their public URL and their upstream."""
+        return Endpoints(self._core)
 
     @cached_property
     def requests(self) -> AgentRequests:

@@ -8,6 +8,7 @@ from .._core.client import _Awaited
 from .._core.progress import counting
 from .._core.resource import cached_property
 from ..exceptions import AgentNotRunningError, APIError, APITimeoutError, NotFoundError
+from ..local.endpoints import AsyncEndpoints
 from ..local.held_requests import AsyncHeldRequests
 from ..local.holds import AsyncHolds
 from ..local.mocks import AsyncMocks
@@ -268,6 +269,11 @@ class AsyncAgentClient(AgentOptions, _Awaited):
     def tunnels(self) -> AsyncAgentTunnels:
         """Tunnels of the agent."""
         return AsyncAgentTunnels(self._core)
+
+    @cached_property
+    def endpoints(self) -> AsyncEndpoints:
+        """Endpoints of the agent: the same tunnels by their public URL and their upstream."""
+        return AsyncEndpoints(self._core)
 
     @cached_property
     def requests(self) -> AsyncAgentRequests:

@@ -6,6 +6,7 @@ from .._agent_api.client import AgentClient
 from .._agent_api.client_async import AsyncAgentClient
 from .._core.raw_resources import AsyncRawCalls, RawCalls, raw, raw_async, raw_async_list, raw_list
 from .._core.resource import Resource, cached_property
+from .endpoints import AsyncEndpoints, Endpoints
 from .held_requests import AsyncHeldRequests, HeldRequests
 from .holds import AsyncHolds, Holds
 from .mocks import AsyncMocks, Mocks
@@ -29,6 +30,24 @@ class AsyncRawTunnels(Resource):
     start = raw_async(AsyncTunnels.start)
     get = raw_async(AsyncTunnels.get)
     stop = raw_async(AsyncTunnels.stop)
+
+
+class RawEndpoints(Resource):
+    """`endpoints`, with its responses as they came."""
+
+    list = raw_list(Endpoints.list)
+    start = raw(Endpoints.start)
+    get = raw(Endpoints.get)
+    stop = raw(Endpoints.stop)
+
+
+class AsyncRawEndpoints(Resource):
+    """`endpoints`, with its responses as they came."""
+
+    list = raw_async_list(AsyncEndpoints.list)
+    start = raw_async(AsyncEndpoints.start)
+    get = raw_async(AsyncEndpoints.get)
+    stop = raw_async(AsyncEndpoints.stop)
 
 
 class RawRequests(Resource):
@@ -128,6 +147,11 @@ class RawAgentResources(RawCalls):
         return RawTunnels(self._core)
 
     @cached_property
+    def endpoints(self) -> RawEndpoints:
+        """`endpoints`"""
+        return RawEndpoints(self._core)
+
+    @cached_property
     def requests(self) -> RawRequests:
         """`requests`"""
         return RawRequests(self._core)
@@ -158,6 +182,11 @@ class AsyncRawAgentResources(AsyncRawCalls):
     def tunnels(self) -> AsyncRawTunnels:
         """`tunnels`"""
         return AsyncRawTunnels(self._core)
+
+    @cached_property
+    def endpoints(self) -> AsyncRawEndpoints:
+        """`endpoints`"""
+        return AsyncRawEndpoints(self._core)
 
     @cached_property
     def requests(self) -> AsyncRawRequests:

@@ -1,8 +1,8 @@
-//! The configuration file, version 2 (agent sheet, section 8), and what flags and the environment say in
-//! its place.
+//! The configuration file of version 2 (agent sheet, section 8) or 3, and what flags and the environment
+//! say in its place.
 //!
 //! A setting is one row of [`SECTIONS`], in the file `sections`; `values` has the types that only an agent
-//! has. Tunnels have names of their own, and so are a table of the file.
+//! has. Tunnels have names of their own, and so are a table of the file; endpoints are tunnels, too.
 
 mod sections;
 mod values;
@@ -12,45 +12,79 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
-pub use sections::{SECTIONS, WITHOUT_EFFECT};
-pub use values::{ConfigVersion, ConsoleChoice, Unused};
+pub use sections::{NGROK_LOG, SECTIONS, WITHOUT_EFFECT};
+pub use values::{
+    ConfigVersion, ConsoleChoice, NgrokLogConfig, NgrokLogFormat, NgrokLogLevel, Unused,
+};
 
 use super::definition::Definition;
 use super::intercept::Interceptors;
 use super::options::AgentOptions;
 use super::{Error, Trust};
-use crate::api::Operation;
-use crate::api::Secret;
 use crate::api::decode;
-use crate::api::local::{mocks, tunnels};
+use crate::api::local::{endpoints, mocks, tunnels};
 use crate::api::mask;
+use crate::api::{Field, Kind, Operation, Secret};
 use crate::settings::{
-    ConfigFile, FileTable, ResolvedSettings, SettingOrigin, SettingSources, TableEntry, problem_at,
-    resolve,
+    ConfigFile, FileLayout, FileTable, ResolvedSettings, SettingOrigin, SettingSection,
+    SettingSources, TableEntry, problem_at, resolve,
 };
 
 /// The definitions of tunnels, by name.
 const TUNNELS: &str = "tunnels";
+/// A list of endpoints, which name themselves.
+const ENDPOINTS: &str = "endpoints";
 /// The mocks, by name.
 const MOCKS: &str = "mocks";
+/// Below it a file of version 3 has the settings of the agent.
+const AGENT: &str = "agent";
 
-/// What a file may name.
-const TABLES: &[FileTable] = &[
-    FileTable { key: TUNNELS, fields: tunnel_fields },
-    FileTable { key: MOCKS, fields: mock_fields },
+/// How files look, by their version.
+const LAYOUTS: &[FileLayout] = &[
+    FileLayout { version: "2", section: None, tables: &[TUNNEL_TABLE, MOCK_TABLE] },
+    FileLayout {
+        version: "3",
+        section: Some(AGENT),
+        tables: &[
+            FileTable { key: ENDPOINTS, named_by: Some("name"), fields: endpoint_fields },
+            TUNNEL_TABLE,
+            MOCK_TABLE,
+        ],
+    },
 ];
+const TUNNEL_TABLE: FileTable = FileTable { key: TUNNELS, named_by: None, fields: tunnel_fields };
+const MOCK_TABLE: FileTable = FileTable { key: MOCKS, named_by: None, fields: mock_fields };
 
 /// Fields that only stand for something that is refused with a reason.
 const REFUSED_FIELDS: [&str; 1] = ["oauth"];
 
-fn tunnel_fields() -> Vec<&'static str> {
-    let fields = tunnels::Start::INFO.parameters.iter().map(|field| field.name);
-    fields.filter(|name| *name != "name").chain(REFUSED_FIELDS).collect()
+fn tunnel_fields() -> Vec<String> {
+    let refused = REFUSED_FIELDS.map(str::to_owned);
+    field_names(tunnels::Start::INFO.parameters, &["name"]).chain(refused).collect()
 }
 
-fn mock_fields() -> Vec<&'static str> {
-    let fields = mocks::Add::INFO.parameters.iter().map(|field| field.name);
-    fields.filter(|name| !["id", "captured_id"].contains(name)).collect()
+fn endpoint_fields() -> Vec<String> {
+    field_names(endpoints::Start::INFO.parameters, &[]).collect()
+}
+
+fn mock_fields() -> Vec<String> {
+    field_names(mocks::Add::INFO.parameters, &["id", "captured_id"]).collect()
+}
+
+/// The names of fields, and of those inside of them.
+fn field_names(
+    fields: &'static [Field],
+    without: &'static [&'static str],
+) -> impl Iterator<Item = String> {
+    let fields = fields.iter().filter(|field| !without.contains(&field.name));
+    fields.flat_map(|field| {
+        let inner = match &field.kind {
+            Kind::Record(shape) => shape.fields,
+            _ => &[],
+        };
+        let inner = inner.iter().map(|inner| format!("{}.{}", field.name, inner.name));
+        std::iter::once(field.name.to_owned()).chain(inner)
+    })
 }
 
 /// Everything that can be set.
@@ -66,13 +100,15 @@ pub struct AgentConfig {
     /// A file that holds it.
     pub authtoken_file: Option<PathBuf>,
     /// The key for the management API, which an agent does not use.
-    api_key: Option<Secret>,
+    pub api_key: Option<Secret>,
     metadata: Option<String>,
     root_cas: Option<String>,
     /// Whether the view is shown that lives on a terminal.
     pub console: ConsoleChoice,
     unused: Unused,
-    /// The definitions of tunnels, by name.
+    /// Where and how a program called `ngrok` writes its log.
+    pub log: NgrokLogConfig,
+    /// The definitions of tunnels and endpoints, by name.
     pub tunnels: BTreeMap<String, NamedEntry>,
     /// The mocks, by name.
     pub mocks: BTreeMap<String, NamedEntry>,
@@ -90,7 +126,7 @@ pub struct NamedEntry {
 impl Default for AgentConfig {
     fn default() -> Self {
         Self {
-            version: ConfigVersion,
+            version: ConfigVersion::default(),
             options: AgentOptions::new("", Secret::default(), Trust::System),
             server_addr: Vec::new(),
             authtoken: None,
@@ -100,6 +136,7 @@ impl Default for AgentConfig {
             root_cas: None,
             console: ConsoleChoice::default(),
             unused: Unused,
+            log: NgrokLogConfig::default(),
             tunnels: BTreeMap::new(),
             mocks: BTreeMap::new(),
         }
@@ -111,12 +148,12 @@ impl Default for AgentConfig {
 /// # Errors
 /// When the file cannot be read.
 pub fn read_file(path: &Path) -> Result<ConfigFile, String> {
-    ConfigFile::read_with_tables(path, SECTIONS, TABLES)
+    ConfigFile::read_with_layouts(path, SECTIONS, LAYOUTS)
 }
 
 /// The same for the text of a file.
 pub fn read_text(path: &Path, text: &str) -> ConfigFile {
-    ConfigFile::of_text(path, text, SECTIONS, TABLES)
+    ConfigFile::of_text(path, text, SECTIONS, LAYOUTS)
 }
 
 /// Puts a configuration together: what a later file says wins, and tunnels are merged by name.
@@ -137,6 +174,7 @@ pub fn load(sources: &SettingSources<'_>) -> Result<ResolvedSettings<AgentConfig
     };
     for file in sources.files {
         resolved.config.tunnels.extend(entries(file, TUNNELS));
+        resolved.config.tunnels.extend(entries(file, ENDPOINTS));
         resolved.config.mocks.extend(entries(file, MOCKS));
     }
     Ok(resolved)
@@ -150,9 +188,13 @@ fn entries(file: &ConfigFile, table: &'static str) -> impl Iterator<Item = (Stri
     })
 }
 
-/// The keys that are set and change nothing here.
-pub fn without_effect(resolved: &ResolvedSettings<AgentConfig>) -> Vec<&'static str> {
-    let keys = WITHOUT_EFFECT.settings.iter().map(|setting| setting.key);
+/// The keys that are set and change nothing here, of these sections.
+pub fn without_effect(
+    resolved: &ResolvedSettings<AgentConfig>,
+    sections: &[SettingSection<AgentConfig>],
+) -> Vec<&'static str> {
+    let settings = sections.iter().flat_map(|section| section.settings);
+    let keys = settings.map(|setting| setting.key);
     keys.filter(|key| resolved.is_set(key)).collect()
 }
 
@@ -196,7 +238,10 @@ impl AgentConfig {
     pub fn tunnel(&self, name: &str) -> Result<Definition, Error> {
         let found = self.tunnels.get(name);
         let tunnel = found.ok_or_else(|| wrong(&format!("{TUNNELS}.{name}"), "is not defined"))?;
-        let definition = Definition::read(&tunnel.document("name"));
+        let definition = match tunnel.table {
+            ENDPOINTS => Definition::read_endpoint(&tunnel.document("name")),
+            _ => Definition::read(&tunnel.document("name")),
+        };
         definition.map_err(|problems| wrong(&tunnel.place(), &problems.join("; ")))
     }
 
@@ -334,9 +379,59 @@ mod tests {
     }
 
     #[test]
+    fn a_file_of_version_3_has_its_settings_below_agent() {
+        let text = "version: 3\nagent:\n  authtoken: x\n  connect_url: a:1\n  web_addr: false\n\
+            tunnels:\n  raw: {addr: 22, proto: tcp}\n\
+            endpoints:\n  - name: web\n    url: https://a.test\n    upstream:\n      url: 80\n\
+            \n    bindings: [public]\n    traffic_policy: {}\n";
+
+        let config = read(&[text]).unwrap().config;
+
+        assert_eq!(config.options().unwrap().server_addrs, ["a:1"]);
+        assert_eq!(config.tunnels.keys().collect::<Vec<_>>(), ["raw", "web"]);
+        assert_eq!(config.tunnel("web").unwrap().document["domain"], "a.test");
+        assert!(config.problems().is_empty(), "{:?}", config.problems());
+    }
+
+    #[test]
+    fn what_is_unknown_in_version_3_is_refused_with_its_place_and_the_nearest_key() {
+        let text = "version: 3\nauthtoken: x\nagent:\n  authtokn: y\nendpoints:\n  - name: web\n    \
+            urll: x\n    upstream:\n      ulr: 80\n  - upstream: {url: 80}\n  - name: web\n";
+
+        assert_eq!(
+            problems(text),
+            [
+                "F:2:1: unknown key \"authtoken\"",
+                "F:4:3: unknown key \"agent.authtokn\"; did you mean \"agent.authtoken\"?",
+                "F:7:5: unknown key \"endpoints.web.urll\"; did you mean \"endpoints.web.url\"?",
+                "F:9:7: unknown key \"endpoints.web.upstream.ulr\"; did you mean \
+                    \"endpoints.web.upstream.url\"?",
+                "F:10:5: endpoints: an entry has no name",
+                "F:11:5: endpoints: there is more than one \"web\"",
+            ]
+        );
+        assert_eq!(
+            problems("version: 3\nendpoints: {web: {}}\n"),
+            ["F:2:12: endpoints: must be a list"]
+        );
+    }
+
+    #[test]
+    fn fields_inside_of_others_have_their_places() {
+        let text = "version: 2\ntunnels:\n  web:\n    addr: 80\n    proto: http\n    \
+            request_header:\n      ad: [x]\n";
+
+        assert_eq!(
+            problems(text),
+            ["F:7:7: unknown key \"tunnels.web.request_header.ad\"; did you mean \
+                \"tunnels.web.request_header.add\"?"]
+        );
+    }
+
+    #[test]
     fn a_version_is_needed_in_each_file() {
         assert_eq!(problems("authtoken: x\n"), ["F: version: is missing; write `version: 2`"]);
-        assert_eq!(problems("version: 3\n"), ["F:1:10: version: is '3', not 2"]);
+        assert_eq!(problems("version: 4\n"), ["F:1:10: version: is '4', neither 2 nor 3"]);
         assert!(read(&["version: 2\n", "metadata: x\n"]).is_err());
     }
 
@@ -366,7 +461,8 @@ mod tests {
         let read =
             read(&["version: 2\nregion: eu\nlog_level: debug\nupdate_check: false\n"]).unwrap();
 
-        assert_eq!(without_effect(&read), ["log_level", "region", "update_check"]);
+        assert_eq!(without_effect(&read, &[NGROK_LOG]), ["log_level"]);
+        assert_eq!(without_effect(&read, &[WITHOUT_EFFECT]), ["region", "update_check"]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{AgentConfig, ConfigVersion, ConsoleChoice, Unused};
+use super::{AgentConfig, ConfigVersion, ConsoleChoice, NgrokLogFormat, NgrokLogLevel, Unused};
 use crate::agent::capture::CaptureLimit;
 use crate::agent::options::WebAddress;
 use crate::api::Secret;
@@ -21,7 +21,7 @@ macro_rules! unused {
 
 /// The settings, in the order of the reference.
 pub const SECTIONS: &[SettingSection<AgentConfig>] =
-    &[FILE, SERVICE, SESSION, INSPECTION, WITHOUT_EFFECT];
+    &[FILE, SERVICE, SESSION, INSPECTION, NGROK_LOG, WITHOUT_EFFECT];
 
 /// The shortest and the longest time, in milliseconds.
 const MIN_TIME: u64 = 1;
@@ -30,7 +30,7 @@ const MAX_TIME: u64 = 24 * 3_600_000;
 const FILE: SettingSection<AgentConfig> = SettingSection {
     title: "File",
     settings: &[
-        row!(version: ConfigVersion, "version", "2", "The version of the file, 2; required")
+        row!(version: ConfigVersion, "version", "2", "The version of the file, 2 or 3; required")
             .only_in_files(),
     ],
 };
@@ -41,7 +41,8 @@ const SERVICE: SettingSection<AgentConfig> = SettingSection {
         row!(
             server_addr: Vec<String>, "server_addr", "HOST:PORT",
             "The address where the service accepts agents; several for the nodes of a cluster"
-        ),
+        )
+        .also("connect_url"),
         row!(
             authtoken: Option<Secret>, "authtoken", "TOKEN",
             "The token that the service knows the agent by"
@@ -55,6 +56,7 @@ const SERVICE: SettingSection<AgentConfig> = SettingSection {
             "A PEM file of certificates to trust; `trusted` and `host` stand for the system's"
         )
         .named_flag("ca")
+        .also("connect_cas")
         .unset("the system's"),
         row!(
             api_key: Option<Secret>, "api_key", "KEY",
@@ -129,13 +131,24 @@ const INSPECTION: SettingSection<AgentConfig> = SettingSection {
     ],
 };
 
+/// The log of a program called `ngrok`.
+pub const NGROK_LOG: SettingSection<AgentConfig> = SettingSection {
+    title: "Log of a program called ngrok",
+    settings: &[
+        row!(
+            log.output: Option<String>, "log", "FILE",
+            "Where a launcher of `ginnel compat ngrok` writes its log: stdout, stderr, false or a file"
+        )
+        .only_in_files(),
+        row!(log.format: NgrokLogFormat, "log_format", "FORMAT", "How it writes that log").only_in_files(),
+        row!(log.level: NgrokLogLevel, "log_level", "LEVEL", "From which level on it does").only_in_files(),
+    ],
+};
+
 /// What files for other agents may say.
 pub const WITHOUT_EFFECT: SettingSection<AgentConfig> = SettingSection {
     title: "Without effect",
     settings: &[
-        unused!("log_level"),
-        unused!("log_format"),
-        unused!("log"),
         unused!("console_ui_color"),
         unused!("proxy_url"),
         unused!("dns_resolver_ips"),

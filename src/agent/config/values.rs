@@ -6,9 +6,54 @@ use crate::agent::capture::CaptureLimit;
 use crate::agent::options::WebAddress;
 use crate::settings::{Bounds, SettingValue, ValueKind};
 
-/// The version of the file: there is one.
+/// The version of the file.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct ConfigVersion;
+pub enum ConfigVersion {
+    /// Settings stand alone, tunnels have names.
+    #[default]
+    Two,
+    /// Settings are below `agent`, and there may be endpoints.
+    Three,
+}
+
+/// How a program called `ngrok` writes its log.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum NgrokLogFormat {
+    /// For people at a terminal, and as `Logfmt` elsewhere.
+    #[default]
+    Term,
+    /// `t=… lvl=… msg=…`.
+    Logfmt,
+    /// An object each.
+    Json,
+}
+
+/// How much something in that log matters.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NgrokLogLevel {
+    /// Details.
+    Debug,
+    /// What happens.
+    #[default]
+    Info,
+    /// What has no effect, or not the one that was meant.
+    Warn,
+    /// What went wrong.
+    Error,
+    /// What ends the program.
+    Critical,
+}
+
+/// Where and how a program called `ngrok` writes its log.
+#[derive(Debug, Clone, Default)]
+pub struct NgrokLogConfig {
+    /// `stdout`, `stderr`, `false` or the name of a file.
+    pub output: Option<String>,
+    /// The form of the lines.
+    pub format: NgrokLogFormat,
+    /// From which level on there are lines.
+    pub level: NgrokLogLevel,
+}
 
 /// The value of a key that changes nothing.
 #[derive(Debug, Clone, Copy)]
@@ -28,14 +73,82 @@ pub enum ConsoleChoice {
 
 impl SettingValue for ConfigVersion {
     fn read(&mut self, text: &OsStr, _: Bounds) -> Result<(), String> {
-        match text.to_string_lossy() {
-            version if version == "2" => Ok(()),
-            other => Err(format!("is '{}', not 2", other.escape_debug())),
-        }
+        *self = match text.to_str() {
+            Some("2") => Self::Two,
+            Some("3") => Self::Three,
+            _ => {
+                let text = text.to_string_lossy();
+                return Err(format!("is '{}', neither 2 nor 3", text.escape_debug()));
+            }
+        };
+        Ok(())
     }
 
     fn text(&self) -> Option<String> {
-        Some("2".to_owned())
+        Some(match self {
+            Self::Two => "2".to_owned(),
+            Self::Three => "3".to_owned(),
+        })
+    }
+}
+
+impl NgrokLogFormat {
+    /// Each of them.
+    pub const ALL: [Self; 3] = [Self::Term, Self::Logfmt, Self::Json];
+    /// The words for them.
+    pub const NAMES: [&str; 3] = ["term", "logfmt", "json"];
+}
+
+impl NgrokLogLevel {
+    /// Each of them.
+    pub const ALL: [Self; 5] = [Self::Debug, Self::Info, Self::Warn, Self::Error, Self::Critical];
+    /// The words for them in files and on the command line.
+    pub const NAMES: [&str; 5] = ["debug", "info", "warn", "error", "crit"];
+
+    /// The word for it in a log.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Debug => "dbug",
+            Self::Info => "info",
+            Self::Warn => "warn",
+            Self::Error => "eror",
+            Self::Critical => "crit",
+        }
+    }
+}
+
+/// Reads one of a few words.
+fn read_word<T: Copy>(text: &OsStr, names: &[&str], values: &[T]) -> Result<T, String> {
+    let known = names.iter().zip(values).find(|(name, _)| text == **name);
+    known.map(|(_, value)| *value).ok_or_else(|| {
+        let text = text.to_string_lossy();
+        format!("'{}' is none of {}", text.escape_debug(), names.join(", "))
+    })
+}
+
+impl SettingValue for NgrokLogFormat {
+    const CHOICES: &'static [&'static str] = &Self::NAMES;
+
+    fn read(&mut self, text: &OsStr, _: Bounds) -> Result<(), String> {
+        *self = read_word(text, &Self::NAMES, &Self::ALL)?;
+        Ok(())
+    }
+
+    fn text(&self) -> Option<String> {
+        Some(Self::NAMES[*self as usize].to_owned())
+    }
+}
+
+impl SettingValue for NgrokLogLevel {
+    const CHOICES: &'static [&'static str] = &Self::NAMES;
+
+    fn read(&mut self, text: &OsStr, _: Bounds) -> Result<(), String> {
+        *self = read_word(text, &Self::NAMES, &Self::ALL)?;
+        Ok(())
+    }
+
+    fn text(&self) -> Option<String> {
+        Some(Self::NAMES[*self as usize].to_owned())
     }
 }
 
@@ -56,11 +169,7 @@ impl SettingValue for ConsoleChoice {
 
     fn read(&mut self, text: &OsStr, _: Bounds) -> Result<(), String> {
         let choices = [Self::Always, Self::Never, Self::IfTerminal];
-        let choice = choices.into_iter().find(|choice| text == choice.name());
-        *self = choice.ok_or_else(|| {
-            let text = text.to_string_lossy();
-            format!("'{}' is none of {}", text.escape_debug(), Self::CHOICES.join(", "))
-        })?;
+        *self = read_word(text, Self::CHOICES, &choices)?;
         Ok(())
     }
 

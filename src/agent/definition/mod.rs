@@ -2,9 +2,10 @@
 //!
 //! Names and types of fields are those of the table: [`tunnels::Start`]. `kinds` makes of them what each
 //! kind of tunnel has, with the values of single fields from `values` and where it forwards to from
-//! `address`.
+//! `address`. `endpoint` makes a definition of what stands for an endpoint: [`endpoints::Start`].
 
 mod address;
+mod endpoint;
 mod kinds;
 mod values;
 
@@ -18,8 +19,10 @@ use serde_json::{Map, Value};
 use super::relay::{AppProtocol, HostHeader, LocalAddress};
 use crate::api::Operation;
 use crate::api::decode::{self, ArgumentError};
-use crate::api::local::tunnels;
+use crate::api::local::{endpoints, tunnels};
 use crate::protocol::message::{BindOpts, HttpOpts, TcpOpts, TlsOpts};
+pub use endpoint::PublicAddress;
+pub(super) use endpoint::upstream;
 use kinds::DefinitionReader;
 
 /// A tunnel that can be started.
@@ -71,15 +74,24 @@ impl Definition {
     /// # Errors
     /// When a field is unknown, missing or unusable, one line for each.
     pub fn read(document: &Map<String, Value>) -> Result<Self, Vec<String>> {
-        let parameters = tunnels::Start::INFO.parameters;
-        let mut decoded = decode::fields(parameters, document.clone());
-        decoded.require(parameters);
-        let problems: Vec<_> = decoded.errors.iter().map(problem).collect();
-        if !problems.is_empty() {
-            return Err(problems);
-        }
-        let start = serde_json::from_value(Value::Object(decoded.arguments));
-        Self::of(start.map_err(|error| vec![error.to_string()])?)
+        Self::of(decoded::<tunnels::Start>(document)?)
+    }
+
+    /// Reads an endpoint; the problems name its fields.
+    ///
+    /// # Errors
+    /// When a field is unknown, missing or unusable, one line for each.
+    pub fn read_endpoint(document: &Map<String, Value>) -> Result<Self, Vec<String>> {
+        Self::of_endpoint(decoded::<endpoints::Start>(document)?)
+    }
+
+    /// What the operation that starts a tunnel for an endpoint asks for; the problems name its fields.
+    ///
+    /// # Errors
+    /// When a field is unusable, one line for each.
+    pub fn of_endpoint(start: endpoints::Start) -> Result<Self, Vec<String>> {
+        let definition = Self::of(endpoint::tunnel(start)?);
+        definition.map_err(|problems| problems.iter().map(|it| endpoint::problem(it)).collect())
     }
 
     /// What the operation that starts a tunnel asks for; the problems name their fields.
@@ -101,6 +113,19 @@ impl Definition {
         // Plain structs always make objects.
         options.unwrap_or_default()
     }
+}
+
+/// The fields of a document as those of an operation.
+fn decoded<O: Operation>(document: &Map<String, Value>) -> Result<O, Vec<String>> {
+    let parameters = O::INFO.parameters;
+    let mut decoded = decode::fields(parameters, document.clone());
+    decoded.require(parameters);
+    let problems: Vec<_> = decoded.errors.iter().map(problem).collect();
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+    let read = serde_json::from_value(Value::Object(decoded.arguments));
+    read.map_err(|error| vec![error.to_string()])
 }
 
 /// Where a text leads: a port, `host:port` or a URL of HTTP.

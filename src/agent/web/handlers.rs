@@ -12,7 +12,8 @@ use crate::agent::inner::AgentInner;
 use crate::agent::messages;
 use crate::agent::replay::{ReplayError, ReplayPlan};
 use crate::agent::session::{StartError, TunnelBindError};
-use crate::api::local::{requests, root, status, tunnels};
+use crate::agent::tunnels::RunningTunnel;
+use crate::api::local::{endpoints, requests, root, status, tunnels};
 use crate::api::{Operation, OperationHandler, Page, PathOperations, on};
 use crate::http1::HeadWriter;
 
@@ -34,6 +35,10 @@ pub(super) fn all() -> Vec<WebHandler> {
         on(start_tunnel),
         on(get_tunnel),
         on(stop_tunnel),
+        on(list_endpoints),
+        on(start_endpoint),
+        on(get_endpoint),
+        on(stop_endpoint),
         on(list_requests),
         on(get_request),
         on(list_messages),
@@ -76,12 +81,22 @@ async fn get_status(agent: Shared, _: status::Get) -> WebResult<status::Get> {
 
 async fn list_tunnels(agent: Shared, _: tunnels::List) -> WebResult<tunnels::List> {
     let tunnels = agent.tunnels.all();
-    let shown = tunnels.iter().map(|tunnel| tunnel.show()).collect();
+    let shown = tunnels.iter().map(|tunnel| agent.show(tunnel)).collect();
     Ok(Page::whole(&tunnels::List::INFO, "/api", shown))
 }
 
 async fn start_tunnel(agent: Shared, start: tunnels::Start) -> WebResult<tunnels::Start> {
-    let started = match Definition::of(start) {
+    let tunnel = start_defined(&agent, Definition::of(start)).await?;
+    Ok(agent.show(&tunnel))
+}
+
+/// Starts what a definition asks for, where it is right.
+async fn start_defined(
+    agent: &Shared,
+    definition: Result<Definition, Vec<String>>,
+) -> Result<Arc<RunningTunnel>, WebRejection> {
+    let agent = agent.clone();
+    let started = match definition {
         Ok(definition) => to_the_end(async move { agent.start_tunnel(definition).await }).await?,
         Err(problems) => Err(StartError::Definition(problems)),
     };
@@ -104,14 +119,38 @@ async fn start_tunnel(agent: Shared, start: tunnels::Start) -> WebResult<tunnels
 
 async fn get_tunnel(agent: Shared, get: tunnels::Get) -> WebResult<tunnels::Get> {
     let tunnel = agent.tunnels.find(&get.name).ok_or_else(WebRejection::not_found)?;
-    Ok(tunnel.show())
+    Ok(agent.show(&tunnel))
 }
 
 async fn stop_tunnel(agent: Shared, stop: tunnels::Stop) -> WebResult<tunnels::Stop> {
-    match to_the_end(async move { agent.stop_tunnel(&stop.name).await }).await? {
+    stop_named(agent, stop.name).await
+}
+
+async fn stop_named(agent: Shared, name: String) -> Result<(), WebRejection> {
+    match to_the_end(async move { agent.stop_tunnel(&name).await }).await? {
         true => Ok(()),
         false => Err(WebRejection::not_found()),
     }
+}
+
+async fn list_endpoints(agent: Shared, _: endpoints::List) -> WebResult<endpoints::List> {
+    let tunnels = agent.tunnels.all();
+    let shown = tunnels.iter().map(|tunnel| tunnel.show_endpoint()).collect();
+    Ok(Page::whole(&endpoints::List::INFO, "/api", shown))
+}
+
+async fn start_endpoint(agent: Shared, start: endpoints::Start) -> WebResult<endpoints::Start> {
+    let tunnel = start_defined(&agent, Definition::of_endpoint(start)).await?;
+    Ok(tunnel.show_endpoint())
+}
+
+async fn get_endpoint(agent: Shared, get: endpoints::Get) -> WebResult<endpoints::Get> {
+    let tunnel = agent.tunnels.find(&get.name).ok_or_else(WebRejection::not_found)?;
+    Ok(tunnel.show_endpoint())
+}
+
+async fn stop_endpoint(agent: Shared, stop: endpoints::Stop) -> WebResult<endpoints::Stop> {
+    stop_named(agent, stop.name).await
 }
 
 /// Does something as a whole, although the client may leave before the end.

@@ -7,6 +7,9 @@ use serde_json::{Map, Value};
 use crate::api::decode::{ArgumentError, DecodedArguments};
 use crate::api::{ErrorBody, HandlerError, error_response, local};
 
+/// The resources whose operations start tunnels.
+const STARTED: [&str; 2] = [local::tunnels::RESOURCE.name, local::endpoints::RESOURCE.name];
+
 /// Why a request is refused.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::agent) struct WebRejection {
@@ -100,7 +103,7 @@ impl WebRejection {
                 }
                 ArgumentError::UnknownQuery { .. } | ArgumentError::RepeatedQuery(_) => {}
                 ArgumentError::UnknownField { .. } if invalid.is_none() => {}
-                error if resource == local::tunnels::RESOURCE.name => {
+                error if STARTED.contains(&resource) => {
                     problems.push(crate::agent::definition::problem(error));
                 }
                 error => problems.push(error.to_string()),
@@ -136,7 +139,7 @@ impl WebRejection {
 /// How what is wrong with the fields of a resource is refused; none where unknown fields do no harm.
 fn refusal_of(resource: &str) -> Option<fn(&[String]) -> WebRejection> {
     match resource {
-        "tunnels" => Some(WebRejection::invalid_tunnel),
+        "tunnels" | "endpoints" => Some(WebRejection::invalid_tunnel),
         "mocks" => Some(WebRejection::invalid_mock),
         "holds" => Some(WebRejection::invalid_hold),
         "held_requests" => Some(WebRejection::invalid_change),

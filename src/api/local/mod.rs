@@ -2,6 +2,7 @@
 //!
 //! Paths are relative to the address of the API, by default `http://127.0.0.1:4040/api`.
 
+pub mod endpoints;
 pub mod held_requests;
 pub mod holds;
 pub mod mocks;
@@ -17,6 +18,7 @@ const RESOURCES: &[Resource] = &[
     root::RESOURCE,
     status::RESOURCE,
     tunnels::RESOURCE,
+    endpoints::RESOURCE,
     requests::RESOURCE,
     mocks::RESOURCE,
     holds::RESOURCE,

@@ -15,11 +15,12 @@ use tokio::task::JoinHandle;
 use crate::agent::capture::{CaptureRecord, CaptureStore, CapturedMessage};
 use crate::agent::{Agent, SessionState, masked_target};
 use crate::api::local::tunnels::AgentTunnel;
-use crate::cli::agent::UNNAMED;
 use crate::cli::output::say;
 use crate::logging::{ignore, or_debug};
 use crate::service::Service;
 
+/// The name of a tunnel that the command line defines.
+pub(in crate::cli) const UNNAMED: &str = "command_line";
 /// How long requests gather before they are told of: to be woken for each would cost more than
 /// serving it.
 const BATCH_INTERVAL: Duration = Duration::from_millis(10);

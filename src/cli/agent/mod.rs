@@ -4,40 +4,31 @@
 
 mod console;
 mod event_log;
+mod launch;
 
-use std::io::IsTerminal;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::{Map, Value};
 
-use console::Console;
-use event_log::{EventLog, RequestLog};
+pub(in crate::cli) use event_log::UNNAMED;
+use launch::SHOW_KEY;
+pub(in crate::cli) use launch::{LaunchPlan, ViewOptions, launch, online};
 
-use crate::agent::config::{self, AgentConfig, SECTIONS, usual_path};
+use crate::agent::config::{self, AgentConfig, NGROK_LOG, SECTIONS, WITHOUT_EFFECT, usual_path};
 use crate::agent::definition::Definition;
-use crate::agent::{self, Agent, AgentOptions, SessionState, StartError, Trust, TunnelBindError};
+use crate::agent::{self, AgentOptions, StartError};
 use crate::api::{mask, yaml};
 use crate::cli::error::{CliError, Exit};
 use crate::cli::output::complain;
-use crate::cli::signals::{NOTHING_TO_READ, Signals, on_hangup};
-use crate::cli::{admin, grace, log_file, logging, runtime, settings};
-use crate::service::{self, Service};
+use crate::cli::{admin, grace, logging, settings};
+use crate::service;
 use crate::settings::ResolvedSettings;
 
 /// The variable that may hold the authtoken; command lines are for all to see.
 const AUTHTOKEN_VARIABLE: &str = "GINNEL_AUTHTOKEN";
 /// The variable that may say where the service takes agents.
-const SERVER_ADDR_VARIABLE: &str = "GINNEL_SERVER_ADDR";
-/// How long to wait before a tunnel is started again whose session was lost.
-const RETRY_PAUSE: Duration = Duration::from_millis(20);
-/// How long a service beside the agent has at least to bring the last answers to their visitors.
-const MIN_SERVICE_GRACE: Duration = Duration::from_secs(1);
-/// The name of a tunnel that the command line defines.
-const UNNAMED: &str = "command_line";
-/// Whether the admin key of the service beside the agent is shown.
-const SHOW_KEY: &str = "show-key";
+pub(in crate::cli) const SERVER_ADDR_VARIABLE: &str = "GINNEL_SERVER_ADDR";
 
 pub(in crate::cli) fn agent() -> Command {
     connecting(running(Command::new("agent")))
@@ -158,8 +149,7 @@ fn switch(name: &'static str, help: &'static str) -> Arg {
 
 pub(in crate::cli) fn run_agent(matches: &ArgMatches) -> Result<(), CliError> {
     let config = read_config(matches)?;
-    let (options, console) = (options(&config)?, config.console.is_shown());
-    run(LaunchPlan { options, tunnels: Vec::new(), matches, console, service: None })
+    run(matches, &config, Vec::new())
 }
 
 pub(in crate::cli) fn run_http(matches: &ArgMatches) -> Result<(), CliError> {
@@ -177,24 +167,27 @@ pub(in crate::cli) fn run_tls(matches: &ArgMatches) -> Result<(), CliError> {
 fn run_one(proto: &str, matches: &ArgMatches) -> Result<(), CliError> {
     let config = read_config(matches)?;
     let tunnels = vec![definition(proto, matches)?];
-    let (options, console) = (options(&config)?, config.console.is_shown());
-    run(LaunchPlan { options, tunnels, matches, console, service: None })
+    run(matches, &config, tunnels)
 }
 
 pub(in crate::cli) fn run_start(matches: &ArgMatches) -> Result<(), CliError> {
     let config = read_config(matches)?;
-    let named = matches.get_many::<String>("name").into_iter().flatten().cloned();
-    let names: Vec<String> = match matches.get_flag("all") {
-        true => config.tunnels.keys().cloned().collect(),
-        false => named.collect(),
-    };
+    let names = all_or_named(&config, matches);
     if names.is_empty() {
         return Err(CliError::usage("name the tunnels to start, or pass --all"));
     }
     let tunnels = names.iter().map(|name| config.tunnel(name));
     let tunnels = tunnels.collect::<Result<Vec<_>, _>>()?;
-    let (options, console) = (options(&config)?, config.console.is_shown());
-    run(LaunchPlan { options, tunnels, matches, console, service: None })
+    run(matches, &config, tunnels)
+}
+
+/// The names of the tunnels to start: those of `--all`, or those that are given.
+pub(in crate::cli) fn all_or_named(config: &AgentConfig, matches: &ArgMatches) -> Vec<String> {
+    let named = matches.get_many::<String>("name").into_iter().flatten().cloned();
+    match matches.get_flag("all") {
+        true => config.tunnels.keys().cloned().collect(),
+        false => named.collect(),
+    }
 }
 
 pub(in crate::cli) fn run_dev(matches: &ArgMatches) -> Result<(), CliError> {
@@ -206,7 +199,16 @@ pub(in crate::cli) fn run_dev(matches: &ArgMatches) -> Result<(), CliError> {
     let flags = settings::flags_alone(matches, config::load).map_err(settings::refused)?;
     let options = flags.config.local_options();
     let service = Some(service::Options::default());
-    run(LaunchPlan { options, tunnels, matches, console: None, service })
+    launch(LaunchPlan { service, ..LaunchPlan::new(matches, options, tunnels, None) })
+}
+
+fn run(
+    matches: &ArgMatches,
+    config: &AgentConfig,
+    tunnels: Vec<Definition>,
+) -> Result<(), CliError> {
+    let (options, console) = (options(config)?, config.console.is_shown());
+    launch(LaunchPlan::new(matches, options, tunnels, console))
 }
 
 fn read_config(matches: &ArgMatches) -> Result<AgentConfig, CliError> {
@@ -226,15 +228,23 @@ pub(in crate::cli) fn load_config(
     let files = files.map_err(CliError::usage)?;
     let loaded = settings::with_sources(matches, &files, config::load);
     let mut loaded = loaded.map_err(settings::refused)?;
-    let idle = config::without_effect(&loaded);
+    let idle = config::without_effect(&loaded, &[NGROK_LOG, WITHOUT_EFFECT]);
     if !idle.is_empty() {
         complain(&format!("no effect here: {}", idle.join(", ")));
     }
+    apply_authtoken_file(&mut loaded)?;
+    Ok(loaded)
+}
+
+/// Reads the file of the authtoken, unless the authtoken itself has the say.
+pub(in crate::cli) fn apply_authtoken_file(
+    loaded: &mut ResolvedSettings<AgentConfig>,
+) -> Result<(), CliError> {
     let is_file = loaded.outweighs("authtoken_file", "authtoken");
     if let Some(path) = loaded.config.authtoken_file.as_ref().filter(|_| is_file) {
         loaded.config.authtoken = Some(service::read_authtoken(path)?);
     }
-    Ok(loaded)
+    Ok(())
 }
 
 fn options(config: &AgentConfig) -> Result<AgentOptions, CliError> {
@@ -280,7 +290,7 @@ fn definition(proto: &str, matches: &ArgMatches) -> Result<Definition, CliError>
     Definition::read(&definition).map_err(|problems| CliError::usage(problems.join("; ")))
 }
 
-fn read_file(path: &PathBuf) -> Result<String, CliError> {
+pub(in crate::cli) fn read_file(path: &PathBuf) -> Result<String, CliError> {
     let read = std::fs::read_to_string(path);
     read.map_err(|error| CliError::usage(format!("{}: {error}", mask::path(path))))
 }
@@ -288,193 +298,6 @@ fn read_file(path: &PathBuf) -> Result<String, CliError> {
 fn read_object(path: &PathBuf) -> Result<Map<String, Value>, CliError> {
     let read = yaml::read(&read_file(path)?);
     read.map_err(|error| CliError::usage(format!("{}: {error}", mask::path(path))))
-}
-
-/// What is to be run.
-struct LaunchPlan<'a> {
-    options: AgentOptions,
-    tunnels: Vec<Definition>,
-    matches: &'a ArgMatches,
-    /// Whether the console is wanted; none is where there is a terminal.
-    console: Option<bool>,
-    /// A service to run beside the agent, which then connects to it.
-    service: Option<service::Options>,
-}
-
-fn run(plan: LaunchPlan<'_>) -> Result<(), CliError> {
-    let runtime = runtime::start()?;
-    let ended = runtime.block_on(serve(plan));
-    runtime.shutdown_background();
-    ended
-}
-
-async fn serve(plan: LaunchPlan<'_>) -> Result<(), CliError> {
-    let mut signals = Signals::new()?;
-    let grace = grace::read(plan.matches);
-    let admin_addr = admin::read(plan.matches);
-    let mut options = AgentOptions { grace, admin_addr, ..plan.options };
-    let service = match plan.service {
-        Some(requested) => Some(Service::start(requested).await?),
-        None => None,
-    };
-    if let Some(service) = &service {
-        connect_to(&mut options, service);
-    }
-    let mut agent = Agent::start(options).await?;
-    let view = AgentView::of(plan.matches, plan.console, service.as_ref());
-    let requests = view.requests(&agent);
-    let is_drawn = matches!(view, AgentView::Console(_));
-    on_hangup(move || {
-        if !log_file::reopen() {
-            say_nothing_to_read(is_drawn);
-        }
-    })?;
-    let ended = tokio::select! {
-        ended = carry(&mut agent, plan.tunnels, view) => ended,
-        () = signals.next() => Ok(()),
-    };
-    tokio::select! {
-        () = stop(agent, requests, service, grace) => ended,
-        () = signals.next() => Err(CliError::second_signal()),
-    }
-}
-
-/// Ends the agent, and then the service beside it: within `grace`, as far as that is theirs.
-async fn stop(
-    agent: Agent,
-    requests: Option<RequestLog>,
-    service: Option<Service>,
-    grace: Duration,
-) {
-    let began = Instant::now();
-    agent.stop(grace).await;
-    if let Some(requests) = requests {
-        requests.finish().await;
-    }
-    if let Some(service) = service {
-        // What the agent has sent last is still on its way to the visitors.
-        service.stop(grace.saturating_sub(began.elapsed()).max(MIN_SERVICE_GRACE)).await;
-    }
-}
-
-/// A terminal that is drawn on has no place for it; what goes on is seen there.
-fn say_nothing_to_read(is_drawn: bool) {
-    if !(is_drawn && std::io::stderr().is_terminal()) {
-        complain(NOTHING_TO_READ);
-    }
-}
-
-fn connect_to(options: &mut AgentOptions, service: &Service) {
-    options.server_addrs = service.agent_address().iter().map(ToString::to_string).collect();
-    options.authtoken = service.authtoken().cloned().unwrap_or_default();
-    options.trust = Trust::Pem(service.gateway().authority().pem().as_bytes().to_vec());
-    let own = service.url().strip_prefix("http://").map(str::parse::<std::net::SocketAddr>);
-    options.closed.extend(own.and_then(Result::ok));
-}
-
-/// Starts tunnels and tells what happens, until the agent ends; fails when it was refused.
-async fn carry(
-    agent: &mut Agent,
-    tunnels: Vec<Definition>,
-    view: AgentView,
-) -> Result<(), CliError> {
-    match view {
-        AgentView::Console(console) => draw(agent, tunnels, console).await?,
-        AgentView::Lines(event_log) => print(agent, tunnels, event_log).await?,
-    }
-    agent.refusal().map_or(Ok(()), |refusal| Err(refusal.into()))
-}
-
-async fn draw(
-    agent: &Agent,
-    tunnels: Vec<Definition>,
-    mut console: Console,
-) -> Result<(), CliError> {
-    let is_started = tokio::select! {
-        started = start_all(agent, tunnels) => started?,
-        () = console.wait(agent) => false,
-    };
-    if is_started {
-        console.live(agent).await;
-    }
-    Ok(())
-}
-
-async fn print(
-    agent: &Agent,
-    tunnels: Vec<Definition>,
-    event_log: EventLog,
-) -> Result<(), CliError> {
-    event_log.agent(agent);
-    let is_started = tokio::select! {
-        started = start_all(agent, tunnels) => started?,
-        () = event_log.errors(agent) => false,
-    };
-    if is_started {
-        event_log.tunnels(agent);
-        event_log.live(agent).await;
-    }
-    Ok(())
-}
-
-/// Waits for the session, and starts the tunnels; false when the agent ends before that.
-async fn start_all(agent: &Agent, tunnels: Vec<Definition>) -> Result<bool, CliError> {
-    for definition in tunnels {
-        start_one(agent, definition).await?;
-    }
-    Ok(online(agent).await)
-}
-
-/// Starts a tunnel; a session that is lost meanwhile is waited for again.
-async fn start_one(agent: &Agent, definition: Definition) -> Result<(), CliError> {
-    while online(agent).await {
-        match agent.start_tunnel(definition.clone()).await {
-            Err(StartError::Bind(TunnelBindError::Offline | TunnelBindError::Lost(_))) => {
-                tokio::time::sleep(RETRY_PAUSE).await;
-            }
-            started => return Ok(started.map(drop)?),
-        }
-    }
-    Ok(())
-}
-
-/// Waits until the agent is online; false when it has ended instead.
-async fn online(agent: &Agent) -> bool {
-    let mut state = agent.watch();
-    let settled = state
-        .wait_for(|state| matches!(state, SessionState::Online(_) | SessionState::Offline))
-        .await;
-    matches!(settled.as_deref(), Ok(SessionState::Online(_)))
-}
-
-/// How what happens is told.
-enum AgentView {
-    Console(Console),
-    Lines(EventLog),
-}
-
-impl AgentView {
-    fn of(matches: &ArgMatches, requested: Option<bool>, service: Option<&Service>) -> Self {
-        let as_json = matches.get_flag("json");
-        let shows_key = matches.try_get_one(SHOW_KEY).ok().flatten() == Some(&true);
-        let on_terminal = !as_json && requested != Some(false) && std::io::stdout().is_terminal();
-        if on_terminal || requested == Some(true) && !as_json {
-            return Self::Console(Console::new(service, shows_key));
-        }
-        let event_log = EventLog { as_json };
-        if let Some(service) = service {
-            event_log.service(service, shows_key);
-        }
-        Self::Lines(event_log)
-    }
-
-    /// Tells of requests from now on, where that takes a line each.
-    fn requests(&self, agent: &Agent) -> Option<RequestLog> {
-        match self {
-            Self::Lines(event_log) => Some(RequestLog::start(*event_log, agent.captures().clone())),
-            Self::Console(_) => None,
-        }
-    }
 }
 
 impl From<agent::Error> for CliError {

@@ -18,7 +18,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::{Map, Value};
 
 use super::error::CliError;
-use crate::api::{Info, Operation, Resource, encode_arguments, local, remote};
+use crate::api::{Info, Operation, Resource, Secret, encode_arguments, local, remote};
 use crate::client::{Api, Client, ClientCert, ClientOptions};
 
 /// The names of the options that every operation has. No parameter of an operation has such a name.
@@ -115,6 +115,16 @@ pub(super) fn local() -> Command {
 /// Runs `ginnel api`.
 pub(super) fn run_api(matches: &ArgMatches) -> Result<(), CliError> {
     run(Api::Remote, &remote_resources(), matches)
+}
+
+/// Runs `api` of a program that prints responses as they are, with a key that is known.
+pub(super) fn run_api_as_wire(matches: &ArgMatches, key: Option<Secret>) -> Result<(), CliError> {
+    let Some((info, matches)) = tree::chosen(&remote_resources(), matches) else {
+        return Err(CliError::usage("no operation given; try `--help`"));
+    };
+    let call = encode_arguments(info, arguments::read(info, matches)?)?;
+    let options = ClientOptions { api_key: key, ..options(Api::Remote, matches) };
+    send::perform(info, call, options, show::OutputFormat::Wire, None)
 }
 
 /// Runs `ginnel reload`.

@@ -37,6 +37,11 @@ pub(super) fn perform(
             say(&show::one(shape, &object, format));
             Ok(())
         }
+        Output::Page { .. } if format == OutputFormat::Wire => {
+            let page: Value = send(call)?.decode()?;
+            say(&show::pretty(&page));
+            Ok(())
+        }
         Output::Page { field, item } => {
             let mut listing = show::ListPrinter::new(item, format);
             let (mut next, mut seen) = (Some(call), BTreeSet::new());

@@ -16,6 +16,8 @@ pub(super) enum OutputFormat {
     Json,
     Jsonl,
     Csv,
+    /// JSON as the API sends it: of a list, one page.
+    Wire,
 }
 
 /// How wide a cell of a list may be.
@@ -88,7 +90,7 @@ fn mask_message(message: &mut Value) {
 /// One object.
 pub(super) fn one(shape: &Shape, object: &Value, format: OutputFormat) -> String {
     match format {
-        OutputFormat::Json => pretty(object),
+        OutputFormat::Json | OutputFormat::Wire => pretty(object),
         OutputFormat::Jsonl => object.to_string(),
         OutputFormat::Csv => csv(shape, std::slice::from_ref(object)),
         OutputFormat::Table => {
@@ -132,14 +134,16 @@ impl ListPrinter {
     pub(super) fn finish(self) {
         match self.format {
             OutputFormat::Jsonl => {}
-            OutputFormat::Json => say(&pretty(&Value::Array(self.items))),
+            OutputFormat::Json | OutputFormat::Wire => {
+                say(&pretty(&Value::Array(self.items)));
+            }
             OutputFormat::Csv => say(&csv(self.shape, &self.items)),
             OutputFormat::Table => say(&table(self.shape, &self.items)),
         }
     }
 }
 
-fn pretty(value: &Value) -> String {
+pub(super) fn pretty(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap_or_else(|_| value.to_string())
 }
 

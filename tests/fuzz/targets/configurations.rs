@@ -19,7 +19,7 @@ pub fn target(data: &[u8]) {
     let sources = SettingSources { flags: &|_| None, environment: &|_| None, files: &[file] };
     match config::load(&sources) {
         Ok(resolved) => {
-            let _ = config::without_effect(&resolved);
+            let _ = config::without_effect(&resolved, &[config::WITHOUT_EFFECT]);
             let problems = resolved.config.problems();
             assert!(problems.iter().all(|problem| !problem.to_string().is_empty()));
         }

@@ -1,0 +1,1 @@
+"""What launchers of `ginnel compat ngrok` start."""

@@ -1,0 +1,250 @@
+//! Endpoints as definitions of tunnels: a public URL and an upstream in place of a protocol and an address.
+
+use serde_json::Value;
+use url::Url;
+
+use crate::api::local::endpoints;
+use crate::api::local::tunnels;
+use crate::api::{TextOrNumber, mask};
+
+/// The only binding there is.
+const PUBLIC: &str = "public";
+/// The end of host names that only other endpoints reach.
+const INTERNAL_SUFFIX: &str = ".internal";
+/// Fields of tunnels, and what stands for them in an endpoint.
+const ENDPOINT_NAMES: [(&str, &str); 6] = [
+    ("addr", "upstream.url"),
+    ("app_protocol", "upstream.protocol"),
+    ("proxy_proto", "upstream.proxy_protocol"),
+    ("domain", "url"),
+    ("remote_addr", "url"),
+    ("proto", "url"),
+];
+
+/// What a public URL asks for, in the fields of a tunnel.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct PublicAddress {
+    /// `http`, `tcp` or `tls`.
+    pub proto: &'static str,
+    /// The schemes of an HTTP tunnel.
+    pub schemes: Option<Vec<String>>,
+    /// The host of an HTTP or TLS tunnel; none where the service assigns it.
+    pub domain: Option<String>,
+    /// The address of a TCP tunnel; none where the service assigns it.
+    pub remote_addr: Option<String>,
+}
+
+impl PublicAddress {
+    /// Reads a public URL, or a host alone, which stands for HTTPS.
+    ///
+    /// # Errors
+    /// With what is wrong, for a sentence behind the name of the field.
+    pub fn read(text: &str) -> Result<Self, String> {
+        let shown = mask::target(text);
+        let (scheme, place) = text.split_once("://").unwrap_or(("https", text));
+        let place = place.strip_suffix('/').unwrap_or(place);
+        if place.contains('@') {
+            return Err("must not hold a user or a password".to_owned());
+        }
+        let (host, port) = host_and_port(place).ok_or_else(|| format!("{shown:?} is not a URL"))?;
+        if host.as_deref().is_some_and(|host| host.ends_with(INTERNAL_SUFFIX)) {
+            return Err(format!("{shown:?}: internal endpoints are not supported"));
+        }
+        match (scheme, port) {
+            ("http" | "https", None) => Ok(Self::http(scheme, host)),
+            ("http", Some(80)) | ("https", Some(443)) => Ok(Self::http(scheme, host)),
+            ("tls", None | Some(443)) => Ok(Self { proto: "tls", domain: host, ..Self::default() }),
+            ("tcp", None) if host.is_none() => Ok(Self { proto: "tcp", ..Self::default() }),
+            ("tcp", Some(_)) if host.is_some() => {
+                Ok(Self { proto: "tcp", remote_addr: Some(place.to_owned()), ..Self::default() })
+            }
+            ("tcp", _) => Err(format!("{shown:?} is neither tcp:// nor tcp://host:port")),
+            ("http" | "https" | "tls", Some(port)) => {
+                Err(format!("{shown:?}: {scheme} is not served at port {port}"))
+            }
+            _ => Err(format!("{shown:?} begins with none of https://, http://, tls://, tcp://")),
+        }
+    }
+
+    fn http(scheme: &str, domain: Option<String>) -> Self {
+        Self { proto: "http", schemes: Some(vec![scheme.to_owned()]), domain, remote_addr: None }
+    }
+}
+
+/// The host and the port of a URL, both of which may be missing; none where there is more, or less.
+fn host_and_port(place: &str) -> Option<(Option<String>, Option<u16>)> {
+    if place.is_empty() {
+        return Some((None, None));
+    }
+    // A scheme without a usual port, so that each port that is written is seen.
+    let url = Url::parse(&format!("endpoint://{place}")).ok()?;
+    let is_bare = url.path().is_empty() && url.query().is_none() && url.fragment().is_none();
+    let host = url.host_str().filter(|host| is_bare && !host.is_empty())?;
+    Some((Some(host.to_ascii_lowercase()), url.port()))
+}
+
+/// The definition of a tunnel that does what an endpoint asks for.
+///
+/// # Errors
+/// When a field is unusable, one line for each.
+pub(super) fn tunnel(start: endpoints::Start) -> Result<tunnels::Start, Vec<String>> {
+    let mut problems = refusals(&start);
+    let public = start.url.as_deref().unwrap_or("https://");
+    let public = PublicAddress::read(public).unwrap_or_else(|problem| {
+        problems.push(format!("url: {problem}"));
+        PublicAddress::default()
+    });
+    let upstream = start.upstream;
+    let Some(addr) = upstream.url.filter(|url| !url.0.is_empty()) else {
+        problems.push("upstream.url: is required".to_owned());
+        return Err(problems);
+    };
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+    // Only requests are captured: that bytes are not needs no saying.
+    let inspect = start.inspect.filter(|inspect| *inspect || public.proto == "http");
+    Ok(tunnels::Start {
+        addr,
+        proto: Some(public.proto.to_owned()),
+        name: start.name,
+        metadata: start.metadata,
+        inspect,
+        schemes: public.schemes,
+        domain: public.domain,
+        remote_addr: public.remote_addr,
+        proxy_proto: upstream.proxy_protocol.filter(|version| version.0 != "0"),
+        app_protocol: upstream.protocol,
+        traffic_policy: start.traffic_policy.filter(|policy| *policy != Value::Null),
+        ..tunnels::Start::default()
+    })
+}
+
+/// What is asked for and not supported.
+fn refusals(start: &endpoints::Start) -> Vec<String> {
+    let bindings = start.bindings.iter().flatten().filter(|binding| *binding != PUBLIC);
+    let mut problems: Vec<_> = bindings
+        .map(|binding| format!("bindings: {binding:?} is not supported, only {PUBLIC:?} is"))
+        .collect();
+    if start.pooling_enabled == Some(true) {
+        problems.push("pooling_enabled: endpoints do not share a URL here".to_owned());
+    }
+    problems
+}
+
+/// A problem of the tunnel's definition in the words of the endpoint.
+pub(super) fn problem(problem: &str) -> String {
+    let known = ENDPOINT_NAMES.iter().find_map(|(tunnel, endpoint)| {
+        let rest = problem.strip_prefix(tunnel)?.strip_prefix(": ")?;
+        Some(format!("{endpoint}: {rest}"))
+    });
+    known.unwrap_or_else(|| problem.to_owned())
+}
+
+/// An upstream of this address.
+pub(in crate::agent) fn upstream(
+    url: String,
+    protocol: Option<&str>,
+) -> endpoints::EndpointUpstream {
+    endpoints::EndpointUpstream {
+        url: Some(TextOrNumber(url)),
+        protocol: protocol.map(str::to_owned),
+        proxy_protocol: None,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::agent::definition::Definition;
+    use serde_json::json;
+
+    fn problems(document: Value) -> Vec<String> {
+        Definition::read_endpoint(document.as_object().unwrap()).unwrap_err()
+    }
+
+    #[test]
+    fn a_public_url_is_a_protocol_and_an_address() {
+        let read = |text: &str| {
+            let read = PublicAddress::read(text).unwrap();
+            (read.proto, read.schemes.unwrap_or_default().join(","), read.domain, read.remote_addr)
+        };
+        let host = || Some("a.test".to_owned());
+
+        for text in ["https://a.test", "https://a.test/", "https://a.test:443", "a.test", "A.test"]
+        {
+            assert_eq!(read(text), ("http", "https".to_owned(), host(), None), "{text}");
+        }
+        assert_eq!(read("http://a.test:80"), ("http", "http".to_owned(), host(), None));
+        assert_eq!(read("https://"), ("http", "https".to_owned(), None, None));
+        assert_eq!(read("tls://a.test"), ("tls", String::new(), host(), None));
+        assert_eq!(read("tcp://"), ("tcp", String::new(), None, None));
+        let place = Some("a.test:22".to_owned());
+        assert_eq!(read("tcp://a.test:22"), ("tcp", String::new(), None, place));
+    }
+
+    #[test]
+    fn what_is_no_public_url_is_refused() {
+        for (text, problem) in [
+            ("ftp://a.test", "begins with none of"),
+            ("https://user:secret@a.test", "must not hold a user or a password"),
+            ("https://a.test/path", "is not a URL"),
+            ("https://a.test?x=1", "is not a URL"),
+            ("https://a b", "is not a URL"),
+            ("https://a.test:8443", "https is not served at port 8443"),
+            ("http://a.test:443", "http is not served at port 443"),
+            ("tcp://a.test", "is neither tcp:// nor tcp://host:port"),
+            ("tcp://:22", "is not a URL"),
+            ("https://app.internal", "internal endpoints are not supported"),
+        ] {
+            let said = PublicAddress::read(text).unwrap_err();
+            assert!(said.contains(problem) && !said.contains("secret"), "{text}: {said}");
+        }
+    }
+
+    #[test]
+    fn an_endpoint_is_the_tunnel_that_it_describes() {
+        let document = json!({
+            "name": "api", "url": "https://a.test", "metadata": "m", "bindings": ["public"],
+            "upstream": {"url": 8080, "protocol": "http2"}, "inspect": false, "pooling_enabled": false,
+        });
+
+        let definition = Definition::read_endpoint(document.as_object().unwrap()).unwrap();
+
+        let tunnel = json!({
+            "name": "api", "proto": "http", "schemes": ["https"], "domain": "a.test", "metadata": "m",
+            "addr": "8080", "app_protocol": "http2", "inspect": false,
+        });
+        let same = Definition::read(tunnel.as_object().unwrap()).unwrap();
+        assert_eq!(definition.document, same.document);
+        let bytes = json!({
+            "url": "tcp://", "upstream": {"url": "a.test:22", "proxy_protocol": 2}, "inspect": false,
+        });
+        assert!(Definition::read_endpoint(bytes.as_object().unwrap()).is_ok());
+    }
+
+    #[test]
+    fn problems_are_told_in_the_words_of_endpoints() {
+        for (document, expected) in [
+            (json!({}), "upstream: is required"),
+            (json!({"upstream": {}}), "upstream.url: is required"),
+            (json!({"upstream": {"url": "x:y"}}), "upstream.url: \"x:y\" is not a port"),
+            (json!({"upstream": {"url": 1, "adr": 1}}), "upstream.adr: field adr not found"),
+            (json!({"upstream": {"url": 1, "protocol": "h3"}}), "upstream.protocol: must be"),
+            (
+                json!({"upstream": {"url": "1", "proxy_protocol": 3}, "url": "tls://"}),
+                "upstream.proxy_protocol: must be 1 or 2",
+            ),
+            (
+                json!({"upstream": {"url": 1}, "bindings": ["internal"]}),
+                "bindings: \"internal\" is",
+            ),
+            (json!({"upstream": {"url": 1}, "pooling_enabled": true}), "pooling_enabled: "),
+            (json!({"upstream": {"url": 1}, "proto": "http"}), "proto: field proto not found"),
+        ] {
+            let said = problems(document);
+            assert!(said.len() == 1 && said[0].starts_with(expected), "{said:?}");
+        }
+    }
+}
