@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use tokio::net::TcpListener;
 
-use crate::api::Origin;
+use crate::api::{Origin, Secret};
 use crate::gateway::http::connection::HostSelection;
 use crate::gateway::listener::open::reachable;
 use crate::gateway::routing::backend::Backend;
@@ -110,7 +110,8 @@ fn end_tls(spec: &mut EndpointSpec, tls: &TerminateTls) -> Result<(), BindError>
         return Err(BindError::Policy(vec![Problem { code, place, message }]));
     }
     let own = spec.options.tls_termination.take().and_then(|own| own.certificate);
-    let (certificate, versions) = (tls.certificate.clone().or(own), tls.versions);
+    let certificate = tls.certificate.clone().map(|(chain, key)| (chain, Secret(key.0)));
+    let (certificate, versions) = (certificate.or(own), tls.versions);
     spec.options.tls_termination = Some(TlsTerminationSpec { certificate, versions });
     if !tls.authorities.is_empty() {
         let authorities = spec.options.mutual_tls_cas.get_or_insert_default();

@@ -1,11 +1,12 @@
 //! `terminate-tls`: how TLS ends at the service, said once for an endpoint.
 
+use std::fmt;
+
 use super::super::action::Action;
 use super::super::action_error::ActionError;
 use super::super::config::Config;
 use super::super::problem::code;
 use super::super::turn::{Flow, Turn};
-use crate::api::Secret;
 
 /// How many authorities there may be.
 const AUTHORITIES: usize = 20;
@@ -17,9 +18,19 @@ pub struct TerminateTls {
     /// The versions of TLS that are spoken.
     pub versions: TlsVersions,
     /// The certificates and the key, both PEM; without them the service uses its own.
-    pub certificate: Option<(String, Secret)>,
+    pub certificate: Option<(String, PrivateKey)>,
     /// Who signs the certificates that visitors must show, PEM; without any, nobody must.
     pub authorities: Vec<String>,
+}
+
+/// A private key, PEM, which is kept out of debug output.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PrivateKey(pub String);
+
+impl fmt::Debug for PrivateKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("PrivateKey(…)")
+    }
 }
 
 /// Versions of TLS.
@@ -72,14 +83,14 @@ fn versions(config: &mut Config<'_>) -> TlsVersions {
     }
 }
 
-fn certificate(config: &mut Config<'_>) -> Option<(String, Secret)> {
+fn certificate(config: &mut Config<'_>) -> Option<(String, PrivateKey)> {
     let chain = pem(config, "server_certificate");
     let key = pem(config, "server_private_key");
     if chain.is_some() != key.is_some() {
         let message = "server_certificate and server_private_key belong together";
         config.refuse("server_certificate", code::EMPTY, message);
     }
-    chain.zip(key.map(Secret))
+    chain.zip(key.map(PrivateKey))
 }
 
 fn pem(config: &mut Config<'_>, name: &'static str) -> Option<String> {

@@ -41,7 +41,9 @@ async fn get(service: Context, params: Get) -> OperationResult<Get> {
     service.find(params.id).await
 }
 
-async fn update(service: Context, params: Update) -> OperationResult<Update> {
+async fn update(service: Context, mut params: Update) -> OperationResult<Update> {
+    // Generated clients of Python send an empty one for what their caller left out.
+    params.address = params.address.filter(|address| !address.is_empty());
     params.address.as_deref().map_or(Ok(()), check_address)?;
     let update = service.change(move |change| {
         let mut backend: StaticBackend = found(change, &params.id)?;

@@ -95,7 +95,8 @@ async fn get(service: Context, params: Get) -> OperationResult<Get> {
     Ok(service.located(route))
 }
 
-async fn update(service: Context, call: Update) -> OperationResult<Update> {
+async fn update(service: Context, mut call: Update) -> OperationResult<Update> {
+    drop_empty_defaults(&mut call);
     let kind = call.match_type.as_deref().unwrap_or("path_prefix");
     check_match(kind, call.r#match.as_deref().unwrap_or("/"))?;
     let modules = CheckedModules::<HttpsEdgeRoute>::check(&service, |modules, checker| {
@@ -126,6 +127,19 @@ async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
         remove::<HttpsEdgeRoute>(change, &params.id)
     });
     delete.await
+}
+
+/// Takes out the texts that a generated client of Python sends for what its caller left out: all four of an
+/// update are empty then, and two of them can only be empty so.
+fn drop_empty_defaults(call: &mut Update) {
+    let is_empty = |text: &Option<String>| text.as_ref().is_some_and(String::is_empty);
+    if !is_empty(&call.match_type) && !is_empty(&call.r#match) {
+        return;
+    }
+    call.match_type = call.match_type.take().filter(|text| !text.is_empty());
+    call.r#match = call.r#match.take().filter(|text| !text.is_empty());
+    call.description = call.description.take().filter(|text| !text.0.is_empty());
+    call.metadata = call.metadata.take().filter(|text| !text.0.is_empty());
 }
 
 /// A route, if it belongs to the edge in the path.
