@@ -39,10 +39,14 @@ pub mod prefix {
         IP_POLICY = "ipp",
         /// Rule of an IP policy.
         IP_POLICY_RULE = "ipr",
+        /// IP restriction.
+        IP_RESTRICTION = "ipx",
         /// Certificate authority.
         CERTIFICATE_AUTHORITY = "ca",
         /// Reserved domain.
         RESERVED_DOMAIN = "rd",
+        /// Reserved address.
+        RESERVED_ADDR = "ra",
         /// TLS certificate.
         TLS_CERTIFICATE = "cert",
         /// Private key of a TLS certificate; never leaves the service.
@@ -187,6 +191,12 @@ impl Ids {
         let others = characters.map(|number| ALPHABET[usize::from(number) % 62] as char);
         Ok(format!("{rest}_{}", first.into_iter().chain(others).collect::<String>()))
     }
+}
+
+/// The identifier of something that belongs to the moment of another, and that this payload tells from others.
+pub fn beside(prefix: &str, other: &str, payload: u128) -> String {
+    let moment = other.rsplit('_').next().and_then(decode).map_or(0, |(seconds, _)| seconds);
+    format!("{prefix}_{}", encode(moment, payload))
 }
 
 /// Splits a token into the characters of its owner's identifier and its secret part; `None` when

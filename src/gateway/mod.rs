@@ -16,6 +16,7 @@ pub(crate) mod metered;
 pub(crate) mod metrics;
 pub(crate) mod modules;
 mod relayed;
+mod restrictions;
 pub(crate) mod routing;
 pub(crate) mod tcp;
 mod timeouts;
@@ -33,6 +34,7 @@ use tokio::sync::SetOnce;
 
 pub use events::{Event, EventDelivery, EventSubscriber};
 pub use listener::trusted_proxies::{TrustedProxies, TrustedProxyError};
+pub(crate) use restrictions::{Ingress, IngressRestriction, IngressRestrictions};
 pub(crate) use routing::endpoint::EndpointPlace;
 pub use routing::endpoint::{BindError, EndpointTraffic, PublicEndpoint};
 pub use routing::endpoint_spec::{
@@ -204,6 +206,7 @@ pub(crate) struct GatewayState {
     /// None where there are no other nodes.
     remote_hosts: ArcSwap<Option<Arc<dyn RemoteHosts>>>,
     ip_policies: IpPolicies,
+    restrictions: IngressRestrictions,
     pools: UpstreamPools,
     hosts: Hosts,
     /// The internal endpoints that carry bytes.
@@ -274,6 +277,7 @@ impl Gateway {
             groups: ArcSwap::from_pointee(None),
             remote_hosts: ArcSwap::from_pointee(None),
             ip_policies: IpPolicies::default(),
+            restrictions: IngressRestrictions::default(),
             pools,
             hosts: Hosts::default(),
             streams: Hosts::default(),
@@ -421,6 +425,21 @@ impl Gateway {
         self.0.bind_port_now(port).is_ok()
     }
 
+    /// A port that nobody listens on now; none where there is none.
+    pub(crate) fn free_port(&self) -> Option<u16> {
+        self.0.free_port()
+    }
+
+    /// The address of a port for visitors, as endpoints at it have it.
+    pub(crate) fn address_of(&self, port: u16) -> String {
+        self.0.address_of(port)
+    }
+
+    /// The address of a host on the shared ports; none where there is no port for it.
+    pub(crate) fn url_of(&self, host: &str, secure: bool) -> Option<String> {
+        self.0.url_of(host, secure)
+    }
+
     /// A target with its connections.
     pub(crate) fn upstream(&self, target: Arc<dyn Target>) -> Upstream {
         self.0.upstream(target)
@@ -429,6 +448,11 @@ impl Gateway {
     /// Where the rules of an IP policy are found, whether it exists or not.
     pub(crate) fn ip_policy(&self, id: &str) -> Arc<ArcSwap<IpRules>> {
         self.0.ip_policies.of(id)
+    }
+
+    /// From where visitors, agents and callers may come.
+    pub(crate) fn restrictions(&self) -> &IngressRestrictions {
+        &self.0.restrictions
     }
 
     /// Whether no more connections are taken.

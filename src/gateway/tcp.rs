@@ -16,7 +16,7 @@ use crate::gateway::modules::traffic_policy::{self, ConnectionExecution, Rules};
 use crate::gateway::routing::internal::{self, MOST_HOPS};
 use crate::gateway::routing::target::Visitor;
 use crate::gateway::routing::virtual_host::{Route, VirtualHost};
-use crate::gateway::{GatewayState, Io};
+use crate::gateway::{GatewayState, Ingress, Io};
 use crate::logging::or_debug;
 use crate::net::tls::{self, AcceptedSocket};
 use crate::net::{AcceptedConnection, ShutdownPhase, ShutdownSignal};
@@ -69,6 +69,10 @@ pub(crate) async fn pass(
     mut shutdown: ShutdownSignal,
 ) {
     let mut trace = gateway.events.trace();
+    if !gateway.restrictions.admits(Ingress::Endpoints, visitor.peer.ip()) {
+        trace.note(|it| it.module = Some(ModuleKind::IpRestriction.name()));
+        return trace.publish::<()>(&gateway.events, visitor, None);
+    }
     // What a change of the configuration replaces is not kept for as long as the connection lives.
     let Some(route) = slot.load_full().route("").cloned() else { return };
     if route.leads_to_node() {

@@ -11,8 +11,10 @@ const LISTS: &[(&str, &str)] = &[
     (prefix::API_KEY, "/api_keys"),
     (prefix::IP_POLICY, "/ip_policies"),
     (prefix::IP_POLICY_RULE, "/ip_policy_rules"),
+    (prefix::IP_RESTRICTION, "/ip_restrictions"),
     (prefix::CERTIFICATE_AUTHORITY, "/certificate_authorities"),
     (prefix::RESERVED_DOMAIN, "/reserved_domains"),
+    (prefix::RESERVED_ADDR, "/reserved_addrs"),
     (prefix::TLS_CERTIFICATE, "/tls_certificates"),
     (prefix::TUNNEL_GROUP, "/backends/tunnel_group"),
     (prefix::FAILOVER, "/backends/failover"),
@@ -23,6 +25,7 @@ const LISTS: &[(&str, &str)] = &[
     (prefix::TCP_EDGE, "/edges/tcp"),
     (prefix::CREDENTIAL, "/credentials"),
     (prefix::BOT_USER, "/bot_users"),
+    (prefix::ENDPOINT, "/endpoints"),
     (prefix::TUNNEL, "/tunnels"),
     (prefix::TUNNEL_SESSION, "/tunnel_sessions"),
 ];

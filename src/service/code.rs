@@ -59,6 +59,7 @@ codes! {
     BACKUP_NEEDS_ADMIN = 9731, 403, "Only an admin may back up the database.";
     BACKUP_UNDER_WAY = 9732, 409, "Another copy of the database is under way.";
     BACKUP_ELSEWHERE = 9733, 400, "The database is on a server, which has its own tools for backups.";
+    NOT_OFFERED = 9745, 501, "The vendor's API has this resource, and this one has not.";
     UNEXPECTED = 722, 500, "An unexpected failure.";
     STORE_LOCKED = 9720, 503, "Another program has locked the database.";
     STORE_FULL = 9721, 503, "No space is left for the database.";
@@ -76,12 +77,23 @@ codes! {
     DOMAIN_ONLINE = 430, 409, "An edge or agent of another owner uses the domain.";
     DOMAIN_NEEDS_OWNER = 630, 403, "Only its owner or an admin may change a reserved domain.";
     DOMAIN_IN_USE = 215, 409, "An edge uses the reserved domain.";
+    ADDR_DESCRIPTION = 504, 400, "The description of a reserved address is too long.";
+    ADDR_METADATA = 505, 400, "The metadata of a reserved address is too long.";
+    ADDR_UNCHANGED = 506, 400, "A change of a reserved address that changes nothing.";
+    ADDR_DUPLICATE = 9740, 409, "The port is reserved already.";
+    ADDR_ONLINE = 9741, 409, "An edge, an agent of another owner or another program uses the port.";
+    ADDR_NEEDS_OWNER = 630, 403, "Only its owner or an admin may change a reserved address.";
+    ADDR_IN_USE = 215, 409, "An edge uses the reserved address.";
     CERTIFICATE_IN_USE = 215, 409, "A reserved domain uses the certificate.";
     CERTIFICATE_MISMATCH = 1923, 400, "The key is not that of the certificate.";
     STOP_REFUSED = 804, 400, "The agent refuses to stop.";
     RESTART_REFUSED = 805, 400, "The agent refuses to restart.";
     UPDATE_REFUSED = 806, 400, "The agent refuses to update itself.";
     POLICY_UNCHANGED = 1400, 400, "A change of an IP policy that changes nothing.";
+    POLICY_IN_USE = 1420, 409, "An IP restriction uses the IP policy.";
+    RESTRICTION_NEEDS_ADMIN = 9742, 403, "Only an admin may change IP restrictions.";
+    ADDRESS_RESTRICTED = 9743, 403, "An IP restriction does not allow the address of the caller.";
+    RESTRICTION_LOCKOUT = 9744, 409, "A change after which its caller could not use the API.";
     RULE_UNCHANGED = 1401, 400, "A change of an IP policy rule that changes nothing.";
     RULE_POLICY_UNKNOWN = 1402, 400, "The IP policy of a rule does not exist.";
     CIDR_MISSING = 1405, 400, "A rule without a network.";
@@ -164,6 +176,8 @@ pub(super) fn too_long(resource: &str, field: &str) -> ErrorCode {
         ("api_keys" | "credentials", "description") => KEY_DESCRIPTION,
         ("api_keys" | "credentials", "metadata") => KEY_METADATA,
         ("ip_policy_rules", "description") => RULE_DESCRIPTION,
+        ("reserved_addrs", "description") => ADDR_DESCRIPTION,
+        ("reserved_addrs", "metadata") => ADDR_METADATA,
         ("backends", "description") => BACKEND_DESCRIPTION,
         ("backends", "metadata") => BACKEND_METADATA,
         ("edges", "description") => EDGE_DESCRIPTION,
@@ -192,6 +206,7 @@ pub(super) fn unchanged(resource: &str) -> Option<ErrorCode> {
         "api_keys" | "credentials" => Some(KEY_UNCHANGED),
         "ip_policies" => Some(POLICY_UNCHANGED),
         "ip_policy_rules" => Some(RULE_UNCHANGED),
+        "reserved_addrs" => Some(ADDR_UNCHANGED),
         _ => None,
     }
 }

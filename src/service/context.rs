@@ -1,5 +1,6 @@
 //! What handlers work with.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::accounts::Caller;
@@ -72,6 +73,8 @@ pub(super) struct ServiceState {
 pub(super) struct Context {
     pub shared: Arc<ServiceState>,
     pub caller: Arc<Caller>,
+    /// Where the call comes from.
+    pub address: Option<IpAddr>,
     /// What the audit trail will have of the call; none where it only reads.
     pub call: Option<Arc<AuditedCall>>,
 }

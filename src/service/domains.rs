@@ -1,6 +1,7 @@
-//! Whose host names are: a reserved domain belongs to its owner's edges and agents.
+//! Whose host names and ports are: a reserved domain or address belongs to its owner's edges and agents.
 
 use super::store::{StoreError, View};
+use crate::api::remote::reserved_addrs::ReservedAddr;
 use crate::api::remote::reserved_domains::ReservedDomain;
 
 /// Where reserved domains are unique.
@@ -9,6 +10,11 @@ pub(super) const DOMAINS: &str = "domain";
 pub(super) const DOMAIN: &str = "domain";
 /// The role of a user or bot user for the edges whose host names it chose.
 pub(super) const HOSTPORTS_OWNER: &str = "hostports_owner";
+
+/// Where the ports of reserved addresses are unique.
+pub(super) const PORTS: &str = "tcp_port";
+/// The role of a reserved address for the edges that use it.
+pub(super) const ADDRESS: &str = "reserved_addr";
 
 /// Why a host name may not be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,4 +69,22 @@ pub(super) fn reservation_of(
         }
     }
     Ok(None)
+}
+
+/// The reserved address with a port, if there is one.
+pub(super) fn address_at(view: &View<'_>, port: u16) -> Result<Option<ReservedAddr>, StoreError> {
+    match view.claimant(PORTS, &port.to_string())? {
+        Some(id) => view.find(&id),
+        None => Ok(None),
+    }
+}
+
+/// Whether a port is reserved by somebody else.
+pub(super) fn is_foreign_port(
+    view: &View<'_>,
+    port: u16,
+    owner_id: &str,
+) -> Result<bool, StoreError> {
+    let reserved = address_at(view, port)?;
+    Ok(reserved.is_some_and(|address| address.owner_id.as_deref() != Some(owner_id)))
 }

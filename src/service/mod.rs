@@ -32,6 +32,7 @@ pub mod handlers;
 mod home;
 mod live;
 mod monitoring;
+mod not_offered;
 mod options;
 mod pipeline;
 mod preflight;
@@ -42,6 +43,7 @@ mod references;
 mod refusal;
 mod rehearsal;
 pub mod reload;
+mod restrictions;
 mod routes;
 pub mod store;
 mod store_copy;
@@ -245,6 +247,7 @@ impl Service {
         };
         let shared = Arc::new(shared);
         handlers::reserved_domains::follow(&shared);
+        handlers::reserved_addrs::follow(&shared);
         let acme = acme(&options.acme, &shared, options.public_url.as_deref());
         let acme = match acme {
             Ok(acme) => acme,

@@ -4,6 +4,7 @@
 //! (remote API sheet, section 1). The router has found the route before a request comes here;
 //! references are checked by handlers, inside the transaction that relies on them.
 
+use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
@@ -23,7 +24,10 @@ use super::store::{StorageFault, StoreError};
 use super::{Refusal, body, code, cors, decode};
 use crate::api::id::prefix;
 use crate::api::{HandlerFuture, Info, success_response};
+use crate::gateway::Ingress;
+use crate::gateway::http::forwarded;
 use crate::logging::ignore;
+use crate::net::PeerAddress;
 
 /// Says that changes are not stored, for the database file has lost its name.
 const STORE_HEADER: HeaderName = HeaderName::from_static("ginnel-store");
@@ -185,18 +189,17 @@ pub(super) async fn checked<T, F>(
 where
     F: Future<Output = Result<T, Refusal>>,
 {
-    let found = match check_news(shared) {
+    let address = caller_address(shared, head);
+    let found = match check_news(shared).and_then(|()| check_address(shared, info, address)) {
         Ok(()) => shared.callers.find(&shared.store, &head.headers).await,
         Err(refusal) => Err(refusal),
     };
     let id = head.extensions.get().map(|RequestId(id)| id.as_str());
-    let call = {
-        let proxies = &shared.live.load().trusted_proxies;
-        AuditedCall::of(info, head, id, found.as_ref().ok(), proxies).map(Arc::new)
-    };
+    let path = head.uri.path();
+    let call = AuditedCall::of(info, path, id, found.as_ref().ok(), address).map(Arc::new);
     let result = match found {
         Ok(caller) => {
-            let context = Context { shared: shared.clone(), caller, call: call.clone() };
+            let context = Context { shared: shared.clone(), caller, address, call: call.clone() };
             let result = match arguments(shared, info, head, body).await {
                 Ok(arguments) => serve(context, arguments).await,
                 Err(refusal) => Err(refusal),
@@ -212,6 +215,35 @@ where
         shared.audit.conclude(&call, &result);
     }
     result
+}
+
+/// Where a call comes from: whoever has connected, or somebody for whom a trusted proxy has.
+fn caller_address(shared: &ServiceState, head: &request::Parts) -> Option<IpAddr> {
+    let peer = head.extensions.get::<PeerAddress>()?;
+    let client = forwarded::client(&head.headers, peer.0, &shared.live.load().trusted_proxies);
+    Some(client.ip().to_canonical())
+}
+
+/// Refuses a call from where an IP restriction allows none.
+fn check_address(
+    shared: &ServiceState,
+    info: &Info,
+    address: Option<IpAddr>,
+) -> Result<(), Refusal> {
+    let restrictions = shared.gateway.restrictions();
+    let ingress = match info.resource {
+        "console" => Ingress::Dashboard,
+        _ => Ingress::Api,
+    };
+    let admitted = match address {
+        Some(address) => restrictions.admits(ingress, address),
+        None => restrictions.is_open(ingress),
+    };
+    if admitted {
+        return Ok(());
+    }
+    let message = "an IP restriction does not allow the address of the caller";
+    Err(Refusal::new(code::ADDRESS_RESTRICTED, message))
 }
 
 /// Refuses to answer on what may not be true any more: another node may have changed it.

@@ -19,6 +19,7 @@ use super::console::{ConsoleResponse, ServiceConsole};
 use super::context::{Context, ServiceState};
 use super::handlers::{self, PathHandlers};
 use super::home;
+use super::not_offered::{self, NOT_OFFERED};
 use super::pipeline::{self, EncodedResponse};
 use crate::api::remote::{self, DATABASE_BACKUP};
 use crate::api::{Info, Output, Verb, openapi};
@@ -47,6 +48,8 @@ enum ApiPath {
     /// A copy of the database.
     Download,
     Operations(PathHandlers),
+    /// What there is not, and what takes its place.
+    NotOffered(&'static str),
     /// The page for people, with all that is below it.
     Console,
 }
@@ -80,6 +83,10 @@ impl ApiRoutes {
         routes.add("/", ApiPath::Root);
         routes.add("/openapi.json", ApiPath::Description(description));
         routes.add(DATABASE_BACKUP.path, ApiPath::Download);
+        for (path, instead) in NOT_OFFERED {
+            routes.add(path, ApiPath::NotOffered(instead));
+            routes.insert(format!("{path}/{{id}}"), Arc::new(ApiPath::NotOffered(instead)));
+        }
         for (template, handlers) in PathHandlers::by_template(handlers::all()) {
             routes.add(template, ApiPath::Operations(handlers));
         }
@@ -159,6 +166,7 @@ impl ApiRoutes {
                 return described(document.clone());
             }
             Some(ApiPath::Description(_)) => Refusal::no_such_method(head.uri.path(), READING),
+            Some(ApiPath::NotOffered(instead)) => not_offered::refusal(head.uri.path(), instead),
             Some(ApiPath::Console) | None => Refusal::no_such_path(head.uri.path()),
         };
         pipeline::respond(shared, &head.headers, body, Err(refusal)).await

@@ -31,6 +31,7 @@ CLASSES: dict[int, type[ginnel.APIStatusError]] = {
     404: ginnel.NotFoundError,
     409: ginnel.ConflictError,
     429: ginnel.RateLimitError,
+    501: ginnel.ServerError,
 }
 
 

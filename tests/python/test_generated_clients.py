@@ -101,3 +101,11 @@ def test_an_agent_that_cannot_update_itself_says_so_without_a_body(
 
         assert (response.status, b"ERR_NGROK_806" in response.read()) == (400, True)
         connection.close()
+
+
+async def test_what_is_not_offered_is_refused_in_words(client: Any) -> None:
+    for path in ("/ssh_credentials", "/agent_ingresses", "/abuse_reports/abrp_1"):
+        with pytest.raises(ginnel.ServerError) as refused:
+            await client.request("GET", path)
+        assert (refused.value.status_code, refused.value.error_code) == (501, "ERR_NGROK_9745")
+        assert "is not offered" in refused.value.message

@@ -58,9 +58,12 @@ from .edges.tcp_modules import (
     EdgesTcpPolicy,
     EdgesTcpTrafficPolicy,
 )
+from .endpoints import AsyncEndpoints, Endpoints
 from .ip_policies import AsyncIpPolicies, IpPolicies
 from .ip_policy_rules import AsyncIpPolicyRules, IpPolicyRules
+from .ip_restrictions import AsyncIpRestrictions, IpRestrictions
 from .nodes import AsyncNodes, Nodes
+from .reserved_addrs import AsyncReservedAddrs, ReservedAddrs
 from .reserved_domains import AsyncReservedDomains, ReservedDomains
 from .tls_certificates import AsyncTlsCertificates, TlsCertificates
 from .tunnel_sessions import AsyncTunnelSessions, TunnelSessions
@@ -127,6 +130,26 @@ class AsyncRawIpPolicyRules(Resource):
     delete = raw_async(AsyncIpPolicyRules.delete)
 
 
+class RawIpRestrictions(Resource):
+    """`ip_restrictions`, with its responses as they came."""
+
+    create = raw(IpRestrictions.create)
+    list = raw_list(IpRestrictions.list)
+    get = raw(IpRestrictions.get)
+    update = raw(IpRestrictions.update)
+    delete = raw(IpRestrictions.delete)
+
+
+class AsyncRawIpRestrictions(Resource):
+    """`ip_restrictions`, with its responses as they came."""
+
+    create = raw_async(AsyncIpRestrictions.create)
+    list = raw_async_list(AsyncIpRestrictions.list)
+    get = raw_async(AsyncIpRestrictions.get)
+    update = raw_async(AsyncIpRestrictions.update)
+    delete = raw_async(AsyncIpRestrictions.delete)
+
+
 class RawCertificateAuthorities(Resource):
     """`certificate_authorities`, with its responses as they came."""
 
@@ -165,6 +188,26 @@ class AsyncRawReservedDomains(Resource):
     get = raw_async(AsyncReservedDomains.get)
     update = raw_async(AsyncReservedDomains.update)
     delete = raw_async(AsyncReservedDomains.delete)
+
+
+class RawReservedAddrs(Resource):
+    """`reserved_addrs`, with its responses as they came."""
+
+    create = raw(ReservedAddrs.create)
+    list = raw_list(ReservedAddrs.list)
+    get = raw(ReservedAddrs.get)
+    update = raw(ReservedAddrs.update)
+    delete = raw(ReservedAddrs.delete)
+
+
+class AsyncRawReservedAddrs(Resource):
+    """`reserved_addrs`, with its responses as they came."""
+
+    create = raw_async(AsyncReservedAddrs.create)
+    list = raw_async_list(AsyncReservedAddrs.list)
+    get = raw_async(AsyncReservedAddrs.get)
+    update = raw_async(AsyncReservedAddrs.update)
+    delete = raw_async(AsyncReservedAddrs.delete)
 
 
 class RawTlsCertificates(Resource):
@@ -651,6 +694,20 @@ class AsyncRawBotUsers(Resource):
     delete = raw_async(AsyncBotUsers.delete)
 
 
+class RawEndpoints(Resource):
+    """`endpoints`, with its responses as they came."""
+
+    list = raw_list(Endpoints.list)
+    get = raw(Endpoints.get)
+
+
+class AsyncRawEndpoints(Resource):
+    """`endpoints`, with its responses as they came."""
+
+    list = raw_async_list(AsyncEndpoints.list)
+    get = raw_async(AsyncEndpoints.get)
+
+
 class RawTunnels(Resource):
     """`tunnels`, with its responses as they came."""
 
@@ -1014,6 +1071,11 @@ class RawRemoteResources(RawCalls):
         return RawIpPolicyRules(self._core)
 
     @cached_property
+    def ip_restrictions(self) -> RawIpRestrictions:
+        """`ip_restrictions`"""
+        return RawIpRestrictions(self._core)
+
+    @cached_property
     def certificate_authorities(self) -> RawCertificateAuthorities:
         """`certificate_authorities`"""
         return RawCertificateAuthorities(self._core)
@@ -1022,6 +1084,11 @@ class RawRemoteResources(RawCalls):
     def reserved_domains(self) -> RawReservedDomains:
         """`reserved_domains`"""
         return RawReservedDomains(self._core)
+
+    @cached_property
+    def reserved_addrs(self) -> RawReservedAddrs:
+        """`reserved_addrs`"""
+        return RawReservedAddrs(self._core)
 
     @cached_property
     def tls_certificates(self) -> RawTlsCertificates:
@@ -1047,6 +1114,11 @@ class RawRemoteResources(RawCalls):
     def bot_users(self) -> RawBotUsers:
         """`bot_users`"""
         return RawBotUsers(self._core)
+
+    @cached_property
+    def endpoints(self) -> RawEndpoints:
+        """`endpoints`"""
+        return RawEndpoints(self._core)
 
     @cached_property
     def tunnels(self) -> RawTunnels:
@@ -1093,6 +1165,11 @@ class AsyncRawRemoteResources(AsyncRawCalls):
         return AsyncRawIpPolicyRules(self._core)
 
     @cached_property
+    def ip_restrictions(self) -> AsyncRawIpRestrictions:
+        """`ip_restrictions`"""
+        return AsyncRawIpRestrictions(self._core)
+
+    @cached_property
     def certificate_authorities(self) -> AsyncRawCertificateAuthorities:
         """`certificate_authorities`"""
         return AsyncRawCertificateAuthorities(self._core)
@@ -1101,6 +1178,11 @@ class AsyncRawRemoteResources(AsyncRawCalls):
     def reserved_domains(self) -> AsyncRawReservedDomains:
         """`reserved_domains`"""
         return AsyncRawReservedDomains(self._core)
+
+    @cached_property
+    def reserved_addrs(self) -> AsyncRawReservedAddrs:
+        """`reserved_addrs`"""
+        return AsyncRawReservedAddrs(self._core)
 
     @cached_property
     def tls_certificates(self) -> AsyncRawTlsCertificates:
@@ -1126,6 +1208,11 @@ class AsyncRawRemoteResources(AsyncRawCalls):
     def bot_users(self) -> AsyncRawBotUsers:
         """`bot_users`"""
         return AsyncRawBotUsers(self._core)
+
+    @cached_property
+    def endpoints(self) -> AsyncRawEndpoints:
+        """`endpoints`"""
+        return AsyncRawEndpoints(self._core)
 
     @cached_property
     def tunnels(self) -> AsyncRawTunnels:

@@ -14,9 +14,12 @@ if TYPE_CHECKING:
     from .configuration import AsyncConfiguration, Configuration
     from .credentials import AsyncCredentials, Credentials
     from .edges import AsyncEdges, Edges
+    from .endpoints import AsyncEndpoints, Endpoints
     from .ip_policies import AsyncIpPolicies, IpPolicies
     from .ip_policy_rules import AsyncIpPolicyRules, IpPolicyRules
+    from .ip_restrictions import AsyncIpRestrictions, IpRestrictions
     from .nodes import AsyncNodes, Nodes
+    from .reserved_addrs import AsyncReservedAddrs, ReservedAddrs
     from .reserved_domains import AsyncReservedDomains, ReservedDomains
     from .tls_certificates import AsyncTlsCertificates, TlsCertificates
     from .tunnel_sessions import AsyncTunnelSessions, TunnelSessions
@@ -48,6 +51,13 @@ class RemoteResources(Resource):
         return IpPolicyRules(self._core)
 
     @cached_property
+    def ip_restrictions(self) -> IpRestrictions:
+        """`ip_restrictions`"""
+        from .ip_restrictions import IpRestrictions
+
+        return IpRestrictions(self._core)
+
+    @cached_property
     def certificate_authorities(self) -> CertificateAuthorities:
         """`certificate_authorities`"""
         from .certificate_authorities import CertificateAuthorities
@@ -60,6 +70,13 @@ class RemoteResources(Resource):
         from .reserved_domains import ReservedDomains
 
         return ReservedDomains(self._core)
+
+    @cached_property
+    def reserved_addrs(self) -> ReservedAddrs:
+        """`reserved_addrs`"""
+        from .reserved_addrs import ReservedAddrs
+
+        return ReservedAddrs(self._core)
 
     @cached_property
     def tls_certificates(self) -> TlsCertificates:
@@ -95,6 +112,13 @@ class RemoteResources(Resource):
         from .bot_users import BotUsers
 
         return BotUsers(self._core)
+
+    @cached_property
+    def endpoints(self) -> Endpoints:
+        """`endpoints`"""
+        from .endpoints import Endpoints
+
+        return Endpoints(self._core)
 
     @cached_property
     def tunnels(self) -> Tunnels:
@@ -157,6 +181,13 @@ class AsyncRemoteResources(Resource):
         return AsyncIpPolicyRules(self._core)
 
     @cached_property
+    def ip_restrictions(self) -> AsyncIpRestrictions:
+        """`ip_restrictions`"""
+        from .ip_restrictions import AsyncIpRestrictions
+
+        return AsyncIpRestrictions(self._core)
+
+    @cached_property
     def certificate_authorities(self) -> AsyncCertificateAuthorities:
         """`certificate_authorities`"""
         from .certificate_authorities import AsyncCertificateAuthorities
@@ -169,6 +200,13 @@ class AsyncRemoteResources(Resource):
         from .reserved_domains import AsyncReservedDomains
 
         return AsyncReservedDomains(self._core)
+
+    @cached_property
+    def reserved_addrs(self) -> AsyncReservedAddrs:
+        """`reserved_addrs`"""
+        from .reserved_addrs import AsyncReservedAddrs
+
+        return AsyncReservedAddrs(self._core)
 
     @cached_property
     def tls_certificates(self) -> AsyncTlsCertificates:
@@ -204,6 +242,13 @@ class AsyncRemoteResources(Resource):
         from .bot_users import AsyncBotUsers
 
         return AsyncBotUsers(self._core)
+
+    @cached_property
+    def endpoints(self) -> AsyncEndpoints:
+        """`endpoints`"""
+        from .endpoints import AsyncEndpoints
+
+        return AsyncEndpoints(self._core)
 
     @cached_property
     def tunnels(self) -> AsyncTunnels:

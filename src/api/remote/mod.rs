@@ -8,9 +8,12 @@ pub mod certificate_authorities;
 pub mod configuration;
 pub mod credentials;
 pub mod edges;
+pub mod endpoints;
 pub mod ip_policies;
 pub mod ip_policy_rules;
+pub mod ip_restrictions;
 pub mod nodes;
+pub mod reserved_addrs;
 pub mod reserved_domains;
 pub mod tls_certificates;
 pub mod tunnel_sessions;
@@ -34,8 +37,10 @@ const RESOURCES: &[Resource] = &[
     api_keys::RESOURCE,
     ip_policies::RESOURCE,
     ip_policy_rules::RESOURCE,
+    ip_restrictions::RESOURCE,
     certificate_authorities::RESOURCE,
     reserved_domains::RESOURCE,
+    reserved_addrs::RESOURCE,
     tls_certificates::RESOURCE,
     backends::tunnel_group::RESOURCE,
     backends::failover::RESOURCE,
@@ -47,6 +52,7 @@ const RESOURCES: &[Resource] = &[
     edges::tcp::RESOURCE,
     credentials::RESOURCE,
     bot_users::RESOURCE,
+    endpoints::RESOURCE,
     tunnels::RESOURCE,
     tunnel_sessions::RESOURCE,
     nodes::RESOURCE,

@@ -23,7 +23,7 @@ use crate::gateway::http::request_context::{ConnectionAttributes, RequestContext
 use crate::gateway::http::response_body::ResponseBody;
 use crate::gateway::http::upgrade;
 use crate::gateway::metrics::RequestRecord;
-use crate::gateway::modules::module::Modules;
+use crate::gateway::modules::module::{ModuleKind, Modules};
 use crate::gateway::modules::traffic_policy::ConnectionExecution;
 use crate::gateway::routing::backend::BackendKind;
 use crate::gateway::routing::internal::is_internal;
@@ -33,7 +33,7 @@ use crate::gateway::routing::target::{
 use crate::gateway::routing::virtual_host::{Rejection, Route, VirtualHost};
 use crate::gateway::tls::policy::TlsPolicy;
 use crate::gateway::upstream::forward::Upstream;
-use crate::gateway::{GatewayState, LiveGatewaySettings};
+use crate::gateway::{GatewayState, Ingress, LiveGatewaySettings};
 use crate::http1::HeadLimits;
 use crate::http1::{RequestHead, is_forwarded};
 use crate::logging::or_debug;
@@ -235,6 +235,10 @@ impl HttpConnection {
         if let Some(answer) = self.challenge(request.uri().path()) {
             return Ok(answer);
         }
+        if !self.gateway.restrictions.admits(Ingress::Endpoints, client.visitor.peer.ip()) {
+            trace.note(|it| it.module = Some(ModuleKind::IpRestriction.name()));
+            return Err(error_response::BLOCKED.into());
+        }
         forwarded::remove(request.headers_mut(), self.is_proxy);
         let virtual_host = match &self.host_selection {
             HostSelection::Single(slot) => slot.load_full(),
@@ -382,6 +386,13 @@ impl HttpConnection {
         self.admitted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether an IP restriction may refuse a request of the connection.
+    fn is_restricted(&self) -> bool {
+        let (restrictions, peer) = (&self.gateway.restrictions, self.client.visitor.peer.ip());
+        !restrictions.is_open(Ingress::Endpoints)
+            && (self.is_proxy || !restrictions.admits(Ingress::Endpoints, peer))
+    }
+
     /// The port of the endpoint that a request is for: the one that is listened on stands for the usual
     /// one, and so does a load balancer's.
     fn endpoint_port(&self, port: Option<u16>) -> u16 {
@@ -489,6 +500,9 @@ impl RequestRouting for HttpConnection {
         path: &str,
     ) -> Option<FastPathTarget> {
         if self.gateway.events.has_subscribers() || self.gateway.request_ids.is_some() {
+            return None;
+        }
+        if self.is_restricted() {
             return None;
         }
         let challenges = self.gateway.authority.challenges();

@@ -1,7 +1,7 @@
 //! Opens listeners: ports for HTTP, for HTTPS and for bytes.
 
 use std::future::{Future, ready};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::num::NonZeroU16;
 use std::sync::Arc;
 
@@ -14,9 +14,23 @@ use crate::gateway::http::server;
 use crate::gateway::routing::virtual_host::VirtualHost;
 use crate::gateway::tls::policy::ALPN;
 use crate::gateway::{GatewayError, GatewayState, tcp};
+use crate::logging::or_debug;
 use crate::net::{AcceptedConnection, ConnectionTask, Listener, ProxyProtocol, ShutdownSignal};
 
 impl GatewayState {
+    /// A port that nobody listens on now; none where there is none.
+    pub(crate) fn free_port(&self) -> Option<u16> {
+        let bound = or_debug!(self.bind_port_now(0), "no port is free")?;
+        or_debug!(bound.local_addr(), "a socket has no address").map(|address| address.port())
+    }
+
+    /// The address of a port for visitors, as endpoints at it have it.
+    pub(crate) fn address_of(&self, port: u16) -> String {
+        let host = self.settings.host.as_str();
+        let address = (host, port).to_socket_addrs().ok().and_then(|mut found| found.next());
+        address.map_or_else(|| format!("{host}:{port}"), |it| reachable(it).to_string())
+    }
+
     /// Listens on a port of the service's host.
     pub(crate) async fn listen(&self, port: u16) -> Result<TcpListener, GatewayError> {
         let bound = TcpListener::bind((self.settings.host.as_str(), port)).await;

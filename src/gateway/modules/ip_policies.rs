@@ -1,11 +1,12 @@
 //! The rules of IP policies, which modules hold on to.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 
-use crate::policy::ip_rules::IpRules;
+use crate::policy::ip_rules::{IpRules, decide};
 
 /// The rules of IP policies by identifier, whether the policies exist or not.
 #[derive(Debug, Default)]
@@ -17,4 +18,10 @@ impl IpPolicies {
         let mut policies = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         policies.entry(id.to_owned()).or_default().clone()
     }
+}
+
+/// Whether somebody from an address may come by the rules of these policies together, as they are now.
+pub(crate) fn allows(policies: &[Arc<ArcSwap<IpRules>>], address: IpAddr) -> bool {
+    let rules: Vec<_> = policies.iter().map(|rules| rules.load_full()).collect();
+    decide(address, rules.iter().map(|rules| &**rules)).allowed
 }

@@ -14,13 +14,14 @@ use crate::gateway::modules::edge_module::{
     CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker, ReferenceField,
     references,
 };
+use crate::gateway::modules::ip_policies;
 use crate::gateway::modules::module::{
     HeadFilter, Module, ModuleAnswer, ModuleInput, ModuleKind, NextModule,
 };
 use crate::gateway::routing::target::{BoxFuture, Visitor};
 use crate::policy::head_change::HeadChange;
 use crate::policy::head_view::HeadView;
-use crate::policy::ip_rules::{IpRules, decide};
+use crate::policy::ip_rules::IpRules;
 
 /// How many IP policies a restriction may name.
 const MAX_POLICIES: usize = 100;
@@ -34,8 +35,7 @@ pub(crate) struct IpRestrictions(pub Vec<Arc<ArcSwap<IpRules>>>);
 impl IpRestrictions {
     /// Whether somebody from this address may come.
     fn allows(&self, address: IpAddr) -> bool {
-        let rules: Vec<_> = self.0.iter().map(|rules| rules.load_full()).collect();
-        decide(address, rules.iter().map(|rules| &**rules)).allowed
+        ip_policies::allows(&self.0, address)
     }
 }
 

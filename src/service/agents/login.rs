@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::api::id::prefix;
+use crate::gateway::Ingress;
 use crate::logging::{ignore, or_debug};
 use crate::mux::{Incoming, MuxSession, Stream};
 use crate::protocol::message::{
@@ -22,6 +23,7 @@ use crate::service::agents::socket::Prompt;
 use crate::service::agents::state::{AgentRefusal, AgentsState};
 use crate::service::agents::stream_shares::StreamShares;
 use crate::service::agents::{bind_request, limits, revocation};
+use crate::service::code;
 
 /// How long a refused agent may take to read why.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -152,6 +154,11 @@ impl PendingLogin {
             return Err(AgentRefusal(format!("no common version of the protocol: {known}"), 102));
         }
         limits::check_login(auth).map_err(|problem| AgentRefusal(problem, 102))?;
+        let address = self.peer.ip().to_canonical();
+        if !self.state.gateway.restrictions().admits(Ingress::Agent, address) {
+            let problem = format!("an IP restriction does not allow agents at {address}");
+            return Err(AgentRefusal(problem, code::ADDRESS_RESTRICTED.number));
+        }
         let AuthExtra { auth_token, cookie, .. } = &auth.extra;
         let shown = auth_token.reveal().to_owned();
         // Before anything is read: behind a balancer it comes again and again.

@@ -35,4 +35,4 @@ pub(crate) use rows::{session_row, tunnel_row};
 pub use settings::AgentSettings;
 pub(crate) use state::AgentsState;
 pub(crate) use tunnel::OnlineTunnel;
-pub(crate) use tunnel_table::{Labeled, TunnelTable, public_host};
+pub(crate) use tunnel_table::{Labeled, TunnelTable, own_port, public_host};

@@ -390,6 +390,18 @@ impl Registry {
         self.lock().tunnels.get(id).cloned()
     }
 
+    /// Who has a port of its own, or had it a moment ago: the bind, its owner, and the tunnel that serves it.
+    pub(crate) fn holder_of_port(&self, port: u16) -> Option<(String, String, Option<String>)> {
+        let inner = self.lock();
+        let has_port = |bound: &RegisteredEndpoint| {
+            let address = bound.endpoint.as_ref().and_then(PublicEndpoint::address);
+            address.is_some_and(|address| address.port() == port)
+        };
+        let (bind_id, bound) = inner.binds.iter().find(|(_, bound)| has_port(bound))?;
+        let tunnel = bound.tunnel.as_ref().map(|tunnel| tunnel.id.clone());
+        Some((bind_id.clone(), bound.agent.owner_id.clone(), tunnel))
+    }
+
     /// What is done with the traffic of a bind's endpoint, while somebody serves it.
     pub fn traffic(&self, bind_id: &str) -> Option<EndpointTraffic> {
         let inner = self.lock();

@@ -257,6 +257,14 @@ impl AgentSession {
         let mut last = String::new();
         for _ in 0..attempts {
             let (endpoint, tunnel) = self.open(plan, bind_id, spec.clone()).await?;
+            match self.state.check_port(&self.online, tunnel.own_port()).await {
+                // Another port may be anybody's.
+                Err(refusal) if is_open && !refusal.is_fault() => {
+                    endpoint.url().clone_into(&mut last);
+                    continue;
+                }
+                checked => checked?,
+            }
             let kept = Reservation::of(bind_id, token.reveal(), &agent.owner_id, &endpoint);
             let knows = *bind_id == *plan.bind.id;
             if self.state.keep(kept, &agent.credential_id, &endpoint, knows).await? {
@@ -290,6 +298,7 @@ impl AgentSession {
 
     async fn review(&self, tunnel: &OnlineTunnel) -> Result<(), AgentRefusal> {
         self.state.check_domain(&self.online, tunnel.host()).await?;
+        self.state.check_port(&self.online, tunnel.own_port()).await?;
         Ok(revocation::review(&self.state, &self.online.agent).await?)
     }
 

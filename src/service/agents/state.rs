@@ -18,7 +18,7 @@ use crate::service::agents::registry::{OnlineAgent, Registry};
 use crate::service::agents::reservation::Reservation;
 use crate::service::agents::rows;
 use crate::service::cluster::{Cluster, EndpointKey, HoldResult, RemotePlace, bind_at};
-use crate::service::domains::{DomainClaim, DomainDenial};
+use crate::service::domains::{DomainClaim, DomainDenial, is_foreign_port};
 use crate::service::store::{self, StorageFault, Store, StoreError};
 
 /// How often a bind is tried again whose node has another epoch meanwhile.
@@ -142,6 +142,21 @@ impl AgentsState {
             Err(DomainDenial::Unreserved) => {
                 Err(AgentRefusal(format!("the domain {host:?} is not reserved"), 319))
             }
+        }
+    }
+
+    /// Refuses a port that belongs to another owner.
+    pub(crate) async fn check_port(
+        &self,
+        online: &OnlineAgent,
+        port: Option<u16>,
+    ) -> Result<(), AgentRefusal> {
+        let Some(port) = port else { return Ok(()) };
+        let owner_id = online.agent.owner_id.clone();
+        let read = self.store.read(move |view| is_foreign_port(view, port, &owner_id));
+        match read.await? {
+            false => Ok(()),
+            true => Err(AgentRefusal(format!("port {port} is reserved by another owner"), 320)),
         }
     }
 

@@ -20,7 +20,7 @@ use crate::protocol::message::ProxyHeader;
 use crate::protocol::proxy;
 use crate::service::agents::proxy_protocol::ProxyVersion;
 use crate::service::agents::registry::OnlineAgent;
-use crate::service::agents::tunnel_table::{Labeled, public_host};
+use crate::service::agents::tunnel_table::{Labeled, own_port, public_host};
 
 /// For how long it leaves others theirs.
 const POLITE_DELAY: Duration = Duration::from_millis(20);
@@ -103,6 +103,12 @@ impl OnlineTunnel {
                 format!("the labels {}", labels.join(", "))
             }
         }
+    }
+
+    /// The port that the tunnel has for itself; none where it has labels or a name.
+    pub fn own_port(&self) -> Option<u16> {
+        let TunnelKind::Endpoint { url, .. } = &self.kind else { return None };
+        own_port(url)
     }
 
     /// The host name that the tunnel has in public; none where it has labels, an address or a name

@@ -134,9 +134,36 @@ pub(crate) fn public_host(url: &str) -> Option<&str> {
     Some(host).filter(|host| !is_address && !is_internal(host))
 }
 
+/// The port in the address of a tunnel that has it for itself: names for HTTP share theirs.
+pub(crate) fn own_port(url: &str) -> Option<u16> {
+    let (proto, place) = url.split_once("://")?;
+    let (host, port) = place.rsplit_once(':')?;
+    let is_own = match proto {
+        "http" | "https" => host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok(),
+        _ => !is_internal(host),
+    };
+    port.parse().ok().filter(|_| is_own)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_for_http_and_inside_the_service_have_no_port_of_their_own() {
+        let ports = [
+            ("tcp://127.0.0.1:7000", Some(7000)),
+            ("tls://a.test:7001", Some(7001)),
+            ("http://[::1]:7002", Some(7002)),
+            ("https://a.test:8443", None),
+            ("https://a.test", None),
+            ("tcp://a.internal:7003", None),
+        ];
+
+        for (url, port) in ports {
+            assert_eq!(own_port(url), port, "{url}");
+        }
+    }
 
     struct Tunnel(String, Option<BTreeMap<String, String>>);
 

@@ -4,14 +4,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use http::request;
 use percent_encoding::percent_decode_str;
 
 use crate::api::remote::audit_events::AuditEvent;
 use crate::api::{Info, Verb, id};
-use crate::gateway::TrustedProxies;
-use crate::gateway::http::forwarded;
-use crate::net::PeerAddress;
 use crate::service::Refusal;
 use crate::service::accounts::Caller;
 
@@ -33,23 +29,20 @@ impl AuditedCall {
     /// What is known before the call is performed; none for a call that only reads.
     pub(in crate::service) fn of(
         info: &'static Info,
-        head: &request::Parts,
+        path: &str,
         operation_id: Option<&str>,
         caller: Option<&Arc<Caller>>,
-        trusted: &TrustedProxies,
+        address: Option<IpAddr>,
     ) -> Option<Self> {
         if info.method == Verb::GET {
             return None;
         }
-        let peer = head.extensions.get::<PeerAddress>();
-        let address =
-            peer.map(|peer| forwarded::client(&head.headers, peer.0, trusted).ip().to_canonical());
         Some(Self {
             info,
             operation_id: operation_id.map(ToOwned::to_owned),
             caller: caller.cloned(),
             address,
-            named: named(info, head.uri.path()),
+            named: named(info, path),
             is_recorded: AtomicBool::new(false),
         })
     }

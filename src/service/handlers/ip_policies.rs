@@ -6,6 +6,8 @@ use crate::api::remote::ip_policies::{Create, Delete, Get, IpPolicy, List, Updat
 use crate::api::remote::ip_policy_rules::IpPolicyRule;
 use crate::service::context::{found, remove};
 use crate::service::references::POLICY_OF_RULE;
+use crate::service::restrictions::POLICY_OF_RESTRICTION;
+use crate::service::{Refusal, code};
 
 resource! { IpPolicy = IP_POLICY }
 
@@ -47,9 +49,14 @@ async fn update(service: Context, params: Update) -> OperationResult<Update> {
     update.await
 }
 
-/// What refers to the policy keeps its identifier (specification, rule 4 of the states).
+/// What refers to the policy keeps its identifier (specification, rule 4 of the states); an IP restriction
+/// would refuse everybody then, so that its policies stay.
 async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
     let delete = service.write(move |change| {
+        if let Some(restriction) = change.referrers(&params.id, POLICY_OF_RESTRICTION)?.first() {
+            let message = format!("the IP policy is in use by {restriction}");
+            return Err(Refusal::new(code::POLICY_IN_USE, message));
+        }
         let rules = change.referrers(&params.id, POLICY_OF_RULE)?;
         change.for_each(&rules, |rule| change.remove::<IpPolicyRule>(rule).map(drop))?;
         remove::<IpPolicy>(change, &params.id)

@@ -9,6 +9,7 @@ use crate::api::remote::ip_policy_rules::{Create, Delete, Get, IpPolicyRule, Lis
 use crate::service::address::Base;
 use crate::service::context::{StoredResource, found, remove, wrong_prefix};
 use crate::service::references::POLICY_OF_RULE;
+use crate::service::restrictions::check_caller_of_policy;
 use crate::service::store::{Document, Transaction};
 use crate::service::{Refusal, code};
 /// How many rules a policy may hold (remote API sheet, section 6).
@@ -41,6 +42,7 @@ async fn create(service: Context, params: Create) -> OperationResult<Create> {
     if !id::has_prefix(&params.ip_policy_id, prefix::IP_POLICY) {
         return Err(wrong_prefix("ip_policy_id", &params.ip_policy_id, prefix::IP_POLICY));
     }
+    let address = service.address;
     let create = service.change(move |change| {
         let policy = Ref { id: params.ip_policy_id, ..Ref::default() };
         check_policy(change, &policy.id)?;
@@ -55,6 +57,7 @@ async fn create(service: Context, params: Create) -> OperationResult<Create> {
             ..IpPolicyRule::default()
         };
         keep(change, &rule)?;
+        check_caller_of(change, &rule, address)?;
         Ok(rule)
     });
     create.await
@@ -70,19 +73,37 @@ async fn get(service: Context, params: Get) -> OperationResult<Get> {
 
 async fn update(service: Context, params: Update) -> OperationResult<Update> {
     params.cidr.as_deref().map_or(Ok(()), check_cidr)?;
+    let address = service.address;
     let update = service.change(move |change| {
         let mut rule: IpPolicyRule = found(change, &params.id)?;
         rule.cidr = params.cidr.or(rule.cidr);
         rule.description = params.description.or(rule.description);
         rule.metadata = params.metadata.or(rule.metadata);
         keep(change, &rule)?;
+        check_caller_of(change, &rule, address)?;
         Ok(rule)
     });
     update.await
 }
 
 async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
-    service.write(move |change| remove::<IpPolicyRule>(change, &params.id)).await
+    let address = service.address;
+    let delete = service.write(move |change| {
+        let rule: IpPolicyRule = found(change, &params.id)?;
+        remove::<IpPolicyRule>(change, &params.id)?;
+        check_caller_of(change, &rule, address)
+    });
+    delete.await
+}
+
+/// Refuses a change of a rule after which its caller could not use the API.
+fn check_caller_of(
+    change: &Transaction<'_>,
+    rule: &IpPolicyRule,
+    address: Option<IpAddr>,
+) -> Result<(), Refusal> {
+    let policy = rule.ip_policy.as_ref().map_or("", |policy| policy.id.as_str());
+    check_caller_of_policy(change, policy, address)
 }
 
 /// Stores a rule with its claim on the network.

@@ -8,9 +8,12 @@ mod certificate_authorities;
 mod configuration;
 mod credentials;
 mod edges;
+mod endpoints;
 mod ip_policies;
 mod ip_policy_rules;
+mod ip_restrictions;
 mod nodes;
+pub(super) mod reserved_addrs;
 pub(super) mod reserved_domains;
 mod tls_certificates;
 mod tunnel_sessions;
@@ -31,13 +34,16 @@ pub(super) fn all() -> Vec<Handler> {
         api_keys::handlers(),
         ip_policies::handlers(),
         ip_policy_rules::handlers(),
+        ip_restrictions::handlers(),
         certificate_authorities::handlers(),
         reserved_domains::handlers(),
+        reserved_addrs::handlers(),
         tls_certificates::handlers(),
         backends::handlers(),
         edges::handlers(),
         credentials::handlers(),
         bot_users::handlers(),
+        endpoints::handlers(),
         tunnels::handlers(),
         tunnel_sessions::handlers(),
         nodes::handlers(),

@@ -45,7 +45,7 @@ impl IpPolicyTable {
         let mut rules: HashMap<String, IpRules> = HashMap::new();
         view.each(|rule: IpPolicyRule| {
             if let Some(policy) = &rule.ip_policy {
-                add(rules.entry(policy.id.clone()).or_default(), &rule);
+                add_rule(rules.entry(policy.id.clone()).or_default(), &rule);
                 self.policies_of_rules.insert(rule.id, policy.id.clone());
             }
             Ok(())
@@ -66,7 +66,7 @@ impl IpPolicyTable {
         // One read for all: with a server, each costs a round trip.
         let stored: Vec<IpPolicyRule> = view.find_all(&view.referrers(id, POLICY_OF_RULE)?)?;
         for rule in stored {
-            add(&mut rules, &rule);
+            add_rule(&mut rules, &rule);
             self.policies_of_rules.insert(rule.id, id.to_owned());
         }
         self.gateway.ip_policy(id).store(Arc::new(rules));
@@ -74,7 +74,8 @@ impl IpPolicyTable {
     }
 }
 
-fn add(rules: &mut IpRules, rule: &IpPolicyRule) {
+/// Adds a rule that is stored to those of its IP policy.
+pub(in crate::service) fn add_rule(rules: &mut IpRules, rule: &IpPolicyRule) {
     // Stored rules were checked.
     let Some(Ok(range)) = rule.cidr.as_deref().map(str::parse) else { return };
     match rule.action.as_deref() {

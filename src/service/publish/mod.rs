@@ -9,6 +9,7 @@ mod backends;
 mod certificates;
 mod https_edges;
 mod ip_policies;
+mod ip_restrictions;
 mod modules;
 mod route_tables;
 mod tcp_edges;
@@ -27,6 +28,7 @@ use crate::gateway::Gateway;
 use crate::gateway::modules::policy_cache::PolicyCache;
 use crate::logging::ignore;
 use crate::service::store::{self, Changes, StorageFault, Store};
+pub(super) use ip_policies::add_rule;
 use route_tables::{RouteTables, is_published};
 use tcp_edges::TcpEdges;
 

@@ -11,6 +11,7 @@ use crate::service::publish::backends::Backends;
 use crate::service::publish::certificates::PublishedCertificates;
 use crate::service::publish::https_edges::HttpsEdges;
 use crate::service::publish::ip_policies::IpPolicyTable;
+use crate::service::publish::ip_restrictions;
 use crate::service::publish::modules::ModuleCompiler;
 use crate::service::publish::tcp_edges::TcpEdges;
 use crate::service::store::{self, Changes, View};
@@ -19,6 +20,7 @@ use crate::service::store::{self, Changes, View};
 const PUBLISHED_KINDS: &[&str] = &[
     prefix::IP_POLICY,
     prefix::IP_POLICY_RULE,
+    prefix::IP_RESTRICTION,
     prefix::TUNNEL_GROUP,
     prefix::FAILOVER,
     prefix::HTTP_RESPONSE,
@@ -34,6 +36,7 @@ const PUBLISHED_KINDS: &[&str] = &[
 /// Everything that was published; edges hold on to backends and IP policies, and need not be compiled
 /// again when these change.
 pub(super) struct RouteTables {
+    gateway: Gateway,
     backends: Backends,
     ip_policies: IpPolicyTable,
     modules: ModuleCompiler,
@@ -49,6 +52,7 @@ impl RouteTables {
         tcp_edges: Arc<TcpEdges>,
     ) -> Self {
         Self {
+            gateway: gateway.clone(),
             backends: Backends::new(gateway.clone()),
             ip_policies: IpPolicyTable::new(gateway.clone()),
             modules: ModuleCompiler::new(gateway.clone(), policies),
@@ -61,6 +65,7 @@ impl RouteTables {
     /// Publishes everything, and takes back what was published and is gone.
     pub(super) fn load(&mut self, view: &View<'_>) -> Result<(), store::StoreError> {
         self.ip_policies.load(view)?;
+        ip_restrictions::refresh(&self.gateway, view)?;
         self.backends.load(view)?;
         self.https_edges.load(view, &mut self.modules, &mut self.backends)?;
         let mut edges: Vec<_> = view.all::<TcpEdge>()?.into_iter().map(|edge| edge.id).collect();
@@ -88,7 +93,8 @@ impl RouteTables {
 
     /// Publishes what has changed, each thing once.
     fn refresh(&mut self, view: &View<'_>, changed: &[String]) -> Result<(), store::StoreError> {
-        let Self { backends, ip_policies, modules, https_edges, tcp_edges, certificates } = self;
+        let Self { gateway, backends, ip_policies, modules, https_edges, tcp_edges, certificates } =
+            self;
         let mut owners = Vec::new();
         let mut known = HashSet::new();
         for id in changed {
@@ -103,6 +109,7 @@ impl RouteTables {
             match kind(id) {
                 prefix::HTTPS_EDGE => https_edges.refresh(view, modules, backends, id)?,
                 prefix::TCP_EDGE => tcp_edges.refresh(view, modules, backends, id)?,
+                prefix::IP_RESTRICTION => ip_restrictions::refresh(gateway, view)?,
                 prefix::IP_POLICY => ip_policies.refresh(view, id)?,
                 prefix::RESERVED_DOMAIN => certificates.refresh_domain(view, id)?,
                 prefix::MANAGED_NAME => certificates.refresh_managed(view, id)?,

@@ -3,7 +3,9 @@
 use super::Context;
 use crate::service::check::{Flaw, host_port};
 use crate::service::cluster::EndpointKey;
-use crate::service::domains::{DOMAIN, DomainClaim, DomainDenial, HOSTPORTS_OWNER};
+use crate::service::domains::{
+    ADDRESS, DOMAIN, DomainClaim, DomainDenial, HOSTPORTS_OWNER, address_at,
+};
 use crate::service::publish::Publisher;
 use crate::service::references::HOSTPORTS;
 use crate::service::store::Transaction;
@@ -86,6 +88,28 @@ pub(super) fn claim(
         }
     }
     Ok(())
+}
+
+/// Refuses ports of a TCP edge that its owner may not have; notes the reserved addresses that they belong to.
+pub(super) fn take_addresses(
+    change: &Transaction<'_>,
+    edge_id: &str,
+    hostports: &[String],
+    owner_id: &str,
+) -> Result<(), Refusal> {
+    let mut reserved = Vec::new();
+    for (index, text) in hostports.iter().enumerate() {
+        let Ok((_, port)) = host_port(text) else { continue };
+        let Some(address) = address_at(change, port)? else { continue };
+        if address.owner_id.as_deref() != Some(owner_id) {
+            let message =
+                format!("hostports[{index}]: the port of {text:?} is reserved by another");
+            return Err(Refusal::new(code::HOSTPORT_OF_ANOTHER, message));
+        }
+        reserved.push(address.id);
+    }
+    change.link(edge_id, ADDRESS, reserved.iter().map(String::as_str))?;
+    Ok(change.link(edge_id, HOSTPORTS_OWNER, [owner_id])?)
 }
 
 /// Refuses hosts of an HTTPS edge that its owner may not have; notes the domains that they belong to.

@@ -1,5 +1,7 @@
 //! TCP edges: they hold their modules themselves.
 
+use std::sync::Arc;
+
 use super::modules::{self, CheckedModules, ModuleHolder};
 use super::modules::{check_modules, module_handlers, module_references};
 use super::{Context, Handler, OperationResult, backends, hostports, on};
@@ -64,7 +66,7 @@ async fn create(service: Context, call: Create) -> OperationResult<Create> {
     });
     let modules = modules.await?;
     let _held = modules.compiled();
-    let publisher = service.shared.publisher.clone();
+    let owner = PortsOwner::of(&service);
     let create = service.change(move |change| {
         let mut edge = TcpEdge {
             id: change.new_id(prefix::TCP_EDGE)?,
@@ -74,7 +76,7 @@ async fn create(service: Context, call: Create) -> OperationResult<Create> {
             ..TcpEdge::default()
         };
         modules.set(change, &mut edge)?;
-        claim(change, &mut edge, hostports, &publisher)?;
+        claim(change, &mut edge, hostports, &owner)?;
         edge.keep(change)?;
         Ok(edge)
     });
@@ -97,11 +99,11 @@ async fn update(service: Context, call: Update) -> OperationResult<Update> {
     });
     let modules = modules.await?;
     let _held = modules.compiled();
-    let publisher = service.shared.publisher.clone();
+    let owner = PortsOwner::of(&service);
     let update = service.change(move |change| {
         let mut edge: TcpEdge = found(change, &call.id)?;
         modules.set(change, &mut edge)?;
-        claim(change, &mut edge, hostports, &publisher)?;
+        claim(change, &mut edge, hostports, &owner)?;
         edge.description = call.description.or(edge.description.take());
         edge.metadata = call.metadata.or(edge.metadata.take());
         edge.keep(change)?;
@@ -114,16 +116,32 @@ async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
     service.write(move |change| remove::<TcpEdge>(change, &params.id)).await
 }
 
+/// Who gives an edge ports, and who knows which are free.
+#[derive(Clone)]
+struct PortsOwner {
+    owner_id: String,
+    publisher: Arc<Publisher>,
+}
+
+impl PortsOwner {
+    fn of(service: &Context) -> Self {
+        let owner_id = service.caller.owner_id.clone();
+        Self { owner_id, publisher: service.shared.publisher.clone() }
+    }
+}
+
 /// Gives an edge its ports, if the call has some, and makes sure that it can listen on those it has.
 fn claim(
     change: &Transaction<'_>,
     edge: &mut TcpEdge,
     hostports: Option<Vec<String>>,
-    publisher: &Publisher,
+    owner: &PortsOwner,
 ) -> Result<(), Refusal> {
     if let Some(hostports) = hostports {
         hostports::claim(change, &edge.id, &hostports)?;
+        hostports::take_addresses(change, &edge.id, &hostports, &owner.owner_id)?;
         edge.hostports = Some(hostports);
     }
-    hostports::check_ports(publisher, &edge.id, edge.hostports.as_deref().unwrap_or_default())
+    let hostports = edge.hostports.as_deref().unwrap_or_default();
+    hostports::check_ports(&owner.publisher, &edge.id, hostports)
 }
