@@ -291,7 +291,7 @@ mod tests {
     fn listed<O: Operation>() -> &'static Shape {
         match O::INFO.output {
             Output::Page { item, .. } => item,
-            _ => panic!("it is no list"),
+            other => unreachable!("{other:?} is no list"),
         }
     }
 
