@@ -171,7 +171,7 @@ fn compile(fields: &Map<String, Value>, scope: Scope) -> Result<Policy, Vec<Prob
         checker.refuse(&DocumentPath::top("inbound"), code::PROTOCOL, message);
     }
     if policy.tls_terminations().nth(1).is_some() {
-        let message = "TLS ends once: there is more than one terminate-tls";
+        let message = "there is more than one terminate-tls";
         checker.refuse(&DocumentPath::top("on_tcp_connect"), code::DOCUMENT, message);
     }
     policy.reads_paths = checker.reads_paths;

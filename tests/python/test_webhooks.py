@@ -196,8 +196,8 @@ def test_providers_that_ask_first_are_answered(service: ginnel.Service) -> None:
     intent = replace(SIGNERS["xero"], body=b'{"events":[],"entropy":"x"}')
     assert send(service, intent.deliver(f"{URL}/xero", now())) == (200, "")
 
-    body = b'{"event":"endpoint.url_validation","payload":{"plainToken":"abc"}}'
-    zoom = replace(SIGNERS["zoom"], body=body).deliver(f"{URL}/zoom", now())
+    asks = b'{"event":"endpoint.url_validation","payload":{"plainToken":"abc"}}'
+    zoom = replace(SIGNERS["zoom"], body=asks).deliver(f"{URL}/zoom", now())
     status, reply = send(service, zoom)
     assert status == 200
     assert json.loads(reply) == {"plainToken": "abc", "encryptedToken": zoom.mac("abc").hex()}

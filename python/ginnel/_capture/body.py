@@ -13,7 +13,6 @@ from .multipart import Part, Parts, apart
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..local.requests import StreamMessage
     from .message import Message
 
 LONGEST = 2000
@@ -81,13 +80,13 @@ def look(message: Message) -> Body:
     return Body([Section(_beginning(visible(masked), size(message)))], note)
 
 
-def said(message: StreamMessage) -> str:
+def said(data: bytes, *, compressed: bool | None = None) -> str:
     """What a message of a stream says, without secrets; its size where it is no text."""
-    size = f"{len(message.data):,} bytes"
-    if message.compressed:
+    size = f"{len(data):,} bytes"
+    if compressed:
         return size
     try:
-        text = message.data.decode()
+        text = data.decode()
     except UnicodeDecodeError:
         return size
     return _beginning(visible(_masked(text[:READ], "", whole=len(text) <= READ)), size)

@@ -94,7 +94,7 @@ def row(shown: Record) -> dict[str, str]:
                 "time": text(moment(shown.time)) if shown.time else "",
                 "event": text(visible(shown.event or "")),
                 "event_id": text(visible(masked(shown.event_id or ""))),
-                "data": block(said(shown)),
+                "data": block(said(shown.data, compressed=shown.compressed)),
             }
         case Metrics():
             return {"figures": text(figures(shown))}

@@ -33,7 +33,8 @@ def line(shown: Record) -> str:
         case RequestMessage() | ResponseMessage():
             told = f"{name} {start_line(shown)}{_preview(shown)}"
         case StreamMessage():
-            told = f"{name} {shown.index}: {shown.kind} from {shown.sender}: {_short(said(shown))}"
+            content = _short(said(shown.data, compressed=shown.compressed))
+            told = f"{name} {shown.index}: {shown.kind} from {shown.sender}: {content}"
         case AgentTunnel():
             told = f"{name} {shown.name}: {shown.public_url} -> {forwards_to(shown)}"
         case Metrics():
@@ -58,7 +59,7 @@ def members(shown: Record) -> Iterator[tuple[str, str]]:
             yield "index", str(shown.index)
             yield "sender", shown.sender
             yield "kind", shown.kind
-            yield "data", _short(said(shown))
+            yield "data", _short(said(shown.data, compressed=shown.compressed))
         case AgentTunnel():
             yield "name", shown.name
             yield "public_url", shown.public_url
@@ -80,7 +81,7 @@ def lines(shown: Record) -> str:
         case RequestMessage() | ResponseMessage():
             return _message(shown)
         case StreamMessage():
-            return f"{line(shown)}\n\n{said(shown)}"
+            return f"{line(shown)}\n\n{said(shown.data, compressed=shown.compressed)}"
         case _:
             return line(shown)
 
