@@ -218,23 +218,31 @@ where
 }
 
 /// Where a call comes from: whoever has connected, or somebody for whom a trusted proxy has.
-fn caller_address(shared: &ServiceState, head: &request::Parts) -> Option<IpAddr> {
+pub(super) fn caller_address(shared: &ServiceState, head: &request::Parts) -> Option<IpAddr> {
     let peer = head.extensions.get::<PeerAddress>()?;
     let client = forwarded::client(&head.headers, peer.0, &shared.live.load().trusted_proxies);
     Some(client.ip().to_canonical())
 }
 
-/// Refuses a call from where an IP restriction allows none.
+/// Refuses a call of an operation from where an IP restriction allows none.
 fn check_address(
     shared: &ServiceState,
     info: &Info,
     address: Option<IpAddr>,
 ) -> Result<(), Refusal> {
+    match info.resource {
+        "console" => check_ingress(shared, Ingress::Dashboard, address),
+        _ => check_ingress(shared, Ingress::Api, address),
+    }
+}
+
+/// Refuses what comes from where an IP restriction allows nobody.
+pub(super) fn check_ingress(
+    shared: &ServiceState,
+    ingress: Ingress,
+    address: Option<IpAddr>,
+) -> Result<(), Refusal> {
     let restrictions = shared.gateway.restrictions();
-    let ingress = match info.resource {
-        "console" => Ingress::Dashboard,
-        _ => Ingress::Api,
-    };
     let admitted = match address {
         Some(address) => restrictions.admits(ingress, address),
         None => restrictions.is_open(ingress),

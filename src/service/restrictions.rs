@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use super::accounts::Caller;
 use super::publish::add_rule;
 use super::references::POLICY_OF_RULE;
 use super::store::{StoreError, Transaction, View};
@@ -41,16 +42,28 @@ pub(super) fn check_caller(
     Ok(())
 }
 
-/// The same for a change of the rules of an IP policy, which most IP restrictions do not use.
+/// The same for a change of the rules of an IP policy, which most IP restrictions do not use; with those that do,
+/// only admins may.
 pub(super) fn check_caller_of_policy(
     change: &Transaction<'_>,
     policy_id: &str,
+    caller: &Caller,
     address: Option<IpAddr>,
 ) -> Result<(), Refusal> {
-    match change.referrers(policy_id, POLICY_OF_RESTRICTION)?.is_empty() {
-        true => Ok(()),
-        false => check_caller(change, address),
+    if change.referrers(policy_id, POLICY_OF_RESTRICTION)?.is_empty() {
+        return Ok(());
     }
+    check_admin(caller)?;
+    check_caller(change, address)
+}
+
+/// Refuses changes of IP restrictions by others than admins.
+pub(super) fn check_admin(caller: &Caller) -> Result<(), Refusal> {
+    if caller.admin {
+        return Ok(());
+    }
+    let message = "only an admin may change IP restrictions, and the IP policies that they use";
+    Err(Refusal::new(code::RESTRICTION_NEEDS_ADMIN, message))
 }
 
 fn allows(

@@ -74,6 +74,7 @@ def test_a_node_that_was_stopped_for_a_while_comes_back_in_a_new_epoch(store: st
         # Whichever came first has made it.
         service["api_key"] = service["api_key"] or other["api_key"]
         with ginnel.RemoteClient(service["api_key"], base_url=service["url"]) as client:
+            wait_until(lambda: by_name(client, "two") == {"alive"}, "the nodes to know each other")
             epoch = epoch_of(client, "two")
             two.process.send_signal(signal.SIGSTOP)
             try:

@@ -167,6 +167,48 @@ def test_the_log_goes_where_it_is_asked_to_and_nowhere_else(
     assert (log.stat().st_mode & 0o777) == 0o640
 
 
+def read_until_started(process: subprocess.Popen[bytes]) -> str:
+    """Reads the log of a program up to its tunnel, whose address this is, and no further."""
+    assert process.stdout is not None
+    while "started tunnel" not in (line := process.stdout.readline().decode()):
+        assert line, "it ended"
+    return fields(line)["url"]
+
+
+def test_a_reader_who_reads_no_more_stops_nobody(launcher: Path, env: dict[str, str]) -> None:
+    with (
+        Upstream() as local,
+        subprocess.Popen(
+            [launcher, "http", str(local.port), *WEB, *LOG], stdout=subprocess.PIPE, env=env
+        ) as process,
+    ):
+        url = read_until_started(process)
+        # More lines than a pipe holds.
+        for number in range(1200):
+            with urlopen(f"{url}/{number}", timeout=30) as response:
+                assert response.status == 200
+        process.send_signal(signal.SIGTERM)
+
+        assert process.wait(30) == 0
+
+
+def test_the_program_ends_with_the_reader_of_its_log(launcher: Path, env: dict[str, str]) -> None:
+    with (
+        Upstream() as local,
+        subprocess.Popen(
+            [launcher, "http", str(local.port), *WEB, *LOG], stdout=subprocess.PIPE, env=env
+        ) as process,
+    ):
+        url = read_until_started(process)
+        assert process.stdout is not None
+        process.stdout.close()
+
+        with urlopen(url, timeout=30) as response:
+            assert response.status == 200
+
+        assert process.wait(30) == 0
+
+
 def test_a_level_leaves_out_what_matters_less_and_debug_adds_details(
     launcher: Path, env: dict[str, str]
 ) -> None:

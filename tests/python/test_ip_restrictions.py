@@ -175,6 +175,33 @@ def test_the_console_is_for_allowed_addresses(proxied: ginnel.Service) -> None:
 
     assert statuses == [403, 200]
     assert call(proxied, "/ip_policies", ELSEWHERE)[0] == 200
+    for path in (
+        "/console/",
+        "/console/console.js",
+        "/console/session",
+        "/console/api/ip_policies",
+    ):
+        assert call(proxied, path, ELSEWHERE)[0] == 403, path
+    assert call(proxied, "/console/", {})[0] == 200
+
+
+def test_only_admins_change_what_a_restriction_means(service: ginnel.Service) -> None:
+    with service.client() as remote:
+        allowed = policy(remote, "127.0.0.0/8")
+        free = policy(remote)
+        remote.ip_restrictions.create(type="endpoints", ip_policy_ids=[allowed], enforced=True)
+        [rule] = remote.ip_policy_rules.list()
+        bot = remote.bot_users.create(name="bot")
+        token = remote.api_keys.create(owner_id=bot.id).token
+
+    with ginnel.RemoteClient(token, base_url=service.url) as other:
+        other.ip_policy_rules.create(ip_policy_id=free, cidr="0.0.0.0/0", action="allow")
+        with pytest.raises(ginnel.PermissionDeniedError):
+            other.ip_policy_rules.create(ip_policy_id=allowed, cidr="0.0.0.0/0", action="allow")
+        with pytest.raises(ginnel.PermissionDeniedError):
+            other.ip_policy_rules.update(rule.id, cidr="10.0.0.0/8")
+        with pytest.raises(ginnel.PermissionDeniedError):
+            other.ip_policy_rules.delete(rule.id)
 
 
 def test_agents_log_in_from_allowed_addresses(service: ginnel.Service) -> None:

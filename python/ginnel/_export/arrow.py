@@ -65,7 +65,11 @@ def _column(annotation: Any) -> _Column:
     import pyarrow
 
     if get_origin(annotation) is UnionType:
-        (annotation,) = (part for part in get_args(annotation) if part is not NoneType)
+        parts = [part for part in get_args(annotation) if part is not NoneType]
+        # A column has one type: a port or an address is text.
+        annotation = parts[0] if len(parts) == 1 else str | int
+    if annotation == str | int:
+        return pyarrow.string(), str
     scalars: dict[Any, DataType] = {
         str: pyarrow.string(),
         int: pyarrow.int64(),

@@ -80,6 +80,10 @@ async fn serve(plan: LaunchPlan) -> Result<(), CliError> {
         connect_to(&mut options, service);
     }
     let mut agent = Agent::start(options).await?;
+    let log = match &plan.view {
+        ViewOptions::Ngrok(log) => Some(log.clone()),
+        ViewOptions::Lines { .. } => None,
+    };
     let view = AgentView::of(plan.view, &agent, service.as_ref());
     let requests = view.requests(&agent);
     let is_drawn = matches!(view, AgentView::Console(_));
@@ -91,10 +95,19 @@ async fn serve(plan: LaunchPlan) -> Result<(), CliError> {
     let ended = tokio::select! {
         ended = carry(&mut agent, plan.tunnels, view) => ended,
         () = signals.next() => Ok(()),
+        // Whoever started it has ended, and nobody would stop it.
+        () = reader_left(log) => Ok(()),
     };
     tokio::select! {
         () = stop(agent, requests, service, grace) => ended,
         () = signals.next() => Err(CliError::second_signal()),
+    }
+}
+
+async fn reader_left(log: Option<Arc<NgrokLog>>) {
+    match log {
+        Some(log) => log.reader_left().await,
+        None => std::future::pending().await,
     }
 }
 

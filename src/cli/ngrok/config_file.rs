@@ -132,7 +132,60 @@ fn with_secret(text: &str, key: &str, secret: &str) -> Result<String, &'static s
         value_of(holder, key)?.value.scalar()
     });
     // A value of several lines, or a map in braces.
-    if stored.as_deref() == Some(secret) { Ok(changed) } else { Err("its form is unusual") }
+    let is_stored = stored.as_deref() == Some(secret);
+    let keeps_others = read_tree(&changed).is_ok_and(|new| {
+        let without = |root: &YamlNode| match section {
+            Some(section) => plain(root, &[section, key]),
+            None => plain(root, &[key]),
+        };
+        without(&root) == without(&new)
+    });
+    if is_stored && keeps_others { Ok(changed) } else { Err("its form is unusual") }
+}
+
+/// What a node says, wherever it stands in the text, without what this path of keys leads to.
+fn plain(node: &YamlNode, path: &[&str]) -> serde_json::Value {
+    use serde_json::Value;
+    match &node.value {
+        YamlValue::Text(text) => Value::from(text.as_str()),
+        YamlValue::Number(number) => Value::Number(number.clone()),
+        YamlValue::Bool(is_so) => Value::Bool(*is_so),
+        YamlValue::Null => Value::Null,
+        YamlValue::List(items) => items.iter().map(|item| plain(item, &[])).collect(),
+        YamlValue::Map(entries) => {
+            let kept = entries.iter().filter(|(key, _)| path != [key.name.as_str()]);
+            let inner = |name: &str| match path.split_first() {
+                Some((first, rest)) if *first == name => rest,
+                _ => &[],
+            };
+            let kept = kept.map(|(key, value)| (key.name.clone(), plain(value, inner(&key.name))));
+            // A section that has nothing else is as good as none.
+            kept.filter(|(_, value)| *value != Value::Object(Default::default())).collect()
+        }
+    }
+}
+
+/// Whether a file of version 3 says what one of version 2 said.
+fn says_the_same(old: &YamlNode, new: &YamlNode) -> bool {
+    let new_settings = value_of(new, AGENT).map(|agent| plain(agent, &[]));
+    let (mut settings, mut others) = (serde_json::Map::new(), serde_json::Map::new());
+    for (key, value) in entries(old).iter().filter(|(key, _)| key.name != "version") {
+        let side = match OUTSIDE_OF_AGENT.contains(&key.name.as_str()) {
+            true => &mut others,
+            false => &mut settings,
+        };
+        side.insert(key.name.clone(), plain(value, &[]));
+    }
+    let mut new_others = plain(new, &[AGENT]);
+    if let Some(fields) = new_others.as_object_mut() {
+        fields.remove("version");
+    }
+    let keeps = |value: &serde_json::Value| *value != serde_json::Value::Object(Default::default());
+    settings.retain(|_, value| keeps(value));
+    others.retain(|_, value| keeps(value));
+    serde_json::Value::Object(others) == new_others
+        && serde_json::Value::Object(settings)
+            == new_settings.unwrap_or_else(|| serde_json::json!({}))
 }
 
 fn is_version_3(root: &YamlNode) -> bool {
@@ -199,6 +252,9 @@ fn upgrade(path: &Path) -> Result<(), CliError> {
     }
     let upgraded = as_version_3(&text, &root);
     check_text(path, &upgraded).map_err(|_| by_hand(path, "its form is unusual"))?;
+    if !read_tree(&upgraded).is_ok_and(|new| says_the_same(&root, &new)) {
+        return Err(by_hand(path, "its form is unusual"));
+    }
     let backup = files::beside(path, ".v2");
     files::write(&backup, text.as_bytes(), files::SECRET_MODE)
         .map_err(|error| failed(&backup, &error))?;
@@ -311,9 +367,14 @@ mod tests {
 
     #[test]
     fn a_file_of_an_unusual_form_is_left_alone() {
-        for text in
-            ["{version: 2}", "version: 3\nagent: {region: eu}\n", "version: 3\nagent:\n", "a: [\n"]
-        {
+        for text in [
+            "{version: 2}",
+            "version: 3\nagent: {region: eu}\n",
+            "version: 3\nagent:\n",
+            "a: [\n",
+            // All of it would be gone with the line.
+            "{\"authtoken\": \"old\", \"version\": \"2\", \"region\": \"eu\"}",
+        ] {
             assert!(with_secret(text, "authtoken", "x").is_err(), "{text}");
         }
     }

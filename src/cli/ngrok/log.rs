@@ -2,23 +2,103 @@
 
 use std::io::IsTerminal;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::thread;
+use std::time::Duration;
 
 use chrono::{Local, SecondsFormat};
+use tokio::sync::Notify;
 
 use crate::agent::config::{NgrokLogConfig, NgrokLogFormat, NgrokLogLevel};
 use crate::api::mask;
-use crate::cli::error::CliError;
+use crate::cli::error::{CliError, Exit};
 use crate::cli::log_file::{LogFile, LogOutput};
 use crate::logging::{LogFormat, LogValue, ignore};
+
+/// How many lines wait for the reader of the log; more are dropped and counted.
+const MAX_QUEUED_LINES: usize = 4096;
+/// How long the end of the program waits for the reader of the log.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A log; clones of an `Arc` write to the same.
 pub(in crate::cli) struct NgrokLog {
     /// None where nothing is written.
-    output: Option<Mutex<LogOutput>>,
+    lines: Option<LogLines>,
     format: NgrokLogFormat,
     level: NgrokLogLevel,
     is_terminal: bool,
+}
+
+/// Lines on their way to a thread that writes them: a reader who reads no more stops nobody else.
+struct LogLines {
+    queue: SyncSender<LogEntry>,
+    /// How many lines found no place.
+    dropped: AtomicU64,
+    broken: Arc<Notify>,
+}
+
+enum LogEntry {
+    Line(String),
+    Flush(SyncSender<()>),
+}
+
+impl LogLines {
+    fn start(output: LogOutput) -> Result<Self, CliError> {
+        let (queue, entries) = mpsc::sync_channel(MAX_QUEUED_LINES);
+        let broken = Arc::<Notify>::default();
+        let writer = LogThread { output, entries, broken: broken.clone() };
+        let started = thread::Builder::new().name("ginnel-lines".to_owned());
+        let started = started.spawn(move || writer.run());
+        started.map_err(|error| CliError::new(Exit::Failed, format!("the log: {error}")))?;
+        Ok(Self { queue, dropped: AtomicU64::new(0), broken })
+    }
+
+    fn add(&self, line: String) {
+        let dropped = self.dropped.swap(0, Relaxed);
+        let line = match dropped {
+            0 => line,
+            count => format!("{line}lvl=warn msg=\"lines were dropped\" obj=app count={count}\n"),
+        };
+        if self.queue.try_send(LogEntry::Line(line)).is_err() {
+            self.dropped.fetch_add(dropped + 1, Relaxed);
+        }
+    }
+
+    fn flush(&self) {
+        let (done, flushed) = mpsc::sync_channel(1);
+        if self.queue.try_send(LogEntry::Flush(done)).is_ok() {
+            ignore(
+                flushed.recv_timeout(FLUSH_TIMEOUT),
+                "a reader who reads no more is not waited for",
+            );
+        }
+    }
+}
+
+struct LogThread {
+    output: LogOutput,
+    entries: Receiver<LogEntry>,
+    broken: Arc<Notify>,
+}
+
+impl LogThread {
+    fn run(mut self) {
+        while let Ok(entry) = self.entries.recv() {
+            match entry {
+                LogEntry::Flush(done) => ignore(done.try_send(()), "nobody waits any more"),
+                LogEntry::Line(line) => {
+                    self.output.follow();
+                    let is_written = self.output.write(&line);
+                    // A file may be there again later.
+                    if !is_written && !matches!(self.output, LogOutput::File(_)) {
+                        self.broken.notify_one();
+                    }
+                }
+            }
+        }
+    }
 }
 
 /// Names and values behind the message.
@@ -33,13 +113,13 @@ impl NgrokLog {
             Some("stderr") => (Some(LogOutput::Stderr), std::io::stderr().is_terminal()),
             Some(path) => (Some(LogOutput::File(LogFile::open(Path::new(path))?)), false),
         };
-        let output = output.map(Mutex::new);
-        Ok(Self { output, format: config.format, level: config.level, is_terminal })
+        let lines = output.map(LogLines::start).transpose()?;
+        Ok(Self { lines, format: config.format, level: config.level, is_terminal })
     }
 
     /// Whether anything is written.
     pub(super) fn is_on(&self) -> bool {
-        self.output.is_some()
+        self.lines.is_some()
     }
 
     /// Whether lines of a level are written.
@@ -49,12 +129,24 @@ impl NgrokLog {
 
     /// Writes a line.
     pub(super) fn line(&self, level: NgrokLogLevel, message: &str, fields: LineFields<'_>) {
-        let Some(output) = self.output.as_ref().filter(|_| level >= self.level) else { return };
-        let line = self.text(level, message, fields);
-        let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
-        output.follow();
-        // A reader who has left does not matter.
-        ignore(output.write(&line).then_some(()).ok_or("lost"), "nobody is left who could be told");
+        if let Some(lines) = self.lines.as_ref().filter(|_| level >= self.level) {
+            lines.add(self.text(level, message, fields));
+        }
+    }
+
+    /// Waits for a moment until everything is written.
+    pub(super) fn flush(&self) {
+        if let Some(lines) = &self.lines {
+            lines.flush();
+        }
+    }
+
+    /// Waits until nobody reads standard output or error any more, where the log goes there.
+    pub(in crate::cli) async fn reader_left(&self) {
+        match &self.lines {
+            Some(lines) => lines.broken.notified().await,
+            None => std::future::pending().await,
+        }
     }
 
     fn text(&self, level: NgrokLogLevel, message: &str, fields: LineFields<'_>) -> String {
@@ -90,7 +182,7 @@ mod tests {
     use super::*;
 
     fn text(format: NgrokLogFormat, is_terminal: bool) -> String {
-        let log = NgrokLog { output: None, format, level: NgrokLogLevel::Info, is_terminal };
+        let log = NgrokLog { lines: None, format, level: NgrokLogLevel::Info, is_terminal };
         log.text(NgrokLogLevel::Error, "it broke", &[("obj", "web"), ("err", "it's \"x\"\n")])
     }
 

@@ -37,7 +37,7 @@ use crate::api::Secret;
 const VERSION: &str = concat!("version 3.16.0+ginnel.", env!("CARGO_PKG_VERSION"));
 const API_KEY: &str = ":api-key";
 /// The variables that may hold the key of the management API, in their order.
-const API_KEY_VARIABLES: [&str; 2] = ["NGROK_API_KEY", "GINNEL_API_KEY"];
+const API_KEY_VARIABLES: [&str; 2] = ["GINNEL_API_KEY", "NGROK_API_KEY"];
 /// All errors end the program with this code.
 const FAILED: u8 = 1;
 const CREDITS: &str = "\

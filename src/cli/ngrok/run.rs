@@ -112,13 +112,15 @@ fn with_log(
         let tunnels = tunnels(&loaded.config)?;
         run(matches, &loaded.config, tunnels, &log)
     });
-    ended.map_err(|error| {
+    let ended = ended.map_err(|error| {
         let error = CliError { message: in_words_of_wrappers(error.message), ..error };
         let fields = [("obj", "app"), ("err", error.message.as_str())];
         log.line(NgrokLogLevel::Error, "terminating with error", &fields);
         log.line(NgrokLogLevel::Critical, "command failed", &fields[1..]);
         error
-    })
+    });
+    log.flush();
+    ended
 }
 
 /// What the flags say of the log goes before what files say.

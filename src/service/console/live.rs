@@ -3,6 +3,7 @@
 //! A slow page misses events and learns how many; nobody waits for it.
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -17,10 +18,12 @@ use tokio::time::interval;
 
 use super::event_filter::TrafficFilter;
 use super::sessions::{ConsoleSessions, SessionDigest};
+use crate::gateway::Ingress;
 use crate::gateway::{Event, EventDelivery, EventSubscriber};
 use crate::logging::ignore;
 use crate::net::{ShutdownPhase, ShutdownSignal};
 use crate::service::context::ServiceState;
+use crate::service::pipeline;
 
 /// How long events are gathered before they are sent.
 const UPDATE_INTERVAL: Duration = Duration::from_millis(100);
@@ -45,14 +48,17 @@ pub(super) struct EventWatch {
     pub sessions: Arc<ConsoleSessions>,
     pub session: SessionDigest,
     pub authorization: HeaderValue,
+    /// Where the page is.
+    pub address: Option<IpAddr>,
     pub shutdown: ShutdownSignal,
     pub filter: TrafficFilter,
 }
 
 impl EventWatch {
-    /// Whether the session is not over, and its key is still one of an admin.
+    /// Whether the session is not over, its key is still one of an admin, and the page is where it may be.
     async fn is_allowed(&self) -> bool {
-        if !self.sessions.has(&self.session, Instant::now()) {
+        let admitted = pipeline::check_ingress(&self.shared, Ingress::Dashboard, self.address);
+        if admitted.is_err() || !self.sessions.has(&self.session, Instant::now()) {
             return false;
         }
         let mut headers = HeaderMap::new();

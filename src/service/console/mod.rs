@@ -17,6 +17,7 @@ mod overview;
 mod policies;
 mod sessions;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -34,6 +35,7 @@ use super::context::{Context, ServiceState};
 use super::monitoring::ServiceMonitor;
 use super::{body, pipeline};
 use crate::api::{Field, Info, Output, Verb, json_response};
+use crate::gateway::Ingress;
 use crate::net::Shutdown;
 use crate::web;
 use event_filter::TrafficFilter;
@@ -89,6 +91,8 @@ struct SessionRequest {
     head: request::Parts,
     digest: SessionDigest,
     authorization: HeaderValue,
+    /// Where it comes from.
+    address: Option<IpAddr>,
 }
 
 impl ServiceConsole {
@@ -117,11 +121,15 @@ impl ServiceConsole {
     ) -> ConsoleResponse {
         let path = head.uri.path();
         let path = path.strip_prefix("/console").unwrap_or(path).to_owned();
-        if let Some(response) = files::find(&head, &path) {
+        let address = pipeline::caller_address(&self.shared, &head);
+        let admitted = pipeline::check_ingress(&self.shared, Ingress::Dashboard, address);
+        if admitted.is_ok()
+            && let Some(response) = files::find(&head, &path)
+        {
             return ConsoleResponse::Done(web::protect(response).await);
         }
         let headers = head.headers.clone();
-        let result = match browser::check_origin(&head, &self.shared.base) {
+        let result = match admitted.and_then(|()| browser::check_origin(&head, &self.shared.base)) {
             Ok(()) => self.lead(head, &path, body).await,
             Err(refusal) => Err(refusal),
         };
@@ -163,7 +171,8 @@ impl ServiceConsole {
         if let Some(operation) = path.strip_prefix("/api") {
             return to_operation(head, operation).map(ConsoleResponse::Operation);
         }
-        let request = SessionRequest { head, digest, authorization };
+        let address = pipeline::caller_address(&self.shared, &head);
+        let request = SessionRequest { head, digest, authorization, address };
         let response = match (path, &request.head.method) {
             ("/session", &Method::GET) => self.session(&request, body).await,
             ("/session", &Method::DELETE) => self.log_out(&request, body, &removed).await,
@@ -257,6 +266,7 @@ impl ServiceConsole {
                 sessions: self.sessions.clone(),
                 session: request.digest,
                 authorization: request.authorization.clone(),
+                address: request.address,
                 shutdown: self.shutdown.signal(),
                 filter,
             };

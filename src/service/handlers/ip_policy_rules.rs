@@ -6,6 +6,7 @@ use super::{Context, Handler, OperationResult, on};
 use crate::api::id::{self, prefix};
 use crate::api::remote::Ref;
 use crate::api::remote::ip_policy_rules::{Create, Delete, Get, IpPolicyRule, List, Update};
+use crate::service::accounts::Caller;
 use crate::service::address::Base;
 use crate::service::context::{StoredResource, found, remove, wrong_prefix};
 use crate::service::references::POLICY_OF_RULE;
@@ -42,7 +43,7 @@ async fn create(service: Context, params: Create) -> OperationResult<Create> {
     if !id::has_prefix(&params.ip_policy_id, prefix::IP_POLICY) {
         return Err(wrong_prefix("ip_policy_id", &params.ip_policy_id, prefix::IP_POLICY));
     }
-    let address = service.address;
+    let (caller, address) = (service.caller.clone(), service.address);
     let create = service.change(move |change| {
         let policy = Ref { id: params.ip_policy_id, ..Ref::default() };
         check_policy(change, &policy.id)?;
@@ -57,7 +58,7 @@ async fn create(service: Context, params: Create) -> OperationResult<Create> {
             ..IpPolicyRule::default()
         };
         keep(change, &rule)?;
-        check_caller_of(change, &rule, address)?;
+        check_caller_of(change, &rule, &caller, address)?;
         Ok(rule)
     });
     create.await
@@ -73,25 +74,25 @@ async fn get(service: Context, params: Get) -> OperationResult<Get> {
 
 async fn update(service: Context, params: Update) -> OperationResult<Update> {
     params.cidr.as_deref().map_or(Ok(()), check_cidr)?;
-    let address = service.address;
+    let (caller, address) = (service.caller.clone(), service.address);
     let update = service.change(move |change| {
         let mut rule: IpPolicyRule = found(change, &params.id)?;
         rule.cidr = params.cidr.or(rule.cidr);
         rule.description = params.description.or(rule.description);
         rule.metadata = params.metadata.or(rule.metadata);
         keep(change, &rule)?;
-        check_caller_of(change, &rule, address)?;
+        check_caller_of(change, &rule, &caller, address)?;
         Ok(rule)
     });
     update.await
 }
 
 async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
-    let address = service.address;
+    let (caller, address) = (service.caller.clone(), service.address);
     let delete = service.write(move |change| {
         let rule: IpPolicyRule = found(change, &params.id)?;
         remove::<IpPolicyRule>(change, &params.id)?;
-        check_caller_of(change, &rule, address)
+        check_caller_of(change, &rule, &caller, address)
     });
     delete.await
 }
@@ -100,10 +101,11 @@ async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
 fn check_caller_of(
     change: &Transaction<'_>,
     rule: &IpPolicyRule,
+    caller: &Caller,
     address: Option<IpAddr>,
 ) -> Result<(), Refusal> {
     let policy = rule.ip_policy.as_ref().map_or("", |policy| policy.id.as_str());
-    check_caller_of_policy(change, policy, address)
+    check_caller_of_policy(change, policy, caller, address)
 }
 
 /// Stores a rule with its claim on the network.

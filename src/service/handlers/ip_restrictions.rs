@@ -7,10 +7,9 @@ use crate::api::remote::ip_restrictions::{
     AccountIpRestriction, Create, Delete, Get, List, Update,
 };
 use crate::gateway::Ingress;
-use crate::service::accounts::Caller;
 use crate::service::address::Base;
 use crate::service::context::{StoredResource, found, remove, wrong_prefix};
-use crate::service::restrictions::{INGRESS, POLICY_OF_RESTRICTION, check_caller};
+use crate::service::restrictions::{INGRESS, POLICY_OF_RESTRICTION, check_admin, check_caller};
 use crate::service::store::{Document, Transaction};
 use crate::service::{Refusal, code};
 
@@ -89,14 +88,6 @@ async fn update(service: Context, params: Update) -> OperationResult<Update> {
 async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
     check_admin(&service.caller)?;
     service.write(move |change| remove::<AccountIpRestriction>(change, &params.id)).await
-}
-
-fn check_admin(caller: &Caller) -> Result<(), Refusal> {
-    if caller.admin {
-        return Ok(());
-    }
-    let message = "only an admin may change IP restrictions";
-    Err(Refusal::new(code::RESTRICTION_NEEDS_ADMIN, message))
 }
 
 fn check_type(name: &str) -> Result<(), Refusal> {

@@ -17,7 +17,7 @@ use crate::service::store::{Changes, StoreError, Transaction};
 use crate::service::{Refusal, code};
 
 /// How many free ports are tried until one is reserved by nobody.
-const MAX_TRIED_PORTS: usize = 100;
+const MAX_TRIED_PORTS: usize = 16;
 
 resource! { ReservedAddr = RESERVED_ADDR }
 
@@ -28,11 +28,14 @@ pub(super) fn handlers() -> Vec<Handler> {
 async fn create(service: Context, params: Create) -> OperationResult<Create> {
     let requested = params.port.map(check_port).transpose()?;
     let (shared, caller) = (service.shared.clone(), service.caller.clone());
+    // Before the change, which may be made more than once, and must read the same each time.
+    let tried = if requested.is_some() { 0 } else { MAX_TRIED_PORTS };
+    let candidates: Vec<u16> = (0..tried).map_while(|_| shared.gateway.free_port()).collect();
     let create = service.change(move |change| {
         let owner_id = accounts::owner(change, &caller, params.owner_id)?;
         let port = match requested {
             Some(port) => check_free(change, port, &owner_id).map(|()| port)?,
-            None => free_port(change, &shared)?,
+            None => unclaimed(change, &candidates)?,
         };
         let address = ReservedAddr {
             id: change.new_id(prefix::RESERVED_ADDR)?,
@@ -44,7 +47,7 @@ async fn create(service: Context, params: Create) -> OperationResult<Create> {
             owner_id: Some(owner_id.clone()),
             ..ReservedAddr::default()
         };
-        let has_edge = adopt_edges(change, &address.id, port, &owner_id)?;
+        let has_edge = adopt_edges(change, &address.id, port, &owner_id, caller.admin)?;
         check_online(&shared, port, &owner_id, has_edge)?;
         change.claim(PORTS, &port.to_string(), &address.id)?;
         change.put(&address)?;
@@ -115,12 +118,11 @@ fn check_free(change: &Transaction<'_>, port: u16, owner_id: &str) -> Result<(),
     Err(Refusal::new(code::ADDR_DUPLICATE, message))
 }
 
-/// A port that nobody listens on and nobody has reserved.
-fn free_port(change: &Transaction<'_>, shared: &ServiceState) -> Result<u16, Refusal> {
-    for _ in 0..MAX_TRIED_PORTS {
-        let Some(port) = shared.gateway.free_port() else { break };
+/// The first of these ports that nobody has reserved.
+fn unclaimed(change: &Transaction<'_>, candidates: &[u16]) -> Result<u16, Refusal> {
+    for port in candidates {
         if change.claimant(PORTS, &port.to_string())?.is_none() {
-            return Ok(port);
+            return Ok(*port);
         }
     }
     Err(Refusal::new(code::ADDR_ONLINE, "port: the service found no free port; name one"))
@@ -132,6 +134,7 @@ fn adopt_edges(
     id: &str,
     port: u16,
     owner_id: &str,
+    is_admin: bool,
 ) -> Result<bool, Refusal> {
     let mut has_edge = false;
     for edge in change.all::<TcpEdge>()? {
@@ -140,7 +143,9 @@ fn adopt_edges(
             continue;
         }
         let owners = change.references(&edge.id, HOSTPORTS_OWNER)?;
-        if owners.iter().any(|owner| owner != owner_id) {
+        // Whose an edge of an older version is, nobody has noted.
+        let is_known = is_admin || !owners.is_empty();
+        if !is_known || owners.iter().any(|owner| owner != owner_id) {
             let message = format!("port: {port} is in use by {} of another owner", edge.id);
             return Err(Refusal::new(code::ADDR_ONLINE, message));
         }
