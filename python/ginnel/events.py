@@ -94,8 +94,8 @@ def _print_lines(level: str) -> None:
     word = next((word for word in words if "=" not in word), "off")
     if word == "off":
         return
-    wanted = _LEVELS.get(word)
-    if wanted is None:
+    threshold = _LEVELS.get(word)
+    if threshold is None:
         import warnings
 
         known = ", ".join(_LEVELS)
@@ -104,4 +104,4 @@ def _print_lines(level: str) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s ginnel %(levelname)s %(message)s"))
     _logger.addHandler(handler)
-    _logger.setLevel(wanted)
+    _logger.setLevel(threshold)

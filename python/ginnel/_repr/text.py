@@ -29,19 +29,19 @@ def line(shown: Record) -> str:
     match shown:
         case CapturedRequest():
             asked = f"{shown.request.method} {address(shown.request.uri)}"
-            told = f"{name} {shown.id}: {asked} -> {outcome(shown)}, tunnel {shown.tunnel_name}"
+            summary = f"{name} {shown.id}: {asked} -> {outcome(shown)}, tunnel {shown.tunnel_name}"
         case RequestMessage() | ResponseMessage():
-            told = f"{name} {start_line(shown)}{_preview(shown)}"
+            summary = f"{name} {start_line(shown)}{_preview(shown)}"
         case StreamMessage():
             content = _short(said(shown.data, compressed=shown.compressed))
-            told = f"{name} {shown.index}: {shown.kind} from {shown.sender}: {content}"
+            summary = f"{name} {shown.index}: {shown.kind} from {shown.sender}: {content}"
         case AgentTunnel():
-            told = f"{name} {shown.name}: {shown.public_url} -> {forwards_to(shown)}"
+            summary = f"{name} {shown.name}: {shown.public_url} -> {forwards_to(shown)}"
         case Metrics():
-            told = f"{name} {figures(shown)}"
+            summary = f"{name} {figures(shown)}"
         case _:
             raise TypeError(name)
-    return f"<{visible(cut(told, LINE))}>"
+    return f"<{visible(cut(summary, LINE))}>"
 
 
 def members(shown: Record) -> Iterator[tuple[str, str]]:
@@ -133,18 +133,18 @@ def forwards_to(tunnel: AgentTunnel) -> str:
 def figures(metrics: Metrics) -> str:
     """What has come through a tunnel, and how long it took."""
     conns, http = metrics.conns, metrics.http
-    told = f"{conns.count} connections, {conns.gauge} open"
+    summary = f"{conns.count} connections, {conns.gauge} open"
     if http.count:
         half, most = milliseconds(http.p50), milliseconds(http.p99)
-        told += f"; {http.count} requests, half within {half}, 99 % within {most}"
-    return told
+        summary += f"; {http.count} requests, half within {half}, 99 % within {most}"
+    return summary
 
 
 def moment(time: datetime) -> str:
     """A time, as people read it."""
-    told = time.isoformat(" ", "milliseconds" if time.microsecond else "seconds")
+    summary = time.isoformat(" ", "milliseconds" if time.microsecond else "seconds")
     zone = "+00:00"
-    return f"{told.removesuffix(zone)} UTC" if told.endswith(zone) else told
+    return f"{summary.removesuffix(zone)} UTC" if summary.endswith(zone) else summary
 
 
 def masked_headers(message: RequestMessage | ResponseMessage) -> list[tuple[str, str]]:

@@ -159,8 +159,8 @@ async fn refuse_held(
     let status = refuse.status.unwrap_or(REFUSAL_STATUS);
     let status = u16::try_from(status).ok().filter(|status| (400..=599).contains(status));
     let status = status.ok_or_else(|| {
-        let given = refuse.status.unwrap_or_default();
-        invalid_change(&format!("status: {given} is not from 400 to 599"))
+        let status = refuse.status.unwrap_or_default();
+        invalid_change(&format!("status: {status} is not from 400 to 599"))
     })?;
     decided(&held, HoldDecision::Refuse(status, refuse.body.unwrap_or_default()))
 }

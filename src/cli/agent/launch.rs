@@ -235,7 +235,7 @@ pub(in crate::cli) async fn online(agent: &Agent) -> bool {
     matches!(settled.as_deref(), Ok(SessionState::Online(_)))
 }
 
-/// How what happens is told.
+/// How what happens is shown.
 enum AgentView {
     Console(Console),
     Lines(EventLog),

@@ -79,14 +79,14 @@ fn run(arguments: Vec<OsString>) -> Result<(), CliError> {
         "authtoken" => config_file::run_authtoken(matches),
         "api" => operations::run_api_as_wire(matches, api_key(matches)?),
         "diagnose" => diagnose::run(matches),
-        "credits" => told(CREDITS),
-        "version" => told(&format!("{NAME} {VERSION}")),
-        "update" => told("There is nothing to update: ginnel comes with its Python package."),
+        "credits" => print(CREDITS),
+        "version" => print(&format!("{NAME} {VERSION}")),
+        "update" => print("There is nothing to update: ginnel comes with its Python package."),
         proto => run::run_tunnel(proto, matches),
     }
 }
 
-fn told(text: &str) -> Result<(), CliError> {
+fn print(text: &str) -> Result<(), CliError> {
     say(text);
     Ok(())
 }
@@ -117,9 +117,9 @@ fn command() -> Command {
 
 /// The key for `api`: from the command line, the environment or a configuration file.
 fn api_key(matches: &ArgMatches) -> Result<Option<Secret>, CliError> {
-    let given = matches.get_one::<String>(API_KEY).cloned();
+    let argument = matches.get_one::<String>(API_KEY).cloned();
     let variables = API_KEY_VARIABLES.iter().filter_map(|name| std::env::var(name).ok());
-    let known = given.or_else(|| variables.into_iter().find(|key| !key.is_empty()));
+    let known = argument.or_else(|| variables.into_iter().find(|key| !key.is_empty()));
     match known {
         Some(key) => Ok(Some(Secret(key))),
         None => Ok(run::load(matches)?.config.api_key),

@@ -158,8 +158,8 @@ fn apply_url(url: &str, proto: &str, document: &mut Map<String, Value>) -> Resul
         ("domain", public.domain.map(Value::from)),
         ("remote_addr", public.remote_addr.map(Value::from)),
     ];
-    let given = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
-    document.extend(given);
+    let set = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    document.extend(set);
     Ok(())
 }
 

@@ -165,7 +165,7 @@ impl Authority {
         Ok(())
     }
 
-    /// When the given certificate ends.
+    /// When the configured certificate ends.
     pub(crate) fn provided_end(&self) -> Option<Timestamp> {
         let provided = self.provided.read().unwrap_or_else(PoisonError::into_inner);
         provided.as_ref().and_then(|provided| provided.ends.clone())

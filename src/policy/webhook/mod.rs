@@ -35,7 +35,7 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Milliseconds are told from seconds by this: seconds of the year 5138.
+/// Numbers above this are milliseconds, not seconds: seconds of the year 5138.
 const MILLISECONDS: i64 = 100_000_000_000;
 
 /// Who signs requests.

@@ -43,7 +43,7 @@ pub(in crate::service) struct ManagedService {
     pub own_name: Option<String>,
     /// The cluster of which the service is a node.
     pub cluster: Option<Arc<Cluster>>,
-    /// Is told which names have no certificate.
+    /// Learns which names have no certificate.
     pub progress: Arc<CertificateProgress>,
 }
 

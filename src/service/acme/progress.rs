@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::metrics::Families;
 use crate::service::certificates::ManagedName;
 
-/// Is told what is known of all names, whenever the manager looks.
+/// Learns what is known of all names, whenever the manager looks.
 #[derive(Default)]
 pub(in crate::service) struct CertificateProgress(Mutex<CertificateStatus>);
 
