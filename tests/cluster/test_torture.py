@@ -149,7 +149,7 @@ def test_failures_lose_nothing_that_was_acknowledged(running: cluster.Cluster) -
         for contender in competing:
             work.run(contender.step, 0.5)
         faults = planned(Faults(work, running, chance), chance)
-        times = [perform(work, fault) for fault in faults]
+        times = list(performed(work, faults))
         for kind, limit in ((OURS, BACK_WITHIN), (OFFICIAL, OFFICIAL_BACK_WITHIN)):
             of_kind = [upstream for upstream in upstreams if kind_of(upstream.name) == kind]
             due = time.monotonic() + limit
@@ -188,6 +188,17 @@ def planned(faults: Faults, chance: random.Random) -> list[Callable[[], None]]:
     planned = [fault for fault, times in kinds for _ in range(times)]
     chance.shuffle(planned)
     return planned
+
+
+def performed(
+    work: Workload, faults: list[Callable[[], None]]
+) -> Iterator[tuple[str, float, float]]:
+    """Does one after the other until a node does not come back, which ends the run, not its record."""
+    try:
+        for fault in faults:
+            yield perform(work, fault)
+    except AssertionError as error:
+        work.findings.violated(f"{error}")
 
 
 def perform(work: Workload, fault: Callable[[], None]) -> tuple[str, float, float]:
