@@ -236,6 +236,18 @@ class ServiceSettings(TypedDict, total=False):
     """
     ambiguous_paths: Literal["reject", "normalize"]
     """What to do with ambiguous paths, if a route or a rule looks at paths; by default reject."""
+    enforce_ip_restrictions: bool
+    """Refuse whom IP restrictions do not allow; false only warns, for whoever is locked out;
+    by default true.
+    """
+    geo_database: str | PathLike[str]
+    """A database in MaxMind's form of where addresses are, for conn.geo and
+    conn.client_ip.geo.
+    """
+    asn_database: str | PathLike[str]
+    """A database in MaxMind's form of whose addresses are, for conn.client_ip.as."""
+    address_categories: str | PathLike[str]
+    """A list of CIDR,category lines, for conn.client_ip.categories."""
     tls_endpoints: bool
     """Speak TLS on the ports of tunnels that ask for HTTPS; by default false."""
     agent_host: str

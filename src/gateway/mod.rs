@@ -9,6 +9,7 @@
 //! What edges are is compiled by whoever knows them, and handed in: the gateway knows neither the
 //! database nor the management API.
 
+mod addresses;
 pub(crate) mod events;
 pub(crate) mod http;
 pub(crate) mod listener;
@@ -32,6 +33,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tokio::sync::SetOnce;
 
+pub use addresses::{AddressFileError, AddressFiles};
 pub use events::{Event, EventDelivery, EventSubscriber};
 pub use listener::trusted_proxies::{TrustedProxies, TrustedProxyError};
 pub(crate) use restrictions::{Ingress, IngressRestriction, IngressRestrictions};
@@ -71,9 +73,9 @@ use crate::net::descriptors::{self, DescriptorLimit};
 use crate::net::{
     ConnectionCaps, ConnectionLimit, Listener, Shutdown, ShutdownPhase, ShutdownSignal,
 };
-use crate::policy::PhaseDecision;
 use crate::policy::ip_rules::IpRules;
 use crate::policy::path::AmbiguousPaths;
+use crate::policy::{AddressDatabase, AddressKinds, AddressLookup, PhaseDecision};
 
 /// How often connections that nobody uses are looked at, at most and at least.
 const MIN_SWEEP_INTERVAL: Duration = Duration::from_millis(10);
@@ -122,6 +124,10 @@ pub struct GatewaySettings {
     /// How many connections to one upstream may wait for another request, for each way. With fewer than
     /// visitors who send at once, each of their bursts would end in connections closed and opened again.
     pub upstream_idle_connections: usize,
+    /// Whether IP restrictions refuse anybody; else they only warn.
+    pub enforce_ip_restrictions: bool,
+    /// What is known of the addresses of visitors; none where the operator has no files.
+    pub addresses: Option<Arc<dyn AddressDatabase>>,
     /// Where the names of endpoints come from that ask for none.
     pub origin: Origin,
     /// Whether traffic is counted for a scrape.
@@ -150,6 +156,8 @@ impl Default for GatewaySettings {
             connections_per_address: None,
             timeouts: Timeouts::default(),
             http2_streams: 128,
+            enforce_ip_restrictions: true,
+            addresses: None,
             head: HeadLimits::default(),
             upstream_idle_connections: 1024,
             origin: Origin::default(),
@@ -251,6 +259,16 @@ pub enum GatewayError {
 }
 
 impl Gateway {
+    /// Whether IP restrictions refuse anybody.
+    pub(crate) fn enforces_ip_restrictions(&self) -> bool {
+        self.0.settings.enforce_ip_restrictions
+    }
+
+    /// What rules may ask of the addresses of visitors.
+    pub(crate) fn known_addresses(&self) -> AddressKinds {
+        self.0.known_addresses()
+    }
+
     /// Starts to take public traffic on the shared ports, on the current tokio runtime.
     ///
     /// # Errors
@@ -491,6 +509,16 @@ impl GatewayState {
     fn upstream(&self, target: Arc<dyn Target>) -> Upstream {
         let pool = self.pools.of(target.as_ref());
         Upstream { target, pool }
+    }
+
+    /// What rules may ask of the addresses of visitors.
+    fn known_addresses(&self) -> AddressKinds {
+        self.settings.addresses.as_ref().map(|database| database.kinds()).unwrap_or_default()
+    }
+
+    /// What is known of the address of a visitor.
+    fn address_lookup(&self) -> AddressLookup {
+        AddressLookup::of(self.settings.addresses.clone())
     }
 
     /// Counts what a policy has decided.

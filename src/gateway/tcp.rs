@@ -117,7 +117,7 @@ async fn enter(
         let Some(rules) = rules_of(&route) else {
             return route.dial(gateway, visitor, &route_ref, trace).await;
         };
-        let mut execution = watch(&route, visitor);
+        let mut execution = watch(gateway, &route, visitor);
         let find = |url: &str| match passed.len() {
             MOST_HOPS.. => Err(error_response::TOO_MANY_HOPS),
             _ => internal::stream(gateway, url).ok_or(error_response::NO_ENDPOINT),
@@ -131,11 +131,12 @@ async fn enter(
     }
 }
 
-fn watch(route: &Route, visitor: &Visitor) -> ConnectionExecution {
+fn watch(gateway: &GatewayState, route: &Route, visitor: &Visitor) -> ConnectionExecution {
     let id = if route.edge_id.is_empty() { &route.id } else { &route.edge_id };
     let (host, port) = (visitor.local.ip().to_string(), visitor.local.port());
     let endpoint = traffic_policy::endpoint(id, visitor.proto, &host, port);
-    ConnectionExecution::new(traffic_policy::connection(visitor, Utc::now()), endpoint)
+    let connection = traffic_policy::connection(visitor, Utc::now(), gateway.address_lookup());
+    ConnectionExecution::new(connection, endpoint)
 }
 
 fn rules_of(route: &Route) -> Option<&Rules> {

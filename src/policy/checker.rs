@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::Phase;
-use super::expression::{Expression, ExpressionError};
+use super::expression::{Expression, ExpressionError, Reads};
 use super::problem::{DocumentPath, Problem, code};
 use super::template::{PatternTemplate, Template, Tree};
 
@@ -21,8 +21,8 @@ pub(super) struct Checker {
     pub phase: Phase,
     /// What was found so far.
     pub problems: Vec<Problem>,
-    /// Whether anything looked at the paths of requests so far.
-    pub reads_paths: bool,
+    /// What anything has looked at so far.
+    pub reads: Reads,
     /// How many regular expressions there are so far.
     patterns: usize,
 }
@@ -30,7 +30,7 @@ pub(super) struct Checker {
 impl Checker {
     /// A checker that has found nothing yet.
     pub(super) fn new(phase: Phase) -> Self {
-        Self { phase, problems: Vec::new(), reads_paths: false, patterns: 0 }
+        Self { phase, problems: Vec::new(), reads: Reads::default(), patterns: 0 }
     }
 
     /// Records a problem.
@@ -55,7 +55,7 @@ impl Checker {
         }
         let compiled = Expression::compile_with(source, self.phase, names);
         let expression = self.accept(place, compiled)?;
-        self.reads_paths |= expression.reads_path();
+        self.reads |= expression.reads_of_note();
         self.count_patterns(place, expression.patterns()).then_some(expression)
     }
 
@@ -66,7 +66,7 @@ impl Checker {
         }
         let compiled = Template::compile(source, self.phase);
         let template = self.accept(place, compiled).unwrap_or_default();
-        self.reads_paths |= template.reads_path();
+        self.reads |= template.reads_of_note();
         if self.count_patterns(place, template.patterns()) { template } else { Template::default() }
     }
 

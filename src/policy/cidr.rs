@@ -8,7 +8,7 @@ use std::str::FromStr;
 const MAPPED_BITS: u8 = 96;
 
 /// A range of addresses, such as `10.0.0.0/8`; an address alone is a range of one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Cidr {
     network: IpAddr,
     bits: u8,
@@ -33,6 +33,28 @@ impl Cidr {
             }
             _ => false,
         }
+    }
+
+    /// The range of so many leading bits that an address is in.
+    pub fn around(address: IpAddr, bits: u8) -> Option<Self> {
+        let network = match address.to_canonical() {
+            IpAddr::V4(address) => {
+                let rest = 32_u32.checked_sub(bits.into())?;
+                let mask = u32::MAX.checked_shl(rest).unwrap_or(0);
+                IpAddr::V4((address.to_bits() & mask).into())
+            }
+            IpAddr::V6(address) => {
+                let rest = 128_u32.checked_sub(bits.into())?;
+                let mask = u128::MAX.checked_shl(rest).unwrap_or(0);
+                IpAddr::V6((address.to_bits() & mask).into())
+            }
+        };
+        Some(Self { network, bits })
+    }
+
+    /// The same range, named by its first address.
+    pub fn network(self) -> Self {
+        Self::around(self.network, self.bits).unwrap_or(self)
     }
 
     /// A range of IPv4 addresses in the clothes of IPv6 addresses is one of IPv4 addresses.

@@ -7,6 +7,7 @@ use std::io;
 use serde_json::{Map, Value};
 
 use super::actions::terminate_tls::TerminateTls;
+use super::address::AddressKinds;
 use super::checker::Checker;
 use super::fields::{faults, field, is_field};
 use super::head_rules::HeadRules;
@@ -35,6 +36,8 @@ pub struct Policy {
     pub enabled: bool,
     /// Whether anything in it looks at the paths of requests, so that they must not be ambiguous.
     pub reads_paths: bool,
+    /// What its rules ask of the addresses of visitors.
+    pub address_kinds: AddressKinds,
     /// The rules for connections.
     pub connect: Vec<Rule>,
     /// The rules for requests.
@@ -51,8 +54,9 @@ impl Policy {
     /// A policy without rules.
     pub fn empty() -> Self {
         let (connect, request, response, close) = Default::default();
-        let (enabled, reads_paths, head_rules) = (true, false, None);
-        Self { enabled, reads_paths, connect, request, response, close, head_rules }
+        let (reads_paths, address_kinds, head_rules) = Default::default();
+        let enabled = true;
+        Self { enabled, reads_paths, address_kinds, connect, request, response, close, head_rules }
     }
 
     /// Compiles a document for what it is put on, or finds all that is wrong with it.
@@ -174,7 +178,8 @@ fn compile(fields: &Map<String, Value>, scope: Scope) -> Result<Policy, Vec<Prob
         let message = "there is more than one terminate-tls";
         checker.refuse(&DocumentPath::top("on_tcp_connect"), code::DOCUMENT, message);
     }
-    policy.reads_paths = checker.reads_paths;
+    policy.reads_paths = checker.reads.path;
+    policy.address_kinds = checker.reads.addresses;
     policy.head_rules = HeadRules::of(&policy.request);
     if checker.problems.is_empty() { Ok(policy) } else { Err(checker.problems) }
 }

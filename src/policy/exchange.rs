@@ -10,6 +10,7 @@ use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderValue, Method, request, response};
 
 use super::Phase;
+use super::address::{AddressFacts, AddressLookup};
 use super::compression::{self, Coding};
 use super::memo::Memo;
 use super::record::Record;
@@ -29,6 +30,15 @@ pub struct VisitorConnection {
     pub started: DateTime<Utc>,
     /// What was agreed on, where TLS ends at the server.
     pub tls: Option<TlsFacts>,
+    /// What else is known of the address of the visitor.
+    pub lookup: AddressLookup,
+}
+
+impl VisitorConnection {
+    /// What is known of the visitor's address.
+    pub(super) fn address(&self) -> Option<&AddressFacts> {
+        self.lookup.facts(self.client.ip())
+    }
 }
 
 /// What a visitor and the server agreed on.

@@ -129,6 +129,7 @@ mod tests {
             region: String::new(),
             started: Utc::now(),
             tls: None,
+            lookup: crate::policy::AddressLookup::default(),
         };
         let head = HeadView {
             method: "GET",

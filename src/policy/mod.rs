@@ -30,6 +30,7 @@ pub mod action;
 pub mod action_error;
 mod action_results;
 pub mod actions;
+mod address;
 mod checker;
 mod cidr;
 pub mod compression;
@@ -65,6 +66,7 @@ mod verdict;
 pub mod webhook;
 mod world;
 
+pub use self::address::{AddressDatabase, AddressFacts, AddressKind, AddressKinds, AddressLookup};
 pub use self::cidr::Cidr;
 pub use self::document::{Policy, read};
 pub use self::exchange::{

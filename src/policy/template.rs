@@ -11,7 +11,7 @@ use cel::{ExecutionError, Value};
 use serde_json::Value as Json;
 
 use super::action_error::{ActionError, failure};
-use super::expression::{Expression, ExpressionError, one_line_of, value};
+use super::expression::{Expression, ExpressionError, Reads, one_line_of, value};
 use super::problem::code;
 use super::{Phase, regex};
 
@@ -119,13 +119,15 @@ impl Template {
         self.parts.iter().map(count).sum()
     }
 
-    /// Whether the text depends on the path of the request.
-    pub(super) fn reads_path(&self) -> bool {
-        let reads = |part: &Part| match part {
-            Part::Text(_) => false,
-            Part::Expression(expression) => expression.reads_path(),
-        };
-        self.parts.iter().any(reads)
+    /// What the text depends on that matters.
+    pub(super) fn reads_of_note(&self) -> Reads {
+        let mut reads = Reads::default();
+        for part in &self.parts {
+            if let Part::Expression(expression) = part {
+                reads |= expression.reads_of_note();
+            }
+        }
+        reads
     }
 
     /// Whether the template is the empty text.

@@ -21,6 +21,7 @@ use crate::api::id::{self, Ids};
 use crate::api::{Info, Operation, Origin, Page};
 use crate::gateway::Gateway;
 use crate::gateway::modules::policy_cache::PolicyCache;
+use crate::policy::AddressKinds;
 use crate::service::agents::Registry;
 
 /// What a handler answers: the result of its operation, or a refusal.
@@ -114,6 +115,16 @@ impl Context {
         work: impl FnOnce(&View<'_>) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, Refusal> {
         self.shared.store.read(work).await
+    }
+
+    /// The address that IP restrictions must go on to allow; none where nobody can be locked out.
+    pub fn restricted_address(&self) -> Option<IpAddr> {
+        self.address.filter(|_| self.shared.gateway.enforces_ip_restrictions())
+    }
+
+    /// What rules may ask of the addresses of visitors.
+    pub fn known_addresses(&self) -> AddressKinds {
+        self.shared.gateway.known_addresses()
     }
 
     /// The policies that are in use.

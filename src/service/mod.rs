@@ -146,8 +146,9 @@ impl Service {
             ConnectionLimit::new("API clients", options.management_caps(), move |address| {
                 proxies.load().trusted_proxies.contains(address)
             });
-        let (gateway_settings, agent_settings) =
+        let (mut gateway_settings, agent_settings) =
             (options.gateway_settings(), options.agent_settings());
+        gateway_settings.addresses = options.addresses()?;
         let audit_settings = options.audit_settings();
         let base = Base::new(options.public_url.as_deref().unwrap_or(&url));
         let path = options.path.as_deref().map(store::resolve);

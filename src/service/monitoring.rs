@@ -186,12 +186,15 @@ impl Collect for ServiceFigures {
 fn collect_cluster(cluster: &Cluster, families: &mut Families<'_>) -> fmt::Result {
     let now = Instant::now();
     let nodes = cluster.directory.nodes().into_iter().filter(|node| !node.state.stopped);
-    let (lapsed, alive): (Vec<_>, Vec<_>) = nodes.partition(|node| node.is_lapsed(now));
+    let nodes: Vec<_> = nodes.map(|node| (node.phase(now), node.version_lag)).collect();
     let help = "Nodes of the cluster, as this one sees them.";
     let mut family = families.gauge("ginnel_cluster_nodes", help)?;
-    family.level(&[("state", "alive")], alive.len() as f64)?;
-    family.level(&[("state", "lapsed")], lapsed.len() as f64)?;
-    let lag = alive.iter().map(|node| node.version_lag).max().unwrap_or_default();
+    for state in ["alive", "draining", "lapsed"] {
+        let of_state = nodes.iter().filter(|(phase, _)| *phase == state);
+        family.level(&[("state", state)], of_state.count() as f64)?;
+    }
+    let present = nodes.iter().filter(|(phase, _)| *phase != "lapsed");
+    let lag = present.map(|(_, version_lag)| *version_lag).max().unwrap_or_default();
     let help = "How many changes of the database the slowest node was behind.";
     families.gauge("ginnel_cluster_version_lag", help)?.level(&[], lag as f64)?;
     let help = "Tunnels of other nodes that this one knows.";

@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
@@ -21,6 +22,7 @@ use crate::mux::{DEFAULT_BACKLOG_BYTES, LoginLimits};
 use crate::net::ConnectionCaps;
 use crate::net::descriptors::{self, DescriptorLimit};
 use crate::policy::path::AmbiguousPaths;
+use crate::policy::{AddressDatabase, AddressKind, AddressKinds};
 use crate::service::agents;
 use crate::settings::ByteSize;
 
@@ -81,6 +83,14 @@ pub struct Options {
     pub acme: AcmeOptions,
     /// True when edges and agents may use only domains that their owner has reserved.
     pub reserved_domains_only: bool,
+    /// False lets in whom IP restrictions would refuse: the way back for whoever is locked out.
+    pub enforce_ip_restrictions: bool,
+    /// A database in MaxMind's form of where addresses are, for rules that ask.
+    pub geo_database: Option<PathBuf>,
+    /// The same of whose addresses are.
+    pub asn_database: Option<PathBuf>,
+    /// A list of categories of addresses, `CIDR,category` on each line.
+    pub address_categories: Option<PathBuf>,
     /// The proxies in front of the service, whose `X-Forwarded-For` names the visitor; none by
     /// default.
     pub trusted_proxies: TrustedProxies,
@@ -183,6 +193,10 @@ impl Default for Options {
             certificate: None,
             acme: AcmeOptions::default(),
             reserved_domains_only: false,
+            enforce_ip_restrictions: edge.enforce_ip_restrictions,
+            geo_database: None,
+            asn_database: None,
+            address_categories: None,
             trusted_proxies: edge.trusted_proxies,
             proxy_protocol: edge.proxy_protocol,
             ambiguous_paths: edge.ambiguous_paths,
@@ -280,6 +294,8 @@ impl Options {
             base_domain: self.base_domain.clone(),
             tls_endpoints: self.tls_endpoints,
             code_prefix: self.code_prefix.clone(),
+            enforce_ip_restrictions: self.enforce_ip_restrictions,
+            addresses: None,
             trusted_proxies: self.trusted_proxies.clone(),
             proxy_protocol: self.proxy_protocol,
             ambiguous_paths: self.ambiguous_paths,
@@ -293,6 +309,28 @@ impl Options {
             metrics: self.admin_addr.is_some(),
             request_ids: self.request_ids,
         }
+    }
+
+    /// What the operator knows of addresses; none where there are no files.
+    ///
+    /// # Errors
+    /// When a file cannot be used.
+    pub(super) fn addresses(&self) -> Result<Option<Arc<dyn AddressDatabase>>, Error> {
+        let mut files = gateway::AddressFiles::default();
+        let paths = [
+            (AddressKind::Place, &self.geo_database),
+            (AddressKind::System, &self.asn_database),
+            (AddressKind::Category, &self.address_categories),
+        ];
+        for (kind, path) in
+            paths.into_iter().filter_map(|(kind, path)| Some((kind, path.as_ref()?)))
+        {
+            files.add(kind, path).map_err(|error| {
+                Error::setting(kind.setting(), format!("{}: {error}", path.display()))
+            })?;
+        }
+        let is_empty = files.kinds() == AddressKinds::default();
+        Ok((!is_empty).then(|| Arc::new(files) as Arc<dyn AddressDatabase>))
     }
 
     /// How agents are to be served; none when they are not.

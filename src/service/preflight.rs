@@ -15,6 +15,7 @@ impl Options {
         if self.acme.directory.is_some() {
             problems.extend(AcmeManager::check(&self.acme).err());
         }
+        problems.extend(self.addresses().err());
         problems
     }
 

@@ -193,7 +193,7 @@ def planned(faults: Faults, chance: random.Random) -> list[Callable[[], None]]:
 def performed(
     work: Workload, faults: list[Callable[[], None]]
 ) -> Iterator[tuple[str, float, float]]:
-    """Does one after the other until a node does not come back, which ends the run, not its record."""
+    """Does one after the other; a node that does not come back ends the run, not its record."""
     try:
         for fault in faults:
             yield perform(work, fault)

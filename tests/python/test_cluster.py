@@ -7,6 +7,7 @@ import http.client
 import http.server
 import json
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -14,7 +15,9 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -86,6 +89,29 @@ def test_a_node_that_was_stopped_for_a_while_comes_back_in_a_new_epoch(store: st
             wait_until(lambda: by_name(client, "two") == {"alive"}, "the node to be back")
             assert epoch_of(client, "two") > epoch
             assert by_name(client, "one") == {"alive"}
+
+
+def test_a_node_that_stops_is_seen_to_drain(store: str) -> None:
+    one = ginnel.Service(store=store, settings={"node_name": "one"})
+    two = ginnel.Service(store=store, settings={"node_name": "two"})
+    with one, two, one.client() as client, socket.create_server(("127.0.0.1", 0)) as slow:
+        slow.settimeout(30)
+        token = one.authtoken
+        with ginnel.Agent(two, authtoken=token) as agent, agent.client() as local:
+            addr = slow.getsockname()[1]
+            tunnel = local.tunnels.start(addr=addr, proto="http", name="slow", schemes=["http"])
+            url = urlsplit(tunnel.public_url)
+            with socket.create_connection((url.hostname, url.port), 30) as visitor:
+                visitor.sendall(b"GET / HTTP/1.1\r\nHost: %b\r\n\r\n" % url.netloc.encode())
+                taken, _ = slow.accept()
+                with taken, ThreadPoolExecutor(1) as pool:
+                    wait_until(lambda: by_name(client, "two") == {"alive"}, "the nodes to meet")
+                    stopping = pool.submit(two.stop, grace=30)
+
+                    wait_until(lambda: by_name(client, "two") == {"draining"}, "the node to leave")
+                    assert by_name(client, "one") == {"alive"}
+                    taken.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
+                    stopping.result(60)
 
 
 def epoch_of(client: ginnel.RemoteClient, name: str) -> int:

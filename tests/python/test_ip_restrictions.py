@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -300,3 +301,29 @@ def test_what_is_not_enforced_is_logged(
             return any(made.id in record.getMessage() for record in caplog.records)
 
         wait_until(said, "a warning")
+
+
+def test_whoever_is_locked_out_comes_back_by_a_setting(tmp_path: Path) -> None:
+    store = str(tmp_path / "ginnel.db")
+    with ginnel.Service(path=store) as service, service.client() as remote:
+        here = policy(remote, "127.0.0.1/32")
+        two = [
+            remote.ip_restrictions.create(type="api", ip_policy_ids=[here], enforced=True).id
+            for _ in range(2)
+        ]
+        key = service.api_key
+    elsewhere: dict[str, Any] = {"path": store, "settings": {"host": "::1"}}
+    with (
+        ginnel.Service(**elsewhere) as service,
+        ginnel.RemoteClient(key, base_url=service.url) as remote,
+        pytest.raises(ginnel.PermissionDeniedError, match="IP restriction"),
+    ):
+        remote.ip_restrictions.get(two[0])
+
+    elsewhere["settings"]["enforce_ip_restrictions"] = False
+    with (
+        ginnel.Service(**elsewhere) as service,
+        ginnel.RemoteClient(key, base_url=service.url) as remote,
+    ):
+        remote.ip_restrictions.delete(two[0])
+        remote.ip_restrictions.update(two[1], enforced=False)

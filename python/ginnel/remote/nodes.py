@@ -23,7 +23,7 @@ class Node(Record):
     name: str | None = None
     """The name that its operator gave it."""
     state: str | None = None
-    """`alive`, or `lapsed` where it has not been seen for 15 seconds."""
+    """`alive`, `draining` while it stops, or `lapsed` where it has not been seen for 15 seconds."""
     own: bool | None = None
     """True for the node that responds."""
     epoch: int | None = None

@@ -10,7 +10,7 @@ wire! {
         pub id: String,
         /// The name that its operator gave it.
         pub name: Option<String>,
-        /// `alive`, or `lapsed` where it has not been seen for 15 seconds.
+        /// `alive`, `draining` while it stops, or `lapsed` where it has not been seen for 15 seconds.
         pub state: Option<String>,
         /// True for the node that responds.
         pub own: Option<bool>,

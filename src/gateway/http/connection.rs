@@ -377,7 +377,7 @@ impl HttpConnection {
             host,
             scheme: visitor.proto,
             fields: head.fields,
-            connection: attributes.of(visitor),
+            connection: attributes.of(visitor, &self.gateway),
             client_ip,
         })
     }

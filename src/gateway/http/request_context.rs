@@ -57,8 +57,9 @@ impl ConnectionAttributes {
         Self { since: Utc::now(), known: OnceLock::new() }
     }
 
-    pub(crate) fn of(&self, visitor: &Visitor) -> &Arc<VisitorConnection> {
-        self.known.get_or_init(|| traffic_policy::connection(visitor, self.since))
+    pub(crate) fn of(&self, visitor: &Visitor, gateway: &GatewayState) -> &Arc<VisitorConnection> {
+        let make = || traffic_policy::connection(visitor, self.since, gateway.address_lookup());
+        self.known.get_or_init(make)
     }
 }
 
@@ -107,7 +108,7 @@ impl RequestContext<'_> {
 
     /// The connection as rules see it.
     pub(crate) fn connection(&self) -> Arc<VisitorConnection> {
-        self.connection.of(self.visitor).clone()
+        self.connection.of(self.visitor, self.gateway).clone()
     }
 
     /// A route as rules see it, under the host that a request asks for.

@@ -14,7 +14,7 @@ use crate::gateway::modules::module::{Module, ModuleKind};
 use crate::gateway::modules::policy_cache::PolicyCache;
 use crate::policy::ip_rules::IpRules;
 use crate::policy::user_agent::Filter;
-use crate::policy::{Policy, Problem, Scope};
+use crate::policy::{AddressKinds, Policy, Problem, Scope};
 
 /// The number of a wrong value that has none of its own.
 const INVALID_VALUE: u16 = 215;
@@ -120,13 +120,19 @@ pub(crate) struct ModuleChecker {
     pub policies: Arc<PolicyCache>,
     /// What the modules belong to.
     pub scope: Scope,
+    /// What rules may ask of the addresses of visitors.
+    pub known_addresses: AddressKinds,
 }
 
 impl ModuleChecker {
     /// Compiles a policy.
     pub(crate) fn policy(&self, document: &impl Serialize) -> Result<Arc<Policy>, InvalidModule> {
         let policy = self.policies.policy(document, self.scope);
-        policy.map_err(|problems| InvalidModule::of_policy(&problems))
+        let policy = policy.map_err(|problems| InvalidModule::of_policy(&problems))?;
+        match policy.address_kinds.missing_from(self.known_addresses) {
+            Some(problem) => Err(InvalidModule::of_policy(&[problem])),
+            None => Ok(policy),
+        }
     }
 
     /// Compiles a user agent filter.
@@ -161,6 +167,10 @@ pub(crate) type ModuleMemory = HashMap<ModuleKind, Arc<dyn Any + Send + Sync>>;
 
 /// What the modules of a route or edge are made with.
 pub(crate) struct ModuleBuilder<'b> {
+    /// The identifier of the route or edge.
+    pub owner: &'b str,
+    /// What rules may ask of the addresses of visitors.
+    pub known_addresses: AddressKinds,
     pub policies: &'b PolicyCache,
     /// Finds the rules of an IP policy.
     pub ip_policy: &'b dyn Fn(&str) -> Arc<ArcSwap<IpRules>>,
@@ -189,7 +199,12 @@ impl ModuleBuilder<'_> {
     /// A compiled policy. A stored policy was checked; were it refused all the same, nobody would
     /// pass, and neither does anybody whose provider cannot be verified.
     pub(crate) fn policy(&self, document: &impl Serialize, scope: Scope) -> Arc<Policy> {
-        self.policies.policy(document, scope).unwrap_or_else(|_| nobody())
+        let policy = self.policies.policy(document, scope).unwrap_or_else(|_| nobody());
+        // Stored before the file was taken away: the rest of the policy still counts.
+        if let Some(problem) = policy.address_kinds.missing_from(self.known_addresses) {
+            tracing::warn!(owner = self.owner, err = %problem, "a stored policy asks for what nobody knows");
+        }
+        policy
     }
 }
 

@@ -27,7 +27,7 @@ use crate::gateway::routing::endpoint_spec::{
 use crate::gateway::routing::virtual_host::{Route, VirtualHost};
 use crate::policy::ip_rules::IpRules;
 use crate::policy::user_agent::Filter;
-use crate::policy::{Cidr, Policy, Scope};
+use crate::policy::{AddressKinds, Cidr, Policy, Scope};
 
 /// What is served for an agent.
 pub(crate) fn virtual_host(
@@ -39,7 +39,8 @@ pub(crate) fn virtual_host(
     let host_header = options.host_header.as_deref().map(HeaderValue::from_str).transpose();
     let host_header = host_header.map_err(|problem| invalid("host_header", &problem))?;
     let find = |id: &str| gateway.ip_policies.of(id);
-    let modules = Modules::new(modules(options, scope, find)?);
+    let known = gateway.known_addresses();
+    let modules = Modules::new(modules(options, scope, known, find)?);
     let (id, edge_id) = ("".into(), "".into());
     let metrics = gateway.metrics.as_ref().map(|metrics| metrics.edge(""));
     Ok(VirtualHost::of(Route { id, edge_id, modules, host_header, backend, metrics }))
@@ -49,6 +50,7 @@ pub(crate) fn virtual_host(
 fn modules(
     options: &EndpointOptions,
     scope: Scope,
+    known: AddressKinds,
     find: impl Fn(&str) -> Arc<ArcSwap<IpRules>>,
 ) -> Result<Vec<Box<dyn Module>>, BindError> {
     let mut modules: Vec<Box<dyn Module>> = Vec::new();
@@ -66,7 +68,7 @@ fn modules(
         modules.push(Box::new(PolicyModule { kind, rules }));
     }
     if let Some(text) = &options.traffic_policy {
-        let (kind, rules) = (ModuleKind::Policy, policy(text, scope, find)?);
+        let (kind, rules) = (ModuleKind::Policy, policy(text, scope, known, find)?);
         modules.push(Box::new(PolicyModule { kind, rules }));
     }
     if let Some(share) = options.circuit_breaker {
@@ -117,9 +119,13 @@ fn webhook(spec: &Webhook) -> Result<Rules, BindError> {
 fn policy(
     text: &str,
     scope: Scope,
+    known: AddressKinds,
     find: impl Fn(&str) -> Arc<ArcSwap<IpRules>>,
 ) -> Result<Rules, BindError> {
     let policy = Policy::parse(text, scope).map_err(BindError::Policy)?;
+    if let Some(problem) = policy.address_kinds.missing_from(known) {
+        return Err(BindError::Policy(vec![problem]));
+    }
     Ok(Rules::new(Arc::new(policy), Arc::default(), find))
 }
 

@@ -72,7 +72,7 @@ impl UrlRewriteRule {
             }
             _ => config.pattern("from"),
         };
-        config.checker().reads_paths |= from.is_some();
+        config.checker().reads.path |= from.is_some();
         Self { from, to: config.required_template("to"), format }
     }
 

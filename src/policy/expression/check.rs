@@ -7,9 +7,10 @@ use cel::IdedExpr;
 use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedEntryExpr, operators};
 
 use super::super::Phase;
+use super::super::address::AddressKind;
 use super::functions;
 use super::tree::{is_binding, qualified_name};
-use super::{ExpressionError, nesting, variables};
+use super::{ExpressionError, Reads, nesting, variables};
 
 /// How many loops may run inside one another.
 const LOOPS: usize = 2;
@@ -31,15 +32,16 @@ const TYPES: &[&str] = &[
 ];
 
 /// Refuses a tree that is too deep, loops too much or names what is not there in `phase`, except
-/// for these names; tells whether it reads the path of a request.
+/// for these names; tells what it reads that matters.
 pub(super) fn check<'tree>(
     tree: &'tree IdedExpr,
     phase: Phase,
     names: &[&'tree str],
-) -> Result<bool, ExpressionError> {
-    let mut walk = ExpressionWalk { phase, bound: names.to_vec(), loops: 0, reads_path: false };
+) -> Result<Reads, ExpressionError> {
+    let reads = Reads::default();
+    let mut walk = ExpressionWalk { phase, bound: names.to_vec(), loops: 0, reads };
     walk.visit(tree, 0)?;
-    Ok(walk.reads_path)
+    Ok(walk.reads)
 }
 
 struct ExpressionWalk<'tree> {
@@ -47,7 +49,7 @@ struct ExpressionWalk<'tree> {
     /// The names that are no variables, and the variables of the loops around the node.
     bound: Vec<&'tree str>,
     loops: usize,
-    reads_path: bool,
+    reads: Reads,
 }
 
 impl<'tree> ExpressionWalk<'tree> {
@@ -96,7 +98,10 @@ impl<'tree> ExpressionWalk<'tree> {
         if root.starts_with('@') || self.bound.contains(&root) || TYPES.contains(&name) {
             return Ok(());
         }
-        self.reads_path |= variables::reads_path(name);
+        self.reads.path |= variables::reads_path(name);
+        if let Some(kind) = AddressKind::of_variable(name) {
+            self.reads.addresses.insert(kind);
+        }
         variables::check(name, self.phase).map_err(ExpressionError::expression)
     }
 

@@ -28,6 +28,7 @@ use self::pattern::CompiledPattern;
 pub(super) use self::quick::FactRead;
 use self::quick::{Quick, Sight};
 use super::Phase;
+use super::address::AddressKinds;
 use super::facts::{FactSource, Facts};
 use super::problem::code;
 
@@ -45,7 +46,23 @@ pub struct Expression {
     patterns: Vec<CompiledPattern>,
     /// The same, where it can be decided without the engine.
     quick: Option<Box<Quick>>,
-    reads_path: bool,
+    reads: Reads,
+}
+
+/// What an expression reads that matters where it is used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Reads {
+    /// The path of the request, which must not be ambiguous then.
+    pub path: bool,
+    /// What only files of the operator know of addresses.
+    pub addresses: AddressKinds,
+}
+
+impl std::ops::BitOrAssign for Reads {
+    fn bitor_assign(&mut self, other: Self) {
+        self.path |= other.path;
+        self.addresses |= other.addresses;
+    }
 }
 
 /// Why a text is no expression.
@@ -94,9 +111,9 @@ impl Expression {
         self.patterns.len()
     }
 
-    /// Whether the value depends on the path of the request.
-    pub fn reads_path(&self) -> bool {
-        self.reads_path
+    /// What the value depends on that matters.
+    pub fn reads_of_note(&self) -> Reads {
+        self.reads
     }
 
     /// The text that was compiled.
@@ -180,10 +197,10 @@ fn build(source: &str, phase: Phase, names: &[&str]) -> Result<Expression, Expre
     };
     spelling::correct(&mut tree, &mut names.iter().map(|name| (*name).to_owned()).collect());
     let patterns = lower::lower(&mut tree)?;
-    let reads_path = check::check(&tree, phase, names)?;
+    let reads = check::check(&tree, phase, names)?;
     let quick = quick::compile(&tree).map(Box::new);
     tree::wrap(&mut tree, "@plain");
-    Ok(Expression { source: source.to_owned(), tree, patterns, quick, reads_path })
+    Ok(Expression { source: source.to_owned(), tree, patterns, quick, reads })
 }
 
 /// The first complaint of the parser; the others mostly follow from it.

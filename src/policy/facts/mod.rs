@@ -5,6 +5,7 @@
 mod cookies;
 mod headers;
 mod message;
+mod place;
 mod plain;
 mod source;
 mod url;
@@ -108,6 +109,16 @@ fn connection<'b>(exchange: &'b Exchange, name: &str) -> FactValue<'b> {
     match name {
         "ts.start" | "start_ts" => time(connection.started),
         "ts.end" | "end_ts" => exchange.ended.and_then(time),
+        "client_ip.geo.location.is_eu" => some(CelBool::from(place::is_eu(connection))),
+        "client_ip.categories" => some(texts(place::categories(connection).map(CelString::from))),
+        "client_ip.is_on_blocklist" => {
+            let is_blocked = |category: &str| category.starts_with("blocklist.");
+            some(CelBool::from(place::categories(connection).any(is_blocked)))
+        }
+        "client_ip.is_tor_node" => {
+            let mut categories = place::categories(connection);
+            some(CelBool::from(categories.any(|category| category == "proxy.anonymous.tor")))
+        }
         "tls.session_resumed" => some(CelBool::from(connection.tls.as_ref()?.resumed)),
         _ => None,
     }

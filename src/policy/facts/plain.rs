@@ -7,6 +7,7 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE, LOCATION, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, Version};
 
 use super::super::exchange::{Content, Exchange, Request, TlsFacts};
+use super::place::{self, Place};
 use super::url::{
     authority, host_and_port, normalized, normalized_path, normalized_path_and_query,
     path_and_query, raw, raw_path,
@@ -40,8 +41,7 @@ pub(in super::super) enum TextFact {
     EndpointUrl,
     EndpointHost,
     EndpointProtocol,
-    /// There is no database of places.
-    Place,
+    Place(Place),
 }
 
 /// A header that has a variable of its own.
@@ -64,6 +64,7 @@ pub(in super::super) enum NumberFact {
     EndpointPort,
     BytesIn,
     BytesOut,
+    AutonomousSystem,
 }
 
 impl TextFact {
@@ -99,14 +100,7 @@ impl TextFact {
             "endpoint.url" => Self::EndpointUrl,
             "endpoint.host" => Self::EndpointHost,
             "endpoint.protocol" => Self::EndpointProtocol,
-            "conn.geo.city"
-            | "conn.geo.country"
-            | "conn.geo.country_code"
-            | "conn.geo.subdivision"
-            | "conn.geo.latitude"
-            | "conn.geo.longitude"
-            | "conn.geo.radius" => Self::Place,
-            _ => return None,
+            _ => return Place::named(name).map(Self::Place),
         })
     }
 
@@ -135,7 +129,7 @@ impl TextFact {
             Self::EndpointUrl => endpoint.url(),
             Self::EndpointHost => &endpoint.host,
             Self::EndpointProtocol => &endpoint.protocol,
-            Self::Place => "",
+            Self::Place(place) => return Some(place.read(connection)),
             of_request => of_request.read_from(exchange, exchange.request()?),
         };
         Some(Cow::Borrowed(text))
@@ -208,6 +202,7 @@ impl NumberFact {
             "conn.client_port" => Self::ClientPort,
             "conn.server_port" => Self::ServerPort,
             "conn.bytes_in" => Self::BytesIn,
+            "conn.client_ip.as.number" => Self::AutonomousSystem,
             "conn.bytes_out" => Self::BytesOut,
             "endpoint.port" => Self::EndpointPort,
             _ => return None,
@@ -228,6 +223,7 @@ impl NumberFact {
             Self::EndpointPort => exchange.endpoint.port.into(),
             Self::BytesIn => exchange.carried.received,
             Self::BytesOut => exchange.carried.sent,
+            Self::AutonomousSystem => place::system(&exchange.connection),
         };
         Some(i64::try_from(number).unwrap_or(i64::MAX))
     }

@@ -11,6 +11,7 @@ use http::header::{CONTENT_LENGTH, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, response};
 use serde::Deserialize;
 
+use crate::policy::AddressLookup;
 use crate::policy::checker;
 use crate::policy::exchange::{EndpointFacts, Request, Response, TlsFacts, VisitorConnection};
 use crate::policy::facts::host_and_port;
@@ -153,6 +154,7 @@ impl Traffic {
             region: String::new(),
             started: now,
             tls,
+            lookup: AddressLookup::default(),
         }))
     }
 

@@ -64,6 +64,15 @@ impl KnownNode {
     pub fn is_lapsed(&self, now: Instant) -> bool {
         self.state.fenced || (!self.state.stopped && now.duration_since(self.seen) >= LEASE)
     }
+
+    /// What operators call its state.
+    pub fn phase(&self, now: Instant) -> &'static str {
+        match (self.is_lapsed(now), self.state.draining) {
+            (true, _) => "lapsed",
+            (false, true) => "draining",
+            (false, false) => "alive",
+        }
+    }
 }
 
 impl Directory {

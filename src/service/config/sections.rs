@@ -183,6 +183,22 @@ const PUBLIC_TRAFFIC: SettingSection<ServeConfig> = SettingSection {
         )
         .live(),
         row!(
+            options.enforce_ip_restrictions: bool, "enforce_ip_restrictions", "BOOL",
+            "Refuse whom IP restrictions do not allow; false only warns, for whoever is locked out"
+        ),
+        row!(
+            options.geo_database: FilePath, "geo_database", "FILE",
+            "A database in MaxMind's form of where addresses are, for conn.geo and conn.client_ip.geo"
+        ),
+        row!(
+            options.asn_database: FilePath, "asn_database", "FILE",
+            "A database in MaxMind's form of whose addresses are, for conn.client_ip.as"
+        ),
+        row!(
+            options.address_categories: FilePath, "address_categories", "FILE",
+            "A list of CIDR,category lines, for conn.client_ip.categories"
+        ),
+        row!(
             options.tls_endpoints: bool, "tls_endpoints", "BOOL",
             "Speak TLS on the ports of tunnels that ask for HTTPS"
         ),

@@ -43,7 +43,7 @@ async fn create(service: Context, params: Create) -> OperationResult<Create> {
     if !id::has_prefix(&params.ip_policy_id, prefix::IP_POLICY) {
         return Err(wrong_prefix("ip_policy_id", &params.ip_policy_id, prefix::IP_POLICY));
     }
-    let (caller, address) = (service.caller.clone(), service.address);
+    let (caller, address) = (service.caller.clone(), service.restricted_address());
     let create = service.change(move |change| {
         let policy = Ref { id: params.ip_policy_id, ..Ref::default() };
         check_policy(change, &policy.id)?;
@@ -74,7 +74,7 @@ async fn get(service: Context, params: Get) -> OperationResult<Get> {
 
 async fn update(service: Context, params: Update) -> OperationResult<Update> {
     params.cidr.as_deref().map_or(Ok(()), check_cidr)?;
-    let (caller, address) = (service.caller.clone(), service.address);
+    let (caller, address) = (service.caller.clone(), service.restricted_address());
     let update = service.change(move |change| {
         let mut rule: IpPolicyRule = found(change, &params.id)?;
         rule.cidr = params.cidr.or(rule.cidr);
@@ -88,7 +88,7 @@ async fn update(service: Context, params: Update) -> OperationResult<Update> {
 }
 
 async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
-    let (caller, address) = (service.caller.clone(), service.address);
+    let (caller, address) = (service.caller.clone(), service.restricted_address());
     let delete = service.write(move |change| {
         let rule: IpPolicyRule = found(change, &params.id)?;
         remove::<IpPolicyRule>(change, &params.id)?;

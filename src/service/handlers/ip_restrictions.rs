@@ -41,7 +41,7 @@ async fn create(service: Context, params: Create) -> OperationResult<Create> {
     check_admin(&service.caller)?;
     check_type(&params.r#type)?;
     let policies = policies(params.ip_policy_ids)?;
-    let address = service.address;
+    let address = service.restricted_address();
     let create = service.change(move |change| {
         let restriction = AccountIpRestriction {
             id: change.new_id(prefix::IP_RESTRICTION)?,
@@ -72,7 +72,7 @@ async fn update(service: Context, params: Update) -> OperationResult<Update> {
     // Generated clients send an empty list for what their caller left out.
     let ids = params.ip_policy_ids.filter(|ids| !ids.is_empty());
     let policies = ids.map(policies).transpose()?;
-    let address = service.address;
+    let address = service.restricted_address();
     let update = service.change(move |change| {
         let mut restriction: AccountIpRestriction = found(change, &params.id)?;
         restriction.description = params.description.or(restriction.description);

@@ -39,7 +39,7 @@ fn show(node: &KnownNode, own: bool, now: Instant) -> Node {
     Node {
         id: node.id.to_string(),
         name: Some(record.name.clone()),
-        state: Some(if node.is_lapsed(now) { "lapsed" } else { "alive" }.to_owned()),
+        state: Some(node.phase(now).to_owned()),
         own: Some(own),
         epoch: number(record.epoch),
         peer_address: Some(record.peer_address.clone()),

@@ -23,6 +23,6 @@ pub(super) fn refresh(gateway: &Gateway, view: &View<'_>) -> Result<(), StoreErr
 fn compiled(gateway: &Gateway, restriction: AccountIpRestriction) -> IngressRestriction {
     let policies = restriction.ip_policies.unwrap_or_default();
     let policies = policies.iter().map(|policy| gateway.ip_policy(&policy.id)).collect();
-    let is_enforced = restriction.enforced == Some(true);
+    let is_enforced = restriction.enforced == Some(true) && gateway.enforces_ip_restrictions();
     IngressRestriction::new(restriction.id, is_enforced, policies)
 }

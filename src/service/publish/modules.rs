@@ -36,6 +36,8 @@ impl ModuleCompiler {
     ) -> Option<Modules> {
         let mut memory = self.memory.remove(owner).unwrap_or_default();
         let mut builder = ModuleBuilder {
+            owner,
+            known_addresses: self.gateway.known_addresses(),
             policies: &self.policies,
             ip_policy: &|id| self.gateway.ip_policy(id),
             memory: &mut memory,

@@ -17,7 +17,7 @@ pub(crate) use fetch::Fetcher;
 pub(crate) use rules::Rules;
 
 use crate::gateway::routing::target::Visitor;
-use crate::policy::{EndpointFacts, Problem, TlsFacts, VisitorConnection};
+use crate::policy::{AddressLookup, EndpointFacts, Problem, TlsFacts, VisitorConnection};
 
 /// Problems in one line.
 pub(crate) fn describe_problems(problems: &[Problem]) -> String {
@@ -25,7 +25,11 @@ pub(crate) fn describe_problems(problems: &[Problem]) -> String {
 }
 
 /// A connection as rules see it.
-pub(crate) fn connection(visitor: &Visitor, since: DateTime<Utc>) -> Arc<VisitorConnection> {
+pub(crate) fn connection(
+    visitor: &Visitor,
+    since: DateTime<Utc>,
+    lookup: AddressLookup,
+) -> Arc<VisitorConnection> {
     let tls = visitor.tls.as_deref().map(|tls| TlsFacts {
         version: tls.version.to_owned(),
         cipher_suite: tls.cipher_suite.to_owned(),
@@ -39,6 +43,7 @@ pub(crate) fn connection(visitor: &Visitor, since: DateTime<Utc>) -> Arc<Visitor
         region: String::new(),
         started: since,
         tls,
+        lookup,
     })
 }
 

@@ -142,7 +142,8 @@ fn exchanges() -> [Exchange; 3] {
     let connection = |address: &str, tls| {
         let client = address.parse().unwrap();
         let server = "127.0.0.1:443".parse().unwrap();
-        Arc::new(VisitorConnection { client, server, region: String::new(), started: now, tls })
+        let (region, lookup) = Default::default();
+        Arc::new(VisitorConnection { client, server, region, started: now, tls, lookup })
     };
     let endpoint = Arc::new(EndpointFacts { protocol: "https".into(), ..EndpointFacts::default() });
     let (head, ()) = http::Request::post("/a%2Fb/%C3%A4?x=1&x=2+3&y&GET")

@@ -28,7 +28,7 @@ export function moment(text) {
 }
 
 const WORDS = {
-  success: "good", alive: "good", allow: "good", refused: "warn", deny: "warn", failed: "bad", lapsed: "bad",
+  success: "good", alive: "good", draining: "warn", allow: "good", refused: "warn", deny: "warn", failed: "bad", lapsed: "bad",
 };
 
 /** A value in a few words, for a cell. */

@@ -63,7 +63,11 @@ impl<H: ModuleHolder> CheckedModules<H> {
         service: &Context,
         check: impl FnOnce(&mut Self, &ModuleChecker) -> Result<(), InvalidModule> + Send + 'static,
     ) -> Result<Self, Refusal> {
-        let checker = ModuleChecker { policies: service.policies(), scope: H::SCOPE };
+        let checker = ModuleChecker {
+            policies: service.policies(),
+            scope: H::SCOPE,
+            known_addresses: service.known_addresses(),
+        };
         let checked = spawn_blocking(move || {
             let mut modules =
                 Self { set: Vec::new(), references: Vec::new(), compiled: Vec::new() };
