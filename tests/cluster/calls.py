@@ -48,11 +48,13 @@ class Caller:
         return send(port, method, path, body, {**self._headers, **kind})
 
 
-def visit(
-    port: int, host: str, method: str = "GET", body: str | None = None, source: str = ""
-) -> Reply:
-    """A request of a visitor; with a `source` the PROXY protocol says that it comes from there."""
-    return send(port, method, "/", body, {"Host": host, "User-Agent": "visitor"}, source)
+def visit(port: int, host: str, method: str = "GET", token: str = "", source: str = "") -> Reply:
+    """A request of a visitor; with a `source` the PROXY protocol says that it comes from there.
+
+    The token is the body of a POST and the path of a GET, which has no body, as browsers do it.
+    """
+    path, body = (f"/{token}", None) if method == "GET" else ("/", token)
+    return send(port, method, path, body, {"Host": host, "User-Agent": "visitor"}, source)
 
 
 def send(

@@ -71,7 +71,7 @@ class Blindness:
 
 
 class Upstream:
-    """A local service that sends back what it was asked, with its name, and counts each POST."""
+    """A local service that sends back the token that came, with its name, and counts each POST."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -83,6 +83,7 @@ class Upstream:
 
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
+                body = body or self.path.removeprefix("/")
                 if self.command == "POST":
                     outer.posts[body] += 1
                 said = json.dumps(
