@@ -112,18 +112,25 @@ pub(crate) async fn forward(
             }
         }
     }
-    let connection = match dial(upstream, visitor, route_ref, runtime.dial_timeout).await {
-        Ok(connection) => connection,
-        Err(reason) => return ForwardOutcome::DialFailed(Box::new(exchange), reason),
-    };
-    match send(connection, upstream, exchange, runtime).await {
-        SendOutcome::Done(outcome) => outcome,
-        SendOutcome::Unsent(back) => {
-            let reason = DialError::Unreachable("the connection closed at once".to_owned());
-            ForwardOutcome::DialFailed(Box::new(back), reason)
+    // An agent closes without a byte where its session ends, too: it may have another.
+    let mut spare = if upstream.target.is_agent() { exchange.spare() } else { None };
+    loop {
+        let connection = match dial(upstream, visitor, route_ref, runtime.dial_timeout).await {
+            Ok(connection) => connection,
+            Err(reason) => return ForwardOutcome::DialFailed(Box::new(exchange), reason),
+        };
+        match send(connection, upstream, exchange, runtime).await {
+            SendOutcome::Done(outcome) => return outcome,
+            SendOutcome::Unsent(back) => {
+                let reason = DialError::Unreachable("the connection closed at once".to_owned());
+                return ForwardOutcome::DialFailed(Box::new(back), reason);
+            }
+            SendOutcome::Silent(_) => match spare.take() {
+                Some(again) => exchange = again,
+                None if upstream.target.is_agent() => return ForwardOutcome::Unreachable(None),
+                None => return ForwardOutcome::Failed(error_response::BROKEN),
+            },
         }
-        SendOutcome::Silent(_) if upstream.target.is_agent() => ForwardOutcome::Unreachable(None),
-        SendOutcome::Silent(_) => ForwardOutcome::Failed(error_response::BROKEN),
     }
 }
 
@@ -247,9 +254,21 @@ fn hold(request: Request<RequestBody>) -> Request<RequestBody> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use http::Method;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
     use super::*;
     use crate::gateway::BoxFuture;
     use crate::gateway::upstream::pool::UpstreamPools;
+    use crate::net::Shutdown;
+
+    fn visitor(peer: &str, local: &str) -> Visitor {
+        let (peer, local) = (peer.parse().unwrap(), local.parse().unwrap());
+        Visitor { peer, local, proto: "http", tls: None, passthrough: false }
+    }
 
     struct Reused(ConnectionReuse);
 
@@ -271,15 +290,76 @@ mod tests {
         }
     }
 
+    /// An agent whose sessions end as soon as they have taken a request, but for the last one.
+    struct LosesSessions {
+        lost: usize,
+        dials: AtomicUsize,
+    }
+
+    impl Target for LosesSessions {
+        fn key(&self) -> &str {
+            "agent"
+        }
+
+        fn reuse(&self) -> ConnectionReuse {
+            ConnectionReuse::Nobody
+        }
+
+        fn is_agent(&self) -> bool {
+            true
+        }
+
+        fn dial<'a>(
+            &'a self,
+            _: &'a Visitor,
+            _: &'a RouteRef,
+        ) -> BoxFuture<'a, Result<Io, DialError>> {
+            let is_lost = self.dials.fetch_add(1, Relaxed) < self.lost;
+            let (near, mut far) = tokio::io::duplex(4096);
+            tokio::spawn(async move {
+                let mut head = [0; 4096];
+                far.read(&mut head).await.unwrap();
+                if !is_lost {
+                    far.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.unwrap();
+                }
+            });
+            Box::pin(std::future::ready(Ok(Box::new(near) as Io)))
+        }
+    }
+
+    /// What becomes of a request at such an agent, and how often it was sent.
+    async fn sent(method: Method, lost: usize) -> (&'static str, usize) {
+        let target = Arc::new(LosesSessions { lost, dials: AtomicUsize::new(0) });
+        let upstream =
+            Upstream { target: target.clone(), pool: UpstreamPools::new(1).of(target.as_ref()) };
+        let mut request = Request::new(RequestBody::Empty);
+        *request.method_mut() = method;
+        let exchange = OutboundRequest { request, upgrade: None };
+        let runtime = upgrade::UpgradeContext {
+            shutdown: Shutdown::default().signal(),
+            activity: Arc::default(),
+            response_timeout: Duration::from_secs(10),
+            dial_timeout: Duration::from_secs(10),
+        };
+        let visitor = visitor("192.0.2.1:1000", "192.0.2.9:80");
+        let outcome = forward(&upstream, &visitor, &RouteRef::none(), exchange, &runtime).await;
+        let outcome = match outcome {
+            ForwardOutcome::Answered(_) => "answered",
+            ForwardOutcome::Unreachable(None) => "unreachable",
+            _ => "something else",
+        };
+        (outcome, target.dials.load(Relaxed))
+    }
+
+    #[tokio::test]
+    async fn what_may_be_repeated_goes_to_another_session_of_the_agent() {
+        assert_eq!(sent(Method::GET, 1).await, ("answered", 2));
+        assert_eq!(sent(Method::GET, 2).await, ("unreachable", 2));
+        assert_eq!(sent(Method::POST, 1).await, ("unreachable", 1));
+    }
+
     #[test]
     fn a_connection_that_names_its_visitor_carries_nobody_else() {
-        let visitor = |peer: &str, local: &str| Visitor {
-            peer: peer.parse().unwrap(),
-            local: local.parse().unwrap(),
-            proto: "http",
-            tls: None,
-            passthrough: false,
-        };
         let one = visitor("192.0.2.1:1000", "192.0.2.9:80");
         let others =
             [visitor("192.0.2.1:1001", "192.0.2.9:80"), visitor("192.0.2.1:1000", "192.0.2.8:80")];

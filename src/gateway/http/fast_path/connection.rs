@@ -281,8 +281,11 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
     ) -> ExchangeEnd {
         let is_unreached = !is_used && upstream.target.is_agent();
         match error {
-            // The upstream closed a connection that it had kept, just as it was used.
-            AnswerError::Silent if is_used && request.is_repeatable() => ExchangeEnd::NotStarted,
+            // The upstream closed a connection that it had kept, just as it was used, or the session of an
+            // agent has ended, which may have another.
+            AnswerError::Silent if (is_used || is_unreached) && request.is_repeatable() => {
+                ExchangeEnd::NotStarted
+            }
             AnswerError::Silent if is_unreached => {
                 self.fail(request, error_response::UNREACHABLE).await
             }
