@@ -1,0 +1,34 @@
+"""What the runs of the peers write down, for the table in the guide."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+FOLDER = Path(__file__).parents[2] / "target" / "peers"
+
+
+@dataclass(frozen=True)
+class Record:
+    """One run of one peer."""
+
+    peer: str
+    version: str
+    what: str
+    """What is counted, such as `tests`."""
+    passes: int
+    total: int
+    others: dict[str, int]
+    """How many do not pass, by reason."""
+    details: dict[str, object]
+
+    def write(self, path: Path | None = None) -> Path:
+        path = path or FOLDER / f"{self.peer}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(asdict(self), indent=2) + "\n")
+        return path
+
+    @classmethod
+    def read(cls, path: Path) -> Record:
+        return cls(**json.loads(path.read_text()))
