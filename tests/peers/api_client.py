@@ -28,7 +28,7 @@ from typing import Any, cast
 import ginnel
 from api_run import Outcome, Run
 from ginnel.service_settings import ServiceSettings
-from records import FOLDER, Record
+from records import ABSENT, FOLDER, Record
 
 VERSION = "0.19.0"
 
@@ -79,18 +79,24 @@ def reason(outcome: Outcome) -> str:
     return f"{outcome.code}: {outcome.text}" if outcome.code else outcome.text
 
 
-def cause(method: str, outcome: Outcome) -> str:
+def cause(method: str, run: Run) -> str:
     """Why a method does not work, as one reason for several methods."""
+    outcome = run.outcomes[method]
     if method in EXPLAINED:
         return EXPLAINED[method]
+    if outcome.kind == "refused":
+        return outcome.cause
+    if not outcome.is_absent:
+        return f"`{method}` fails"
     service = method.rpartition(".")[0]
-    return outcome.cause if outcome.kind == "refused" else f"`{service}` is not there yet"
+    others = [it for name, it in run.outcomes.items() if name.rpartition(".")[0] == service]
+    return f"`{service if all(it.is_absent for it in others) else method}`{ABSENT}"
 
 
 def record(run: Run) -> Record:
     kinds = Counter(outcome.kind for outcome in run.outcomes.values())
     others = {name: it for name, it in run.outcomes.items() if it.kind != "works"}
-    causes = Counter(cause(name, it) for name, it in others.items())
+    causes = Counter(cause(name, run) for name in others)
     return Record(
         peer="ngrok-api",
         version=VERSION,

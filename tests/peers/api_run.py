@@ -34,9 +34,16 @@ class Outcome:
     code: str | None = None
 
     @property
+    def is_absent(self) -> bool:
+        """Whether the service does not know the path, or the method at it."""
+        return self.kind == "broken" and self.text.startswith(("404 Not Found", "405 "))
+
+    @property
     def cause(self) -> str:
         """A refusal in the words that it has in common with those of other methods."""
-        return self.text.rpartition(" (docs/")[0].rpartition(": ")[2] or self.text
+        words = self.text.partition("; known: ")[0]
+        words = words.rpartition(" (docs/")[0].rpartition(": ")[2] or words
+        return words.replace(";", ",")
 
 
 @dataclass

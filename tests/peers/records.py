@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 FOLDER = Path(__file__).parents[2] / "target" / "peers"
+ABSENT = " is not there yet"
+"""The end of a reason that the table joins with others of its kind."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,8 @@ class Record:
     total: int
     others: dict[str, int]
     """How many do not pass, by reason."""
-    details: dict[str, object]
+    details: dict[str, object] = field(default_factory=dict)
+    """What does not pass, one by one."""
 
     def write(self, path: Path | None = None) -> Path:
         path = path or FOLDER / f"{self.peer}.json"
