@@ -27,6 +27,7 @@ pub(crate) mod upstream;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -226,6 +227,8 @@ pub(crate) struct GatewayState {
     metrics: Option<Arc<GatewayMetrics>>,
     /// Makes the names of requests; none where they have none.
     request_ids: Option<Ids>,
+    /// Whether an agent has ever asked which rules act on its requests: without one nobody notes them.
+    notes_rules: AtomicBool,
     read_ahead: Arc<ReadAheadBudget>,
     shutdown: Shutdown,
     /// Whether visitors are served, or wait.
@@ -304,6 +307,7 @@ impl Gateway {
             limit,
             metrics,
             request_ids,
+            notes_rules: AtomicBool::new(false),
             read_ahead: Arc::default(),
             shutdown: Shutdown::default(),
             relays: Shutdown::default(),
@@ -334,6 +338,11 @@ impl Gateway {
         }
         tokio::spawn(sweep(Arc::downgrade(&gateway), gateway.shutdown.signal()));
         Ok(Self(gateway))
+    }
+
+    /// Notes from now on which rules of policies act on requests.
+    pub(crate) fn note_rules(&self) {
+        self.0.notes_rules.store(true, Ordering::Relaxed);
     }
 
     /// Serves visitors, where they have waited until now: all routes are known.
@@ -519,6 +528,11 @@ impl GatewayState {
     /// What is known of the address of a visitor.
     fn address_lookup(&self) -> AddressLookup {
         AddressLookup::of(self.settings.addresses.clone())
+    }
+
+    /// Whether it is noted which rules act on requests.
+    fn notes_rules(&self) -> bool {
+        self.notes_rules.load(Ordering::Relaxed)
     }
 
     /// Counts what a policy has decided.

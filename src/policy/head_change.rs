@@ -1,5 +1,7 @@
 //! What rules change about the head of a request without a look at it.
 
+use std::sync::OnceLock;
+
 use http::{HeaderName, HeaderValue};
 
 /// What rules change about a head.
@@ -9,6 +11,8 @@ pub struct HeadChange {
     pub added: Vec<(HeaderName, HeaderValue)>,
     /// Fields that are removed, however often they are there.
     pub removed: Vec<HeaderName>,
+    /// What agents are told of the rule, once it has matched.
+    pub note: OnceLock<HeaderValue>,
 }
 
 impl HeadChange {

@@ -18,6 +18,9 @@ use super::head_change::HeadChange;
 use super::head_view::HeadView;
 use super::rule::Rule;
 
+/// The module whose rules these are: those of others want to see more than a head.
+const MODULE: &str = "policy";
+
 /// What the rules for requests do, one for one, where that can be told of each.
 #[derive(Debug)]
 pub(super) struct HeadRules(Vec<Option<Arc<HeadChange>>>);
@@ -59,13 +62,16 @@ impl Policy {
             return true;
         }
         let Some(HeadRules(known)) = &self.head_rules else { return false };
-        for (rule, change) in self.request.iter().zip(known) {
+        for (index, (rule, change)) in self.request.iter().zip(known).enumerate() {
             let matches = rule.expressions.iter().try_fold(true, |matches, expression| {
                 Some(matches && expression.is_true_of(head)?)
             });
             match (matches, change) {
                 (Some(false), _) => {}
-                (Some(true), Some(change)) => changes.push(change.clone()),
+                (Some(true), Some(change)) => {
+                    change.note.get_or_init(|| rule.note(MODULE, index).clone());
+                    changes.push(change.clone());
+                }
                 // An expression has failed, or there is more to do than to change a head.
                 _ => return false,
             }
@@ -96,7 +102,7 @@ fn is_known(read: &FactRead<'_>, changed: &[HeaderName]) -> bool {
 /// What actions change, where they do nothing else.
 fn change_of(steps: &[ActionStep]) -> Option<HeadChange> {
     steps.iter().try_fold(HeadChange::default(), |mut whole, step| {
-        let HeadChange { added, removed } = step.action.head_change()?;
+        let HeadChange { added, removed, .. } = step.action.head_change()?;
         whole.added.extend(added);
         whole.removed.extend(removed);
         Some(whole)

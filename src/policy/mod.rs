@@ -55,6 +55,7 @@ mod record;
 mod regex;
 mod replace;
 mod rule;
+mod rule_note;
 pub mod run;
 pub mod state;
 pub mod template;

@@ -20,6 +20,8 @@ pub struct Record {
     pub failed_expressions: u64,
     /// What each rule and action did, if somebody [asked](Self::traced) for it.
     pub trace: Option<Vec<RuleTrace>>,
+    /// The numbers of the rules that matched, if somebody asked for them.
+    pub matched: Option<Vec<usize>>,
     /// The variables of the phase.
     pub(super) vars: BTreeMap<String, Value>,
     /// The last result of each type of action.

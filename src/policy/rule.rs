@@ -1,5 +1,8 @@
 //! Rules: when, and then what.
 
+use std::sync::OnceLock;
+
+use http::HeaderValue;
 use serde_json::{Map, Value};
 
 use super::action::ActionStep;
@@ -9,6 +12,7 @@ use super::config::Config;
 use super::expression::Expression;
 use super::fields::{faults, field};
 use super::problem::{DocumentPath, code};
+use super::rule_note;
 
 /// How many expressions a rule may have, and how many actions.
 const SIZE: usize = 20;
@@ -22,6 +26,8 @@ pub struct Rule {
     pub expressions: Vec<Expression>,
     /// What is done then, in order.
     pub actions: Vec<ActionStep>,
+    /// What agents are told of it, once one was.
+    note: OnceLock<HeaderValue>,
 }
 
 impl Rule {
@@ -37,6 +43,7 @@ impl Rule {
             name: name(checker, place, fields),
             expressions: expressions(checker, &place.field("expressions"), fields),
             actions: actions(checker, &place.field("actions"), fields),
+            note: OnceLock::new(),
         };
         let ends_tls = |step: &ActionStep| step.kind.name == actions::TERMINATE_TLS;
         if !rule.expressions.is_empty() && rule.actions.iter().any(ends_tls) {
@@ -44,6 +51,12 @@ impl Rule {
             checker.refuse(&place.field("expressions"), code::VALUE, message);
         }
         rule
+    }
+
+    /// What agents are told of the rule where it acts on a request; it is the rule with this number of a
+    /// module.
+    pub fn note(&self, module: &str, index: usize) -> &HeaderValue {
+        self.note.get_or_init(|| rule_note::note(self, module, index))
     }
 
     /// Whether no later rule of the phase can run.

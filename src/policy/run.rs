@@ -116,6 +116,9 @@ impl Run<'_> {
         let record = &mut exchange.record;
         record.failed_expressions += u64::from(failed.is_some());
         let error = failed.flatten();
+        if let Some(numbers) = record.matched.as_mut().filter(|_| matched) {
+            numbers.push(self.rule);
+        }
         if let Some(trace) = &mut record.trace {
             trace.push(RuleTrace {
                 phase: self.phase.name(),

@@ -7,6 +7,7 @@ pub mod json_object;
 pub mod message;
 pub mod proxy;
 pub mod rpc;
+pub mod rules_header;
 pub mod stream_kind;
 
 pub use stream_kind::read_kind;

@@ -21,6 +21,7 @@ pub(crate) mod request_body;
 pub(crate) mod request_context;
 pub(crate) mod response_body;
 pub(crate) mod response_writer;
+pub(crate) mod rule_notes;
 pub(crate) mod server;
 pub(crate) mod stream_executor;
 pub(crate) mod stream_timers;

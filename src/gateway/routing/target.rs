@@ -7,6 +7,8 @@ use std::pin::Pin;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use http::HeaderName;
+
 use crate::gateway::Io;
 use crate::gateway::upstream::budget::ConnectionBudget;
 
@@ -36,6 +38,12 @@ pub trait Target: Send + Sync + 'static {
     /// there as they came, and their responses come back complete.
     fn is_node(&self) -> bool {
         false
+    }
+
+    /// The header in which its agent wants to read which rules of policies acted on a request; none where
+    /// it does not.
+    fn rules_header(&self) -> Option<&HeaderName> {
+        None
     }
 
     /// The room for connections that it shares with others; none where it has no limit.

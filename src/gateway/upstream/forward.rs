@@ -13,6 +13,7 @@ use crate::gateway::http::error_response::{self, ErrorResponse};
 use crate::gateway::http::head;
 use crate::gateway::http::request_body::{ContinueSignal, RequestBody};
 use crate::gateway::http::response_body::ResponseBody;
+use crate::gateway::http::rule_notes;
 use crate::gateway::http::upgrade::{self, VisitorUpgrade};
 use crate::gateway::routing::target::{
     ConnectionReuse, DialError, RouteRef, Target, UpstreamProtocol, Visitor,
@@ -82,6 +83,22 @@ pub(crate) enum ForwardOutcome {
 
 /// Sends a request to a target and gives its answer.
 pub(crate) async fn forward(
+    upstream: &Upstream,
+    visitor: &Visitor,
+    route_ref: &RouteRef,
+    mut exchange: OutboundRequest,
+    runtime: &upgrade::UpgradeContext,
+) -> ForwardOutcome {
+    let noted = rule_notes::add(&mut exchange.request, upstream.target.as_ref());
+    let mut outcome = attempt(upstream, visitor, route_ref, exchange, runtime).await;
+    if let (Some(name), ForwardOutcome::DialFailed(exchange, _)) = (noted, &mut outcome) {
+        // The next target does not know the header.
+        exchange.request.headers_mut().remove(name);
+    }
+    outcome
+}
+
+async fn attempt(
     upstream: &Upstream,
     visitor: &Visitor,
     route_ref: &RouteRef,

@@ -26,7 +26,7 @@ impl Action for AddHeaders {
     fn head_change(&self) -> Option<HeadChange> {
         let fixed = self.headers.iter().map(|one| Some((one.name.clone(), one.fixed()?.clone())));
         let added = fixed.collect::<Option<Vec<_>>>()?;
-        Some(HeadChange { added, removed: Vec::new() })
+        Some(HeadChange { added, ..HeadChange::default() })
     }
 
     fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {

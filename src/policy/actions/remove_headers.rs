@@ -21,7 +21,7 @@ impl Action for RemoveHeaders {
     fn head_change(&self) -> Option<HeadChange> {
         let names = self.headers.iter().map(HeaderName::try_from);
         let removed = names.collect::<Result<Vec<_>, _>>().ok()?;
-        Some(HeadChange { added: Vec::new(), removed })
+        Some(HeadChange { removed, ..HeadChange::default() })
     }
 
     fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {

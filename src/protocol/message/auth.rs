@@ -74,6 +74,10 @@ pub struct AuthExtra {
     /// where there is no other.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub other_node: String,
+    /// Where the agent wants to read which rules of policies acted on a request; empty where it does
+    /// not. Ours alone: other agents name none.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub rules_header: String,
 }
 
 /// The service's answer to [`Auth`].

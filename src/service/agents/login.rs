@@ -16,7 +16,7 @@ use crate::protocol::message::{
     Auth, AuthAnswer, AuthAnswerExtra, AuthExtra, SAME_NODE_CODE, SrvInfoAnswer,
 };
 use crate::protocol::rpc::IncomingCall;
-use crate::protocol::{read_kind, stream_kind};
+use crate::protocol::{read_kind, rules_header, stream_kind};
 use crate::service::accounts::{self, AuthenticatedAgent, TokenFault};
 use crate::service::agents::registry::{AgentStreamLimits, OnlineAgent, Registry};
 use crate::service::agents::socket::Prompt;
@@ -203,6 +203,10 @@ impl PendingLogin {
             Some(reason) => Some(reason.clone()).filter(|reason| !reason.is_empty()),
         };
         let settings = self.state.settings.load_full();
+        let rules_header = rules_header::read(&said.rules_header);
+        if rules_header.is_some() {
+            self.state.gateway.note_rules();
+        }
         Ok(OnlineAgent {
             id: self.state.ids.next(prefix::TUNNEL_SESSION)?,
             client_id,
@@ -226,6 +230,7 @@ impl PendingLogin {
                 unsupported(&said.restart_unsupported_error),
                 unsupported(&said.update_unsupported_error),
             ],
+            rules_header,
         })
     }
 }

@@ -6,6 +6,8 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use http::HeaderName;
+
 use crate::api::Timestamp;
 use crate::gateway::{
     ConnectionBudget, EndpointTraffic, Gateway, PublicEndpoint, Target, TunnelGroups,
@@ -73,6 +75,8 @@ pub(crate) struct OnlineAgent {
     pub started_at: Timestamp,
     /// Why commands are not supported, for stop, restart and update; none when they are.
     pub unsupported: [Option<String>; 3],
+    /// Where the agent wants to read which rules acted on a request; none where it does not.
+    pub rules_header: Option<HeaderName>,
 }
 
 /// How many connections of visitors an agent carries.

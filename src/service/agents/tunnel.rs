@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use http::HeaderName;
 use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
 
@@ -231,6 +232,11 @@ impl Target for OnlineTunnel {
 
     fn is_agent(&self) -> bool {
         true
+    }
+
+    fn rules_header(&self) -> Option<&HeaderName> {
+        let header = self.session.rules_header.as_ref();
+        header.filter(|_| self.speaks == UpstreamProtocol::Http1)
     }
 
     fn budget(&self) -> Option<Arc<ConnectionBudget>> {

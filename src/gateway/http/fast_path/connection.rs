@@ -232,7 +232,9 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
         self.answer.clear();
         // Another node knows who asks, and tells the target itself.
         let origin = (!upstream.target.is_node()).then(|| self.http_connection.origin());
-        request::rewrite(&self.buffer, request, origin, &mut self.out);
+        let is_changed = !request.changes.is_empty();
+        let rules_header = is_changed.then(|| upstream.target.rules_header()).flatten();
+        request::rewrite(&self.buffer, request, (origin, rules_header), &mut self.out);
         let sent = self.body.pending().min(MAX_COALESCED_BYTES);
         let beginning = self.buffer.get(request.length..request.length + sent);
         self.out.extend_from_slice(beginning.unwrap_or_default());

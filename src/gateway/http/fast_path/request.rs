@@ -3,8 +3,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use http::HeaderName;
+
 use crate::gateway::http::forwarded::VisitorOrigin;
 use crate::gateway::http::head::{self, MAX_PATH_BYTES};
+use crate::gateway::http::rule_notes;
 use crate::http1::{
     Body, HeadField, HeadLine, HeadWriter, RequestHead, is_forwarded, is_hop_by_hop, lines_of,
 };
@@ -110,12 +113,12 @@ fn is_special(header: &HeadField<'_>) -> bool {
     }
 }
 
-/// Writes a head as it goes on: its own lines, but for what only proxies may say, then who asks, unless
-/// that is known there.
+/// Writes a head as it goes on: its own lines, but for what only proxies may say, then whose changes these
+/// are, where somebody asks, and who asks, unless that is known there.
 pub(crate) fn rewrite(
     bytes: &[u8],
     request: &FastPathRequest,
-    origin: Option<&VisitorOrigin>,
+    (origin, rules_header): (Option<&VisitorOrigin>, Option<&HeaderName>),
     out: &mut Vec<u8>,
 ) {
     let mut head = HeadWriter::resume(out);
@@ -129,6 +132,12 @@ pub(crate) fn rewrite(
     }
     for (name, value) in request.changes.iter().flat_map(|change| &change.added) {
         head.field(name, value);
+    }
+    if let Some(name) = rules_header {
+        let notes = request.changes.iter().filter_map(|change| change.note.get());
+        if let Some(value) = rule_notes::joined(notes) {
+            head.field(name, value);
+        }
     }
     let host = bytes.get(request.host.clone()).unwrap_or_default();
     if let Some(origin) = origin {
@@ -159,7 +168,7 @@ mod tests {
         };
 
         let mut out = Vec::new();
-        rewrite(bytes, &request, Some(&origin), &mut out);
+        rewrite(bytes, &request, (Some(&origin), None), &mut out);
 
         assert_eq!((&bytes[request.path.clone()], request.is_safe), (&b"/a"[..], true));
         assert!(!request.closes);
@@ -182,7 +191,7 @@ mod tests {
         };
 
         let mut out = Vec::new();
-        rewrite(bytes, &request, Some(&origin), &mut out);
+        rewrite(bytes, &request, (Some(&origin), None), &mut out);
 
         assert!(request.is_forwarded);
         assert_eq!(

@@ -13,6 +13,7 @@ use crate::gateway::http::head;
 use crate::gateway::http::request_body::RequestBody;
 use crate::gateway::http::request_context::RequestContext;
 use crate::gateway::http::response_body::ResponseBody;
+use crate::gateway::http::rule_notes::RuleNotes;
 use crate::gateway::modules::traffic_policy::buffered_body::{BufferedBody, gather};
 use crate::gateway::modules::traffic_policy::rules::Rules;
 use crate::gateway::routing::virtual_host::{Rejection, VirtualHost};
@@ -25,6 +26,8 @@ use crate::policy::{
 pub(crate) struct PolicyExecution {
     exchange: Exchange,
     body: RequestBody,
+    /// What agents are told of the rules that have acted.
+    notes: Vec<HeaderValue>,
 }
 
 /// What a policy has decided on a request.
@@ -46,7 +49,11 @@ impl PolicyExecution {
         let (head, body) = request.into_parts();
         let request = crate::policy::Request::new(head, context.visitor.proto, chrono::Utc::now());
         let connection = context.connection();
-        Self { exchange: Exchange::of_request(connection, endpoint, request), body }
+        Self {
+            exchange: Exchange::of_request(connection, endpoint, request),
+            body,
+            notes: Vec::new(),
+        }
     }
 
     /// Runs the rules for requests.
@@ -57,6 +64,7 @@ impl PolicyExecution {
         module: &'static str,
     ) -> ExecutionOutcome {
         let mut run = rules.policy.run(Phase::Request);
+        self.exchange.record.matched = context.gateway.notes_rules().then(Vec::new);
         let rejection = loop {
             match run.step(&mut self.exchange, rules) {
                 StepOutcome::Done(Verdict::Continue) => break ExecutionOutcome::Continue,
@@ -68,6 +76,7 @@ impl PolicyExecution {
                     break ExecutionOutcome::Reject(Rejection::Close);
                 }
                 StepOutcome::Done(Verdict::Forward { url }) => {
+                    self.note_rules(rules, module);
                     if let Some(rejection) = self.forward(context, &mut run, &url).await {
                         break rejection;
                     }
@@ -82,6 +91,8 @@ impl PolicyExecution {
                 }
             }
         };
+        self.note_rules(rules, module);
+        self.exchange.record.matched = None;
         self.note(context, module);
         rejection
     }
@@ -91,6 +102,10 @@ impl PolicyExecution {
         let (mut head, content) =
             self.exchange.take_request(keep).ok_or(error_response::BAD_REQUEST)?;
         settle(&mut head)?;
+        if !self.notes.is_empty() {
+            let RuleNotes(notes) = head.extensions.get_or_insert_default();
+            notes.extend_from_slice(&self.notes);
+        }
         let body = match content {
             Content::Full(bytes) => {
                 head.headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
@@ -216,6 +231,15 @@ impl PolicyExecution {
             // It breaks off for the visitor where it broke off here.
             Err(_) => Content::TooLong,
         };
+    }
+
+    /// Keeps what agents are told of the rules that have matched since the last time.
+    fn note_rules(&mut self, rules: &Rules, module: &str) {
+        let matched = self.exchange.record.matched.as_mut().map(std::mem::take);
+        for index in matched.unwrap_or_default() {
+            let rule = rules.policy.request.get(index);
+            self.notes.extend(rule.map(|rule| rule.note(module, index).clone()));
+        }
     }
 
     /// Tells who listens what was decided.
