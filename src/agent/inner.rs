@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use http::HeaderName;
 use rustls::ClientConfig;
 use tokio::sync::watch;
 
@@ -23,6 +24,8 @@ pub(crate) struct AgentInner {
     pub(super) options: AgentOptions,
     pub(super) tls: Arc<ClientConfig>,
     pub(super) captures: Arc<CaptureStore>,
+    /// Where the service says which rules acted on a request; none where it is not asked.
+    pub(super) rules_header: Option<HeaderName>,
     pub(super) tunnels: Tunnels,
     /// The mocks and holds.
     pub(super) interceptors: Arc<Interceptors>,

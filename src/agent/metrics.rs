@@ -6,8 +6,9 @@
 
 use std::collections::BinaryHeap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
+use super::traffic::{EndedExchange, TrafficRing, TrafficSlot};
 use crate::api::Number;
 use crate::api::local::tunnels::{ConnectionMetrics, HttpMetrics, Metrics};
 use crate::logging::ignore;
@@ -49,6 +50,8 @@ impl RequestCounts {
 pub struct TunnelMetrics {
     connections: Mutex<MetricSet>,
     requests: Mutex<MetricSet>,
+    /// The last hour.
+    traffic: Mutex<TrafficRing>,
 }
 
 #[derive(Debug)]
@@ -64,6 +67,7 @@ impl TunnelMetrics {
         Self {
             connections: Mutex::new(MetricSet::new(now)),
             requests: Mutex::new(MetricSet::new(now)),
+            traffic: Mutex::new(TrafficRing::new(now, SystemTime::now())),
         }
     }
 
@@ -89,6 +93,16 @@ impl TunnelMetrics {
     /// A request was answered to the end, after so long.
     pub fn request_finished(&self, took: Duration, now: Instant) {
         lock(&self.requests).sample.add(took, now);
+    }
+
+    /// An exchange is over, however it went.
+    pub fn exchange_ended(&self, exchange: &EndedExchange) {
+        lock(&self.traffic).add(exchange);
+    }
+
+    /// What came in each slot of the last hour, from one of them on.
+    pub fn traffic(&self, from: u64, now: Instant) -> Vec<TrafficSlot> {
+        lock(&self.traffic).since(from, now)
     }
 
     /// The figures as the agent API reports them.

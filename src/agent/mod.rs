@@ -5,6 +5,7 @@
 //! (`tunnels`), whose [`relay`] talks to the local service and lets [`capture`] and [`metrics`]
 //! watch. `web` is the local API; what it is asked to start is read by [`definition`].
 
+mod archive;
 mod backoff;
 pub mod capture;
 pub mod config;
@@ -26,6 +27,7 @@ mod replay;
 mod session;
 mod slot;
 mod tls;
+pub mod traffic;
 mod tunnels;
 mod web;
 
@@ -49,8 +51,9 @@ use crate::admin::AdminListener;
 use crate::api::local::tunnels::AgentTunnel;
 use crate::logging::or_debug;
 use crate::net::{Shutdown, ShutdownPhase};
+use crate::protocol::rules_header;
 use crate::reuse::ReuseBans;
-use capture::CaptureStore;
+use capture::{CaptureStore, FileLimits, InspectFile};
 use definition::{Definition, EndpointDefinition};
 use hosts::AllowedHosts;
 use intercept::Interceptors;
@@ -91,8 +94,10 @@ impl Agent {
         };
         let hosts = allowed_hosts("web_allow_hosts", &options.web_allow_hosts, local_only)?;
         let replay_hosts = allowed_hosts("replay_allow_hosts", &options.replay_allow_hosts, true)?;
+        let captures = captures(&options).await?;
         let shared = Arc::new(AgentInner {
-            captures: CaptureStore::new(options.inspect),
+            captures,
+            rules_header: rules_header::random(),
             interceptors: interceptors(&options)?,
             options,
             tls,
@@ -211,6 +216,7 @@ impl Agent {
         for tunnel in self.shared.tunnels.all() {
             self.shared.tunnels.remove(&tunnel.name);
         }
+        self.shared.close_file().await;
     }
 }
 
@@ -223,6 +229,20 @@ fn allowed_hosts(
         option: option.to_owned(),
         problem: format!("{entry:?} is not an address, a network, a name or .name"),
     })
+}
+
+/// The captured requests: none yet, or those of the file.
+async fn captures(options: &AgentOptions) -> Result<Arc<CaptureStore>, Error> {
+    let Some(path) = options.inspect_file.clone() else {
+        return Ok(CaptureStore::new(options.inspect));
+    };
+    let limits = FileLimits { bytes: options.inspect_file_size.0, age: options.inspect_file_age };
+    let limit = options.inspect;
+    let opening = move || CaptureStore::with_file(limit, &path, limits);
+    let opened = tokio::task::spawn_blocking(opening).await;
+    let wrong = |problem| Error::Option { option: "inspect_file".to_owned(), problem };
+    let opened = opened.map_err(|error| wrong(error.to_string()))?;
+    opened.map_err(|error| wrong(error.to_string()))
 }
 
 /// The mocks of the configuration.
@@ -252,10 +272,21 @@ impl Drop for Agent {
         for tunnel in self.shared.tunnels.all() {
             tunnel.stop();
         }
+        // Whoever starts another agent next finds the file free.
+        if let Some(file) = self.shared.captures.file() {
+            file.close();
+        }
     }
 }
 
 impl AgentInner {
+    /// Writes what is left of captured requests, and lets their file go.
+    async fn close_file(&self) {
+        let captures = self.captures.clone();
+        let closing = move || captures.file().into_iter().for_each(InspectFile::close);
+        or_debug!(tokio::task::spawn_blocking(closing).await, "cannot close inspect_file");
+    }
+
     /// Starts the tunnels of a definition.
     async fn start_tunnel(&self, definition: Definition) -> Result<Arc<RunningTunnel>, StartError> {
         let sessions = match &*self.state.borrow() {
@@ -345,6 +376,7 @@ impl AgentInner {
                 host_header: definition.host_header.clone(),
                 scheme: if proto == Some("http") { "http" } else { "https" },
                 captures: inspects.then(|| self.captures.clone()),
+                rules_header: self.rules_header.clone(),
                 interceptors: self.interceptors.clone(),
                 metrics: metrics.clone(),
                 responses: self.requests.of(proto),

@@ -1,6 +1,7 @@
 //! How an agent is to run.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
@@ -8,6 +9,7 @@ use serde_json::{Map, Value};
 use super::capture::CaptureLimit;
 use super::tls::Trust;
 use crate::api::Secret;
+use crate::settings::ByteSize;
 
 /// How an agent is to run.
 #[derive(Debug, Clone)]
@@ -29,6 +31,12 @@ pub struct AgentOptions {
     pub replay_allow_hosts: Vec<String>,
     /// How much is captured.
     pub inspect: CaptureLimit,
+    /// Where captured requests survive a restart; nowhere by default.
+    pub inspect_file: Option<PathBuf>,
+    /// How many bytes that file keeps.
+    pub inspect_file_size: ByteSize,
+    /// How long it keeps what is not pinned.
+    pub inspect_file_age: Duration,
     /// The mocks to begin with: the fields of each, with its identifier.
     pub mocks: Vec<Map<String, Value>>,
     /// How long connecting to the service may take.
@@ -73,6 +81,9 @@ impl AgentOptions {
             web_allow_hosts: Vec::new(),
             replay_allow_hosts: Vec::new(),
             inspect: CaptureLimit::default(),
+            inspect_file: None,
+            inspect_file_size: ByteSize(50 << 20),
+            inspect_file_age: Duration::from_secs(7 * 24 * 3600),
             mocks: Vec::new(),
             connect_timeout: Duration::from_secs(10),
             heartbeat_interval: Duration::from_secs(10),

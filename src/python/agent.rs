@@ -40,6 +40,9 @@ struct AgentArguments {
     web_addr: Option<String>,
     web_allow_hosts: Vec<String>,
     inspect_db_size: i64,
+    inspect_file: Option<PathBuf>,
+    inspect_file_size: usize,
+    inspect_file_age: f64,
     metadata: String,
     heartbeat: (f64, f64),
     remote_management: bool,
@@ -67,6 +70,10 @@ impl AgentArguments {
         options.web_allow_hosts = self.web_allow_hosts;
         options.inspect = CaptureLimit::of_setting(self.inspect_db_size)
             .ok_or("inspect_db_size: must be -1, 0 or a number of bytes")?;
+        options.inspect_file = self.inspect_file;
+        options.inspect_file_size.0 = self.inspect_file_size;
+        options.inspect_file_age = Duration::try_from_secs_f64(self.inspect_file_age)
+            .map_err(|problem| format!("inspect_file_age: {problem}"))?;
         options.metadata = self.metadata;
         options.heartbeat_interval = seconds(self.heartbeat.0)?;
         options.heartbeat_tolerance = seconds(self.heartbeat.1)?;

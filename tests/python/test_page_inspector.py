@@ -6,12 +6,14 @@ import json
 import re
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
-from browsing import House, choose, rows, tab, wait_until
+import ginnel
+from browsing import House, Local, Watch, choose, rows, serving, tab, wait_until
 
 CODES = json.loads((Path(__file__).parent.parent / "data" / "qr.json").read_text())
 
@@ -506,3 +508,153 @@ def test_new_views_are_accessible_on_every_screen(
     accessible(page)
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     context.close()
+
+
+# ── What stays ───────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_request_is_pinned_and_noted_by_keyboard(house: House, page: Page) -> None:
+    house.send("/hook")
+    choose(page, "/hook")
+    page.keyboard.press("p")
+    expect(page.locator("#pin")).to_have_attribute("aria-pressed", "true")
+    expect(rows(page).first.locator("[title=pinned]")).to_be_visible()
+
+    page.keyboard.press("n")
+    note = page.get_by_role("textbox", name="Note")
+    expect(note).to_be_focused()
+    page.keyboard.type("<img src=x onerror=alert(1)>")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+
+    expect(page.locator("#note")).to_have_text("<img src=x onerror=alert(1)>")
+    accessible(page)
+    page.reload()
+    expect(page.locator("#note")).to_have_text("<img src=x onerror=alert(1)>")
+    page.locator("#pin").press("Enter")
+    expect(page.locator("#pin")).to_have_attribute("aria-pressed", "false")
+
+
+def test_pinned_requests_stay_in_the_list(browser: Browser) -> None:
+    with (
+        serving(Local) as local,
+        ginnel.Service() as service,
+        ginnel.Agent(service, inspect_db_size=60_000) as agent,
+    ):
+        house = House(service, agent, local)
+        context = browser.new_context(viewport={"width": 1500, "height": 900})
+        page = context.new_page()
+        page.goto(house.base)
+        house.send("/kept")
+        choose(page, "/kept")
+        page.keyboard.press("p")
+        expect(page.locator("#pin")).to_have_attribute("aria-pressed", "true")
+
+        for number in range(40):
+            house.send(f"/{number}", "POST", b"x" * 2_000)
+
+        expect(page.locator("#rows")).to_contain_text("/39")
+        expect(page.locator("#room")).to_contain_text("evicted")
+        column = page.get_by_role("columnheader", name="Path").get_by_role("button")
+        column.click()
+        column.click()
+        expect(rows(page).first).to_contain_text("/kept")
+        assert "/0" not in paths(page)
+        page.get_by_role("searchbox", name="Filter").fill("is:pinned")
+        page.keyboard.press("Enter")
+        expect(rows(page)).to_have_count(1)
+        context.close()
+
+
+def test_an_archive_is_imported(house: House, page: Page, tmp_path: Path) -> None:
+    hostile = "<script>alert(1)</script>"
+    entry = {
+        "startedDateTime": "2026-11-23T10:00:00Z",
+        "request": {
+            "method": "POST",
+            "url": f"https://a.test/{hostile}",
+            "headers": [{"name": "X-Hostile", "value": hostile}],
+            "postData": {"mimeType": "text/html", "text": hostile},
+        },
+        "response": {"status": 200, "statusText": hostile, "content": {"text": hostile}},
+        "comment": hostile,
+        "_note": hostile,
+        "_tunnel": hostile,
+        "_clientAddress": hostile,
+        "_replayOf": hostile,
+        "timings": {"wait": 3},
+    }
+    wrong = {**entry, "request": {"method": hostile, "url": "https://a.test/"}}
+    archive = tmp_path / "requests.har"
+    archive.write_text(json.dumps({"log": {"entries": [entry, wrong]}}))
+
+    with page.expect_file_chooser() as chooser:
+        page.locator("#import").press("Enter")
+    chooser.value.set_files(archive)
+
+    expect(page.get_by_role("dialog", name="Some entries were left out")).to_contain_text(
+        "log.entries[1].request.method"
+    )
+    accessible(page)
+    page.keyboard.press("Escape")
+    expect(rows(page)).to_have_count(1)
+    choose(page, "/%3Cscript%3E")
+    expect(page.locator("#note")).to_have_text(hostile)
+    expect(page.locator("#detail")).to_contain_text("from an archive: no visitor sent it")
+    accessible(page)
+    archive.write_text("<html>")
+    with page.expect_file_chooser() as chooser:
+        page.locator("#import").press("Enter")
+    chooser.value.set_files(archive)
+    expect(page.get_by_role("dialog", name="The archive was not imported")).to_contain_text(
+        "requests.har is no JSON"
+    )
+
+
+def test_rules_that_acted_are_shown_as_text(browser: Browser) -> None:
+    hostile = "<img src=x onerror=alert(1)>"
+    expression = f"req.url.path != '{hostile}'"
+    policy = {
+        "name": hostile,
+        "expressions": [expression],
+        "actions": [{"type": "add-headers", "config": {"headers": {"x": "1"}}}],
+    }
+    with serving(Local) as local, ginnel.Service() as service, ginnel.Agent(service) as agent:
+        house = House(service, agent, local)
+        document = {"inbound": [policy]}
+        tunnel = house.client.tunnels.start(name="ruled", proto="http", addr=local, policy=document)
+        assert tunnel.public_url
+        with urlopen(f"{tunnel.public_url}/ruled", timeout=30) as answer:
+            answer.read()
+        context = browser.new_context(viewport={"width": 1280, "height": 900})
+        page = context.new_page()
+        watch = Watch(page, house.base)
+        page.goto(house.base)
+        choose(page, "/ruled")
+
+        shown = page.get_by_role("region", name="Rules that acted on this request")
+        expect(shown.locator("strong")).to_have_text(hostile)
+        expect(shown.locator("pre")).to_have_text(expression)
+        expect(shown).to_contain_text("add-headers")
+        expect(rows(page).first.locator("[title^=rules]")).to_be_visible()
+        accessible(page)
+        context.close()
+        assert not watch.wrong
+
+
+def test_plots_are_there_again_after_a_reload_although_requests_are_not(
+    house: House, page: Page
+) -> None:
+    for path in ("/a", "/status/500", "/b"):
+        house.send(path, "POST", b"x" * 100)
+    house.client.requests.clear()
+    page.goto(f"{house.base}/inspect/traffic")
+
+    expect(page.locator("#traffic")).to_contain_text("Of 0 captured requests.")
+    heat = page.get_by_role("img", name=re.compile("^How long requests took: 3 in total"))
+    expect(heat).to_be_visible()
+    page.reload()
+    expect(heat).to_be_visible()
+    plot = page.get_by_role("img", name=re.compile("^Requests, per second"))
+    expect(plot).to_have_attribute("aria-label", re.compile("failed"))
+    accessible(page)

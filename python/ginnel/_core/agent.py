@@ -35,6 +35,9 @@ class Agent(InProcess):
         web_addr: str | None = "127.0.0.1:0",
         web_allow_hosts: Sequence[str] = (),
         inspect_db_size: int = 0,
+        inspect_file: str | PathLike[str] | None = None,
+        inspect_file_size: int = 50 << 20,
+        inspect_file_age: float = 7 * 86_400,
         metadata: str = "",
         heartbeat: tuple[float, float] = (10.0, 15.0),
         remote_management: bool = True,
@@ -56,6 +59,10 @@ class Agent(InProcess):
                 address, a network, a name, or `.` and the end of names.
             inspect_db_size: How many bytes of captured requests are kept; 0 for 50 MB, -1 to
                 capture nothing.
+            inspect_file: A file that captured requests survive a restart in; only its owner may
+                read it.
+            inspect_file_size: How many bytes that file keeps.
+            inspect_file_age: Seconds that it keeps requests that are not pinned.
             metadata: Free text that the management API shows.
             heartbeat: Seconds between two heartbeats, and how late one may be.
             remote_management: Whether the management API may stop and restart the agent.
@@ -95,6 +102,9 @@ class Agent(InProcess):
                 "web_addr": web_addr,
                 "web_allow_hosts": list(web_allow_hosts),
                 "inspect_db_size": inspect_db_size,
+                "inspect_file": inspect_file,
+                "inspect_file_size": inspect_file_size,
+                "inspect_file_age": inspect_file_age,
                 "metadata": metadata,
                 "heartbeat": heartbeat,
                 "remote_management": remote_management,

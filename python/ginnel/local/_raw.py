@@ -58,6 +58,8 @@ class RawRequests(Resource):
     messages = raw_list(Requests.messages)
     replay = raw(Requests.replay)
     send = raw(Requests.send)
+    load = raw(Requests.load)
+    update = raw(Requests.update)
     delete = raw(Requests.delete)
     clear = raw(Requests.clear)
 
@@ -70,6 +72,8 @@ class AsyncRawRequests(Resource):
     messages = raw_async_list(AsyncRequests.messages)
     replay = raw_async(AsyncRequests.replay)
     send = raw_async(AsyncRequests.send)
+    load = raw_async(AsyncRequests.load)
+    update = raw_async(AsyncRequests.update)
     delete = raw_async(AsyncRequests.delete)
     clear = raw_async(AsyncRequests.clear)
 

@@ -80,6 +80,24 @@ class Timings(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class PolicyRule(Record):
+    """A rule of a traffic policy that acted on a request."""
+
+    module: str
+    """The module that the rule is of, such as `policy`."""
+    index: int
+    """The number of the rule among those for requests, from 0."""
+    name: str | None = None
+    """What its author calls it; absent where it has no name, or a long one."""
+    expressions: list[str] | None = field(default=None, hash=False)
+    """The expressions, all of which were true; none where there are none, or they are long."""
+    actions: list[str] = field(hash=False)
+    """The types of its actions, in order."""
+    extra: Mapping[str, object] = field(default_factory=dict, hash=False)
+    """The fields of the response that this version does not know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CapturedRequest(RequestAccessors):
     """A request that an HTTP tunnel received, with its response."""
 
@@ -115,6 +133,20 @@ class CapturedRequest(RequestAccessors):
     """What comes one after the other: `websocket`, `events` or `grpc`; else absent."""
     grpc_status: int | None = None
     """The status of a gRPC call that has ended; 0 is success."""
+    edge_id: str | None = None
+    """The edge that led here; absent where none did, or the service did not say."""
+    route_id: str | None = None
+    """The route of that edge; absent likewise."""
+    rules: list[PolicyRule] | None = field(default=None, hash=False)
+    """The rules of traffic policies that acted on the request before it came here, in order; none
+     where none did, or the service did not say. What a policy denies never comes here.
+    """
+    pinned: bool | None = None
+    """True when newer requests do not displace it."""
+    note: str | None = None
+    """What somebody wrote about it; absent where nobody has."""
+    imported: bool | None = None
+    """True when it comes from an archive, and not from a visitor."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the response that this version does not know."""
 
@@ -155,6 +187,20 @@ class SentRequest(Record):
 
     id: str | None = None
     """The identifier of the captured request; none where the tunnel is not inspected."""
+    extra: Mapping[str, object] = field(default_factory=dict, hash=False)
+    """The fields of the response that this version does not know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ImportedRequests(Record):
+    """What came of an archive."""
+
+    ids: list[str] = field(hash=False)
+    """The identifiers of the new captured requests, in the order of the archive."""
+    skipped: int
+    """How many entries were left out."""
+    problems: list[str] = field(hash=False)
+    """Why, of the first ones."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the response that this version does not know."""
 
@@ -263,6 +309,35 @@ class Requests(Resource):
             SentRequest,
             (method, target, headers, body, body_base64, trailers, tunnel_name, addr),
         )
+
+    def load(self, *, log: Mapping[str, object]) -> ImportedRequests:
+        """Add the requests of an archive (HAR 1.2), of at most 64 MiB; nothing is sent.
+
+         The body is the archive itself. Entries that are no exchanges of HTTP are left out.
+
+        Args:
+            log: What the archive holds: an object with `entries`.
+
+        `POST /requests/import`
+        """
+        return self._core.call("agent.requests.load", ImportedRequests, (log,))
+
+    def update(
+        self, id: str, *, pinned: bool | None = None, note: str | None = None
+    ) -> CapturedRequest:
+        """Pin a captured request, or write a note about it; what is left out stays as it is.
+
+         Newer requests do not displace one that is pinned.
+
+        Args:
+            id: The identifier of the captured request.
+            pinned: Whether it is pinned. At most 100 are, and they take half of the room
+                together.
+            note: What is to be known about it, at most 2,000 bytes; empty for nothing.
+
+        `PATCH /requests/http/{id}`
+        """
+        return self._core.call("agent.requests.update", CapturedRequest, (id, pinned, note))
 
     def delete(self, id: str) -> None:
         """Remove one captured request; what it is still to get is not recorded any further.
@@ -386,6 +461,35 @@ class AsyncRequests(Resource):
             SentRequest,
             (method, target, headers, body, body_base64, trailers, tunnel_name, addr),
         )
+
+    async def load(self, *, log: Mapping[str, object]) -> ImportedRequests:
+        """Add the requests of an archive (HAR 1.2), of at most 64 MiB; nothing is sent.
+
+         The body is the archive itself. Entries that are no exchanges of HTTP are left out.
+
+        Args:
+            log: What the archive holds: an object with `entries`.
+
+        `POST /requests/import`
+        """
+        return await self._core.start("agent.requests.load", ImportedRequests, (log,))
+
+    async def update(
+        self, id: str, *, pinned: bool | None = None, note: str | None = None
+    ) -> CapturedRequest:
+        """Pin a captured request, or write a note about it; what is left out stays as it is.
+
+         Newer requests do not displace one that is pinned.
+
+        Args:
+            id: The identifier of the captured request.
+            pinned: Whether it is pinned. At most 100 are, and they take half of the room
+                together.
+            note: What is to be known about it, at most 2,000 bytes; empty for nothing.
+
+        `PATCH /requests/http/{id}`
+        """
+        return await self._core.start("agent.requests.update", CapturedRequest, (id, pinned, note))
 
     async def delete(self, id: str) -> None:
         """Remove one captured request; what it is still to get is not recorded any further.

@@ -1,10 +1,11 @@
-//! Captured requests, in memory and bounded by bytes.
+//! Captured requests, in memory and bounded by bytes; and in a file where somebody asks for one.
 //!
 //! The relay opens a [`Recording`] when the head of a request arrives and hands it the bytes that
 //! pass; [`CaptureStore`] keeps the records, newest last, and lets the oldest go when there are too many
 //! bytes (agent sheet, section 5).
 
 mod body;
+mod file;
 mod record;
 mod recording;
 mod store;
@@ -14,8 +15,10 @@ mod timing;
 pub use crate::http1::Body;
 
 pub use body::CapturedBody;
+pub(in crate::agent) use file::{FileLimits, InspectFile};
 pub use record::{CaptureRecord, CaptureSource, CapturedExchange, CapturedMessage, Via};
 pub use recording::Recording;
-pub use store::{CaptureChange, CaptureLimit, CaptureStore, NewCapture, Usage};
+pub(in crate::agent) use store::ImportedCapture;
+pub use store::{CaptureChange, CaptureLimit, CaptureStore, NewCapture, PinError, Usage};
 pub use stream::{BodyMarks, SocketLog, SocketMessage, StreamKind, StreamSide};
-pub use timing::ExchangeTiming;
+pub use timing::{ExchangeMarks, ExchangeTiming};

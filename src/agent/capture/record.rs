@@ -7,16 +7,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use chrono::{DateTime, Local, SecondsFormat, Utc};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::CapturedBody;
 use super::stream::{BodyMarks, SocketLog, StreamKind};
 use super::timing::{ExchangeMarks, ExchangeTiming};
-use crate::api::local::requests::{CapturedRequest, RequestMessage, ResponseMessage};
+use crate::api::local::requests::{CapturedRequest, PolicyRule, RequestMessage, ResponseMessage};
 use crate::api::{Base64, Flag, Note, Timestamp, Trailers};
 use crate::http1::{self, Body, HeadField, HeadWriter, lines_of, write_chunk};
 
 const LAST_CHUNK: &[u8] = b"0\r\n";
+/// What a record costs beside its bytes.
+const RECORD_OVERHEAD_BYTES: usize = 512;
 
 /// A captured request that may still be under way.
 #[derive(Debug)]
@@ -30,14 +32,14 @@ pub struct CaptureRecord {
     /// Where it comes from.
     pub source: Arc<CaptureSource>,
     /// When it arrived.
-    start: DateTime<Utc>,
+    pub(super) start: DateTime<Utc>,
     /// When it changed last, in the count of all changes.
     pub(super) revision: AtomicU64,
     exchange: Mutex<CapturedExchange>,
 }
 
 /// What a visitor came through at the service.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Via {
     /// The tunnel's own public address.
@@ -61,6 +63,8 @@ pub struct CaptureSource {
     pub edge_id: String,
     /// The identifier of the edge's route; empty likewise.
     pub route_id: String,
+    /// The URL that an archive names for it, where it comes from one and not from a visitor.
+    pub imported_from: Option<String>,
 }
 
 impl Via {
@@ -107,8 +111,16 @@ pub struct CapturedExchange {
     pub is_held: bool,
     /// Whether it was changed while it waited.
     pub is_edited: bool,
+    /// The rules of policies that acted on the request before it came.
+    pub rules: Vec<PolicyRule>,
+    /// Whether newer records do not displace it.
+    pub is_pinned: bool,
+    /// What somebody wrote about it; may be empty.
+    pub note: String,
     /// Set when the record was let go while the exchange still lasted.
     pub(super) gone: bool,
+    /// Whether it was let go because newer records needed its room.
+    pub(super) is_displaced: bool,
 }
 
 /// The bytes of a request or an answer.
@@ -124,6 +136,8 @@ pub struct CapturedMessage {
     pub chunked: bool,
     /// Whether it ended before its end came.
     pub cut_off: bool,
+    /// Whether the body is kept without the `Content-Encoding` that the head names.
+    pub is_decoded: bool,
     /// Whether more of the body is still to come.
     pub(super) is_pending: bool,
     /// The lines after the last chunk with the empty one; empty where there are none.
@@ -138,11 +152,26 @@ impl CaptureRecord {
         request: CapturedMessage,
     ) -> Self {
         let start = Utc::now();
-        // Seconds since 1970 need 32 bits until 2106.
-        let id = format!("{:08x}{sequence:08x}", start.timestamp() & 0xffff_ffff);
-        let exchange = Mutex::new(CapturedExchange { request, ..CapturedExchange::default() });
-        let revision = AtomicU64::default();
+        let exchange = CapturedExchange { request, ..CapturedExchange::default() };
+        Self::restored(sequence, record_id(start, sequence), tunnel_name, source, start, exchange)
+    }
+
+    /// A record that was kept elsewhere.
+    pub(super) fn restored(
+        sequence: u32,
+        id: String,
+        tunnel_name: String,
+        source: Arc<CaptureSource>,
+        start: DateTime<Utc>,
+        exchange: CapturedExchange,
+    ) -> Self {
+        let (revision, exchange) = (AtomicU64::default(), Mutex::new(exchange));
         Self { sequence, id, tunnel_name, source, start, revision, exchange }
+    }
+
+    /// What the record counts against the limit.
+    pub(super) fn cost(&self) -> usize {
+        self.exchange().cost()
     }
 
     /// When it arrived, by the clock of this machine's time zone.
@@ -180,6 +209,12 @@ impl CaptureRecord {
             timings: exchange.timing().map(ExchangeTiming::show),
             stream: Note(exchange.stream().map_or("", StreamKind::name).to_owned()),
             grpc_status: exchange.grpc_status().map(i64::from),
+            edge_id: Note(self.source.edge_id.clone()),
+            route_id: Note(self.source.route_id.clone()),
+            rules: Some(exchange.rules.clone()).filter(|rules| !rules.is_empty()),
+            pinned: Flag(exchange.is_pinned),
+            note: Note(exchange.note.clone()),
+            imported: Flag(self.source.imported_from.is_some()),
         }
     }
 }
@@ -198,19 +233,40 @@ impl CapturedExchange {
         status.trim().parse().ok()
     }
 
+    /// An exchange that came to its end elsewhere.
+    pub(in crate::agent) fn ended(marks: ExchangeMarks, took: Duration) -> Self {
+        Self { marks, took: Some(took), complete: true, ..Self::default() }
+    }
+
     /// What the exchange counts against the limit.
     pub(super) fn cost(&self) -> usize {
-        self.request.cost()
+        RECORD_OVERHEAD_BYTES
+            + self.request.cost()
+            + self.note.len()
             + self.response.as_ref().map_or(0, CapturedMessage::cost)
             + self.request_marks.cost()
             + self.response_marks.cost()
             + self.socket.as_ref().map_or(0, SocketLog::cost)
+            + self.rules.iter().map(rule_cost).sum::<usize>()
     }
 
     /// Where the time went; none while the exchange lasts.
     pub fn timing(&self) -> Option<ExchangeTiming> {
         self.took.map(|took| self.marks.timing(took))
     }
+}
+
+/// The identifier of a record.
+pub(super) fn record_id(time: DateTime<Utc>, sequence: u32) -> String {
+    // Seconds since 1970 need 32 bits until 2106.
+    format!("{:08x}{sequence:08x}", time.timestamp() & 0xffff_ffff)
+}
+
+/// What a rule counts against the limit.
+fn rule_cost(rule: &PolicyRule) -> usize {
+    let expressions = rule.expressions.iter().flatten();
+    let texts = expressions.chain(&rule.actions).chain([&rule.name.0, &rule.module]);
+    size_of::<PolicyRule>() + texts.map(|text| size_of::<String>() + text.len()).sum::<usize>()
 }
 
 impl CapturedMessage {
@@ -232,7 +288,7 @@ impl CapturedMessage {
 
     /// Whether less than the whole body is kept.
     pub fn is_truncated(&self) -> bool {
-        self.cut_off || self.body_length > self.body.len() as u64
+        self.cut_off || !self.is_decoded && self.body_length > self.body.len() as u64
     }
 
     /// What the message counts against the limit: its bytes, and its headers once more for the form
@@ -243,7 +299,8 @@ impl CapturedMessage {
 
     /// The whole message; a body that came in chunks has a `Content-Length` instead.
     pub fn raw(&self) -> Vec<u8> {
-        let mut raw = if self.chunked { self.unchunked_head() } else { self.head.clone() };
+        let is_framed_anew = self.chunked || self.is_decoded;
+        let mut raw = if is_framed_anew { self.unchunked_head() } else { self.head.clone() };
         self.body.append_to(&mut raw);
         raw
     }
@@ -251,7 +308,7 @@ impl CapturedMessage {
     /// The whole message as it is sent again: as [`CapturedMessage::raw`], but in one chunk where headers
     /// came after the body.
     pub fn to_send(&self) -> Vec<u8> {
-        if !self.chunked || self.trailer.is_empty() {
+        if !self.chunked || self.is_decoded || self.trailer.is_empty() {
             return self.raw();
         }
         let mut raw = self.head.clone();
@@ -298,15 +355,27 @@ impl CapturedMessage {
         parsed(&self.trailer)
     }
 
+    /// Whether the head says that the body comes in chunks.
+    pub fn names_chunks(&self) -> bool {
+        let is_named = |(name, value): &(String, String)| {
+            name.eq_ignore_ascii_case("transfer-encoding")
+                && value.to_ascii_lowercase().contains("chunked")
+        };
+        self.headers().iter().any(is_named)
+    }
+
     fn unchunked_head(&self) -> Vec<u8> {
         let mut head = Vec::with_capacity(self.head.len() + 32);
         let mut writer = HeadWriter::resume(&mut head);
         for line in lines_of(&self.head) {
-            if !line.is("transfer-encoding") && !line.is("trailer") {
+            let is_of_coding =
+                self.is_decoded && (line.is("content-encoding") || line.is("content-length"));
+            if !line.is("transfer-encoding") && !line.is("trailer") && !is_of_coding {
                 writer.lines(line.0);
             }
         }
-        writer.display("Content-Length", self.body_length).end();
+        let length = if self.is_decoded { self.body.len() as u64 } else { self.body_length };
+        writer.display("Content-Length", length).end();
         head
     }
 

@@ -8,6 +8,7 @@ use super::CapturedBody;
 use super::record::{CaptureRecord, CapturedExchange, CapturedMessage};
 use super::store::CaptureStore;
 use super::stream::{BodyMarks, SocketLog, SocketMessage, StreamKind};
+use crate::api::local::requests::PolicyRule;
 use crate::http1::Body;
 
 /// Why an exchange failed of which nobody said more: it was dropped with its tunnel.
@@ -70,6 +71,14 @@ impl Recording {
         self.record.exchange().response.as_ref().map_or(0, |response| response.body_length)
     }
 
+    /// How much of the bodies of request and response has come, and of the messages of a WebSocket.
+    pub fn lengths(&self) -> [u64; 2] {
+        let exchange = self.record.exchange();
+        let [asked, answered] = exchange.socket.as_ref().map_or([0, 0], |socket| socket.bytes);
+        let response = exchange.response.as_ref().map_or(0, |response| response.body_length);
+        [exchange.request.body_length + asked, response + answered]
+    }
+
     /// The request's body has come to its end, with these lines after it.
     pub fn request_complete(&self, trailer: &[u8]) {
         if has_fields(trailer) {
@@ -96,6 +105,11 @@ impl Recording {
     /// The exchange has failed; what was said first counts.
     pub fn fail(&self, error: &str) {
         self.record.exchange().fail(error);
+    }
+
+    /// Rules of policies have acted on the request before it came.
+    pub fn rules(&self, rules: Vec<PolicyRule>) {
+        self.captures.recount(&self.record, |exchange, _| exchange.rules = rules);
     }
 
     /// A mock responds in place of the local service.

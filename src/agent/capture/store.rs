@@ -1,12 +1,15 @@
 //! The records, bounded by bytes.
 
 use std::collections::VecDeque;
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::broadcast;
+use chrono::{DateTime, Utc};
+use tokio::sync::{broadcast, oneshot};
 
-use super::record::{CaptureRecord, CaptureSource, CapturedExchange, CapturedMessage};
+use super::file::{FileLimits, InspectFile, InspectFileError};
+use super::record::{CaptureRecord, CaptureSource, CapturedExchange, CapturedMessage, record_id};
 use super::recording::Recording;
 use super::stream::StreamKind;
 
@@ -15,8 +18,11 @@ use crate::logging::ignore;
 
 /// How much of each body is kept at most.
 const MAX_BODY_BYTES: usize = 1 << 20;
-/// What a record costs beside its bytes.
-const RECORD_OVERHEAD_BYTES: usize = 512;
+/// How many records are pinned at most, and how much of the limit they may take together.
+const MAX_PINNED: usize = 100;
+const PINNED_SHARE: usize = 2;
+/// How long a note may be, in bytes.
+const MAX_NOTE_BYTES: usize = 2000;
 /// How many changes a slow listener may lag behind before it has to look at everything anew.
 const MAX_QUEUED_CHANGES: usize = 4096;
 /// How many removals of single records are remembered for listeners.
@@ -87,11 +93,38 @@ pub struct NewCapture<'a> {
     pub body: &'a Body,
 }
 
+/// A record that comes from an archive.
+#[derive(Debug)]
+pub(in crate::agent) struct ImportedCapture {
+    pub tunnel_name: String,
+    pub source: CaptureSource,
+    /// When it arrived, as the archive says.
+    pub start: DateTime<Utc>,
+    pub exchange: CapturedExchange,
+}
+
+/// Why a record is not pinned, or gets no note.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PinError {
+    /// So many are pinned.
+    #[error("pinned: {MAX_PINNED} requests are pinned, and no more may be")]
+    TooMany,
+    /// Those that are pinned would take more than so many bytes.
+    #[error("pinned: requests that are pinned may take {0} bytes together, and this is more")]
+    TooMuch(usize),
+    /// The note is too long.
+    #[error("note: is longer than {MAX_NOTE_BYTES} bytes")]
+    LongNote,
+}
+
 /// The captured requests of an agent.
 #[derive(Debug)]
 pub struct CaptureStore {
     limit: CaptureLimit,
     inner: Mutex<CaptureState>,
+    /// Where records survive a restart; none where they do not.
+    file: Option<InspectFile>,
     changes: broadcast::Sender<CaptureChange>,
     ended: broadcast::Sender<Arc<CaptureRecord>>,
     /// How many exchanges have not ended.
@@ -116,9 +149,43 @@ struct CaptureState {
 impl CaptureStore {
     /// No records yet.
     pub fn new(limit: CaptureLimit) -> Arc<Self> {
+        Arc::new(Self::empty(limit, None))
+    }
+
+    /// The records of a file, which gets those that come.
+    ///
+    /// # Errors
+    /// When the file cannot be used.
+    pub(in crate::agent) fn with_file(
+        limit: CaptureLimit,
+        path: &Path,
+        limits: FileLimits,
+    ) -> Result<Arc<Self>, InspectFileError> {
+        let CaptureLimit::Bytes(most) = limit else {
+            return Err(InspectFileError::NothingCaptured);
+        };
+        let (file, restored) = InspectFile::open(path, limits, most)?;
+        let store = Self::empty(limit, Some(file));
+        let mut inner = store.lock();
+        inner.last = restored.last;
+        for record in restored.records {
+            let revision = inner.next_revision();
+            record.revision.store(revision, Ordering::Release);
+            store.push(&mut inner, Arc::new(record));
+        }
+        drop(inner);
+        Ok(Arc::new(store))
+    }
+
+    fn empty(limit: CaptureLimit, file: Option<InspectFile>) -> Self {
         let (changes, _) = broadcast::channel(MAX_QUEUED_CHANGES);
         let (ended, _) = broadcast::channel(MAX_QUEUED_CHANGES);
-        Arc::new(Self { limit, inner: Mutex::default(), changes, ended, open: AtomicUsize::new(0) })
+        Self { limit, inner: Mutex::default(), file, changes, ended, open: AtomicUsize::new(0) }
+    }
+
+    /// Where records survive a restart; none where they do not.
+    pub(in crate::agent) fn file(&self) -> Option<&InspectFile> {
+        self.file.as_ref()
     }
 
     /// Whether anything is captured.
@@ -135,15 +202,12 @@ impl CaptureStore {
     pub fn open(self: &Arc<Self>, opening: NewCapture<'_>) -> Recording {
         let request = CapturedMessage::awaiting(opening.head, opening.body);
         self.open.fetch_add(1, Ordering::Relaxed);
-        let cost = RECORD_OVERHEAD_BYTES + request.cost();
         let mut inner = self.lock();
         inner.last = inner.last.wrapping_add(1);
         let tunnel_name = opening.tunnel_name.to_owned();
         let record = CaptureRecord::new(inner.last, tunnel_name, opening.source, request);
         let record = Arc::new(record);
-        inner.records.push_back(record.clone());
-        inner.bytes += cost;
-        self.evict(&mut inner);
+        self.push(&mut inner, record.clone());
         drop(inner);
         self.tell(&record);
         let is_call = *opening.body == Body::CHUNKED
@@ -166,8 +230,9 @@ impl CaptureStore {
         inner.records.get(inner.position(id)?).cloned()
     }
 
-    /// Removes all records; those under way are not recorded any further.
-    pub fn clear(&self) {
+    /// Removes all records; those under way are not recorded any further. Where there is a file, it is
+    /// said when that is empty, or why it is not.
+    pub fn clear(&self) -> Option<oneshot::Receiver<Result<(), String>>> {
         let mut inner = self.lock();
         for record in std::mem::take(&mut inner.records) {
             record.exchange().let_go();
@@ -176,7 +241,88 @@ impl CaptureStore {
         inner.removals.clear();
         inner.cleared = inner.next_revision();
         drop(inner);
+        let emptied = self.file.as_ref().map(InspectFile::clear);
         ignore(self.changes.send(CaptureChange::Cleared), "nobody may be listening");
+        emptied
+    }
+
+    /// Pins a record, or does not any more, and says something about it; none where it is not kept.
+    ///
+    /// # Errors
+    /// When no more may be pinned, or the note is too long.
+    pub fn annotate(
+        &self,
+        id: &str,
+        is_pinned: Option<bool>,
+        note: Option<String>,
+    ) -> Result<Option<Arc<CaptureRecord>>, PinError> {
+        if note.as_ref().is_some_and(|note| note.len() > MAX_NOTE_BYTES) {
+            return Err(PinError::LongNote);
+        }
+        let mut inner = self.lock();
+        let Some(record) = inner.position(id).and_then(|at| inner.records.get(at)).cloned() else {
+            return Ok(None);
+        };
+        if is_pinned == Some(true) && !record.exchange().is_pinned {
+            self.check_room(&inner, &record)?;
+        }
+        let mut exchange = record.exchange();
+        inner.bytes -= exchange.cost();
+        exchange.is_pinned = is_pinned.unwrap_or(exchange.is_pinned);
+        if let Some(note) = note {
+            exchange.note = note;
+        }
+        inner.bytes += exchange.cost();
+        drop(exchange);
+        self.evict(&mut inner);
+        drop(inner);
+        self.tell(&record);
+        self.save(&record);
+        Ok(Some(record))
+    }
+
+    /// Whether another record may be pinned.
+    fn check_room(&self, inner: &CaptureState, record: &CaptureRecord) -> Result<(), PinError> {
+        let pinned = inner.records.iter().filter(|record| record.exchange().is_pinned);
+        let (count, bytes) =
+            pinned.fold((0, 0), |(count, bytes), it| (count + 1, bytes + it.cost()));
+        let most = self.bytes() / PINNED_SHARE;
+        match () {
+            () if count >= MAX_PINNED => Err(PinError::TooMany),
+            () if bytes + record.cost() > most => Err(PinError::TooMuch(most)),
+            () => Ok(()),
+        }
+    }
+
+    /// Adds records that come from elsewhere, and says what they are called.
+    pub(in crate::agent) fn import(&self, captures: Vec<ImportedCapture>) -> Vec<String> {
+        let mut ids = Vec::new();
+        for capture in captures {
+            let mut inner = self.lock();
+            inner.last = inner.last.wrapping_add(1);
+            let id = record_id(Utc::now(), inner.last);
+            let ImportedCapture { tunnel_name, source, start, exchange } = capture;
+            let record = CaptureRecord::restored(
+                inner.last,
+                id.clone(),
+                tunnel_name,
+                Arc::new(source),
+                start,
+                exchange,
+            );
+            let record = Arc::new(record);
+            self.push(&mut inner, record.clone());
+            drop(inner);
+            self.tell(&record);
+            self.save(&record);
+            ids.push(id);
+        }
+        ids
+    }
+
+    /// How much of a body is kept at most.
+    pub(in crate::agent) fn max_body_bytes(&self) -> usize {
+        self.body()
     }
 
     /// Removes one record, which is not recorded any further; false where it is not kept.
@@ -185,9 +331,12 @@ impl CaptureStore {
         let Some(at) = inner.position(id) else { return false };
         let Some(record) = inner.records.remove(at) else { return false };
         let mut exchange = record.exchange();
-        inner.bytes -= RECORD_OVERHEAD_BYTES + exchange.cost();
+        inner.bytes -= exchange.cost();
         exchange.let_go();
         drop(exchange);
+        if let Some(file) = &self.file {
+            file.remove(record.sequence);
+        }
         let revision = inner.next_revision();
         inner.removals.push_back((revision, record.id.clone()));
         if inner.removals.len() > MAX_REMOVALS {
@@ -226,9 +375,12 @@ impl CaptureStore {
         self.lock().cleared
     }
 
-    /// The identifier of the oldest record that is kept.
+    /// The identifier of the oldest record that is kept and not pinned: of those before it only pinned ones
+    /// are.
     pub fn oldest(&self) -> Option<String> {
-        self.lock().records.front().map(|record| record.id.clone())
+        let inner = self.lock();
+        let oldest = inner.records.iter().find(|record| !record.exchange().is_pinned);
+        oldest.or(inner.records.back()).map(|record| record.id.clone())
     }
 
     /// What happens to the records from now on.
@@ -289,13 +441,41 @@ impl CaptureStore {
         self.evict(&mut inner);
     }
 
+    /// Adds a record, and makes room for it.
+    fn push(&self, inner: &mut CaptureState, record: Arc<CaptureRecord>) {
+        inner.bytes += record.cost();
+        inner.records.push_back(record);
+        self.evict(inner);
+    }
+
+    /// Lets the oldest records go until there is room: those that are pinned last.
     fn evict(&self, inner: &mut CaptureState) {
+        let (mut at, mut spares_pinned) = (0, true);
         while inner.bytes > self.bytes() {
-            let Some(oldest) = inner.records.pop_front() else { return };
-            let mut exchange = oldest.exchange();
-            inner.bytes -= RECORD_OVERHEAD_BYTES + exchange.cost();
+            let Some(record) = inner.records.get(at).cloned() else {
+                if !std::mem::replace(&mut spares_pinned, false) {
+                    return;
+                }
+                at = 0;
+                continue;
+            };
+            let mut exchange = record.exchange();
+            if exchange.is_pinned && spares_pinned {
+                at += 1;
+                continue;
+            }
+            inner.bytes -= exchange.cost();
             exchange.let_go();
+            exchange.is_displaced = true;
+            inner.records.remove(at);
             inner.evicted += 1;
+        }
+    }
+
+    /// Has a record written whose exchange has ended.
+    fn save(&self, record: &Arc<CaptureRecord>) {
+        if let Some(file) = &self.file {
+            file.save(record);
         }
     }
 
@@ -307,6 +487,7 @@ impl CaptureStore {
     /// Counts the last change of a record, and says so.
     pub(super) fn tell_end(&self, record: &Arc<CaptureRecord>) {
         self.tell_change(record, CaptureChange::Ended);
+        self.save(record);
         if self.ended.receiver_count() > 0 {
             ignore(self.ended.send(record.clone()), "nobody may be listening");
         }
@@ -367,10 +548,7 @@ mod tests {
 
     /// What the records cost, counted anew.
     fn counted(captures: &CaptureStore) -> usize {
-        let cost = |record: &Arc<CaptureRecord>| {
-            let exchange = record.exchange();
-            RECORD_OVERHEAD_BYTES + exchange.cost()
-        };
+        let cost = |record: &Arc<CaptureRecord>| record.cost();
         captures.list(usize::MAX, None).iter().map(cost).sum()
     }
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::http1::{behind_first_line, fields_in};
 
@@ -15,7 +15,7 @@ const MARK_BYTES: usize = size_of::<BodyMark>();
 const MAX_MARKS: usize = 16 << 10;
 
 /// What comes one after the other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StreamKind {
     /// Messages of a WebSocket.
@@ -135,7 +135,7 @@ impl SocketLog {
 }
 
 /// So much of a body was there at a time.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct BodyMark {
     length: u64,
     /// Microseconds since the request arrived.
@@ -143,7 +143,8 @@ struct BodyMark {
 }
 
 /// When the parts of a body came.
-#[derive(Debug, Default, Clone)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct BodyMarks(Vec<BodyMark>);
 
 impl BodyMarks {

@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::api::local::requests::Timings;
 
 /// When the parts of an exchange began, since the request arrived; none for those that did not.
-#[derive(Debug, Default, Clone, Copy)]
-pub(super) struct ExchangeMarks {
+#[derive(Debug, Default, Clone, Copy, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ExchangeMarks {
     /// The agent began to connect to the local service.
     pub connecting: Option<Duration>,
     /// There was a connection.

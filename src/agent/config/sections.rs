@@ -7,7 +7,7 @@ use super::{AgentConfig, ConfigVersion, ConsoleChoice, NgrokLogFormat, NgrokLogL
 use crate::agent::capture::CaptureLimit;
 use crate::agent::options::WebAddress;
 use crate::api::Secret;
-use crate::settings::{SettingSection, setting};
+use crate::settings::{ByteSize, SettingSection, setting};
 
 /// A row: the field with its type, the key, what stands for the value, and what it means.
 macro_rules! row {
@@ -26,6 +26,12 @@ pub const SECTIONS: &[SettingSection<AgentConfig>] =
 /// The shortest and the longest time, in milliseconds.
 const MIN_TIME: u64 = 1;
 const MAX_TIME: u64 = 24 * 3_600_000;
+
+/// The least and the most that a file of captured requests keeps, in bytes and in milliseconds.
+const MIN_FILE_BYTES: u64 = 1 << 20;
+const MAX_FILE_BYTES: u64 = 16 << 30;
+const MIN_FILE_AGE: u64 = 60_000;
+const MAX_FILE_AGE: u64 = 366 * 24 * 3_600_000;
 
 const FILE: SettingSection<AgentConfig> = SettingSection {
     title: "File",
@@ -122,6 +128,22 @@ const INSPECTION: SettingSection<AgentConfig> = SettingSection {
             options.inspect: CaptureLimit, "inspect_db_size", "BYTES",
             "How many bytes of captured requests are kept; 0 for the default, -1 for none"
         )
+        .without_flag(),
+        row!(
+            options.inspect_file: Option<PathBuf>, "inspect_file", "FILE",
+            "A file that captured requests survive a restart in"
+        ),
+        row!(
+            options.inspect_file_size: ByteSize, "inspect_file_size", "BYTES",
+            "How many bytes the file keeps; the oldest requests go first"
+        )
+        .between(MIN_FILE_BYTES, MAX_FILE_BYTES)
+        .without_flag(),
+        row!(
+            options.inspect_file_age: Duration, "inspect_file_age", "DURATION",
+            "How long the file keeps requests that are not pinned"
+        )
+        .between(MIN_FILE_AGE, MAX_FILE_AGE)
         .without_flag(),
         row!(
             console: ConsoleChoice, "console_ui", "WHEN",

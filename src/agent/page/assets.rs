@@ -15,6 +15,7 @@ pub(super) const ASSETS: &[Asset] = &[
     Asset { name: "forms.js", content: include_str!("assets/forms.js") },
     Asset { name: "headers.js", content: include_str!("assets/headers.js") },
     Asset { name: "held.js", content: include_str!("assets/held.js") },
+    Asset { name: "import.js", content: include_str!("assets/import.js") },
     Asset { name: "keys.js", content: include_str!("assets/keys.js") },
     Asset { name: "list.js", content: include_str!("assets/list.js") },
     Asset { name: "live.js", content: include_str!("assets/live.js") },

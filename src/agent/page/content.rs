@@ -38,6 +38,9 @@ pub(super) fn media_type(message: &CapturedMessage) -> String {
 
 /// The encoding of the body; none where there is nothing to take off.
 pub(super) fn encoding(message: &CapturedMessage) -> Option<String> {
+    if message.is_decoded {
+        return None;
+    }
     let encoding = header(message, "content-encoding")?.trim().to_ascii_lowercase();
     let is_plain = message.body.is_empty() || matches!(encoding.as_str(), "" | "identity");
     (!is_plain).then_some(encoding)

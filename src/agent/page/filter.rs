@@ -11,7 +11,7 @@
 //! | `header:x-id`, `header:x-id=a*` | a header of request or answer, with this value |
 //! | `body:text` | text in a body, in any case |
 //! | `tunnel:web` | this tunnel |
-//! | `is:replay`, `is:truncated`, `is:unanswered`, `is:mocked`, `is:held`, `is:edited` | records with this mark |
+//! | `is:replay`, `is:truncated`, `is:unanswered`, `is:mocked`, `is:held`, `is:edited`, `is:policy`, `is:pinned`, `is:noted`, `is:imported` | records with this mark |
 //! | `text` | text in method, target or a header |
 //!
 //! A term with blanks stands in quotes (`body:"two words"`), and `-` before a term means that it
@@ -60,6 +60,10 @@ enum FilterTest {
     Mocked,
     Held,
     Edited,
+    Policy,
+    Pinned,
+    Noted,
+    Imported,
     Text(Regex),
 }
 
@@ -141,18 +145,21 @@ impl FilterTest {
             },
             "body" => contains(value).map(Self::Body),
             "tunnel" => Ok(Self::Tunnel(value.to_owned())),
-            "is" => {
-                match value {
-                    "replay" => Ok(Self::Replay),
-                    "truncated" => Ok(Self::Truncated),
-                    "unanswered" => Ok(Self::Unanswered),
-                    "mocked" => Ok(Self::Mocked),
-                    "held" => Ok(Self::Held),
-                    "edited" => Ok(Self::Edited),
-                    _ => Err("must be one of replay, truncated, unanswered, mocked, held, edited"
-                        .to_owned()),
-                }
-            }
+            "is" => match value {
+                "replay" => Ok(Self::Replay),
+                "truncated" => Ok(Self::Truncated),
+                "unanswered" => Ok(Self::Unanswered),
+                "mocked" => Ok(Self::Mocked),
+                "held" => Ok(Self::Held),
+                "edited" => Ok(Self::Edited),
+                "policy" => Ok(Self::Policy),
+                "pinned" => Ok(Self::Pinned),
+                "noted" => Ok(Self::Noted),
+                "imported" => Ok(Self::Imported),
+                _ => Err("must be one of replay, truncated, unanswered, mocked, held, edited, \
+                        policy, pinned, noted, imported"
+                    .to_owned()),
+            },
             // A colon is nothing special in what somebody looks for.
             _ => contains(text).map(Self::Text),
         }
@@ -193,6 +200,10 @@ impl FilterTest {
             Self::Mocked => exchange.mock_id.is_some(),
             Self::Held => exchange.hold_id.is_some(),
             Self::Edited => exchange.is_edited,
+            Self::Policy => !exchange.rules.is_empty(),
+            Self::Pinned => exchange.is_pinned,
+            Self::Noted => !exchange.note.is_empty(),
+            Self::Imported => record.source.imported_from.is_some(),
             Self::Text(expected) => {
                 messages(exchange).any(|message| expected.is_match(&message.head))
             }

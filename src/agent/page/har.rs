@@ -89,6 +89,9 @@ fn entry(shared: &AgentInner, record: &CaptureRecord, reveal: bool) -> Value {
         entry["comment"] = error.as_str().into();
         entry["response"]["comment"] = error.as_str().into();
     }
+    if !exchange.note.is_empty() {
+        entry["_note"] = exchange.note.as_str().into();
+    }
     if let Some(original) = &record.source.replay_of {
         entry["_replayOf"] = original.as_str().into();
     }

@@ -17,6 +17,7 @@ mod messages;
 mod shell;
 mod snippets;
 mod status;
+mod traffic;
 mod view;
 
 use std::borrow::Cow;
@@ -104,6 +105,7 @@ pub(super) fn router() -> Router<Arc<WebState>> {
         .route("/inspect/data/events", get(events))
         .route("/inspect/data/status", get(status_data))
         .route("/inspect/data/held", get(held_requests))
+        .route("/inspect/data/traffic", get(traffic_data))
         .route("/inspect/data/export.har", get(export))
         .route("/inspect/data/requests/{id}", get(detail))
         .route("/inspect/data/requests/{id}/copy", get(snippet))
@@ -219,6 +221,11 @@ async fn events(
 
 async fn status_data(State(state): State<Arc<WebState>>) -> Response {
     json(&status::StatusPage::of(&state.shared))
+}
+
+async fn traffic_data(State(state): State<Arc<WebState>>, query: PageQuery) -> Response {
+    let from = query.since.as_deref().and_then(|since| since.parse().ok()).unwrap_or_default();
+    json(&traffic::TrafficData::of(&state.shared, from))
 }
 
 async fn export(State(state): State<Arc<WebState>>, query: PageQuery) -> WebAnswer<Response> {

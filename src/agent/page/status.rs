@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::live::CaptureUsage;
-use crate::agent::capture::CaptureLimit;
+use crate::agent::capture::{CaptureLimit, InspectFile};
 use crate::agent::inner::AgentInner;
 use crate::agent::options::WebAddress;
 use crate::agent::session::OnlineSession;
@@ -32,6 +32,8 @@ pub(super) struct StatusPage {
     /// When the service is tried again, RFC 3339; none while there is a session.
     pub next_attempt: Option<String>,
     pub usage: CaptureUsage,
+    /// The file that requests survive a restart in; none where there is no such file.
+    pub file: Option<FileView>,
     pub tunnels: Vec<TunnelView>,
     /// The options in effect, by the names of the configuration file.
     pub options: Map<String, Value>,
@@ -45,6 +47,18 @@ pub(super) struct NodeView {
     pub name: String,
     /// Milliseconds of the last heartbeat.
     pub latency: Option<f64>,
+}
+
+/// The file that captured requests survive a restart in.
+#[derive(Debug, Serialize)]
+pub(super) struct FileView {
+    pub path: String,
+    pub bytes: usize,
+    pub limit: usize,
+    /// How many requests were left out.
+    pub dropped: u64,
+    /// Why the last change failed; none where it did not.
+    pub problem: Option<String>,
 }
 
 /// A tunnel that runs.
@@ -79,6 +93,7 @@ impl StatusPage {
             reconnects: shared.with_history(|history| history.reconnects),
             next_attempt: next_attempt(shared).filter(|_| online.is_none()),
             usage: shared.captures.usage().into(),
+            file: shared.captures.file().map(FileView::of),
             tunnels: shared.tunnels.all().iter().map(|tunnel| TunnelView::of(tunnel)).collect(),
             options: options(shared),
             failures: failures.iter().rev().map(FailureView::of).collect(),
@@ -89,6 +104,19 @@ impl StatusPage {
 fn next_attempt(shared: &AgentInner) -> Option<String> {
     let next = shared.with_history(|history| history.next_attempt)?;
     Some(next.to_rfc3339_opts(SecondsFormat::Millis, false))
+}
+
+impl FileView {
+    fn of(file: &InspectFile) -> Self {
+        let usage = file.usage();
+        Self {
+            path: mask::path(file.path()).to_string(),
+            bytes: usage.bytes,
+            limit: usage.limit,
+            dropped: usage.dropped,
+            problem: usage.problem,
+        }
+    }
 }
 
 impl NodeView {

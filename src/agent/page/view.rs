@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::{content, filter};
 use crate::agent::capture::{CaptureRecord, CapturedMessage, ExchangeTiming, StreamKind, Via};
 use crate::agent::inner::AgentInner;
+use crate::api::local::requests::PolicyRule;
 use crate::api::{Base64, mask};
 
 /// One line of the list.
@@ -54,6 +55,14 @@ pub(super) struct Summary {
     pub messages: Option<u64>,
     /// How a gRPC call ended; 0 is success.
     pub grpc_status: Option<u16>,
+    /// Whether rules of policies acted on the request before it came.
+    pub policy: bool,
+    /// Whether newer requests do not displace it.
+    pub pinned: bool,
+    /// What somebody wrote about it; none where nobody has.
+    pub note: Option<String>,
+    /// Whether it comes from an archive.
+    pub imported: bool,
 }
 
 /// The parts of the time that an exchange took, in milliseconds.
@@ -110,6 +119,10 @@ impl Summary {
             stream: exchange.stream(),
             messages: socket.map(|log| log.dropped + log.messages.len() as u64),
             grpc_status: exchange.grpc_status(),
+            policy: !exchange.rules.is_empty(),
+            pinned: exchange.is_pinned,
+            note: Some(exchange.note.clone()).filter(|note| !note.is_empty()),
+            imported: record.source.imported_from.is_some(),
         }
     }
 }
@@ -129,6 +142,8 @@ pub(super) struct Detail {
     pub edge_id: String,
     /// The route of that edge.
     pub route_id: String,
+    /// The rules of policies that acted on the request, in order; secrets are masked.
+    pub rules: Vec<PolicyRule>,
     pub request: MessageView,
     pub response: Option<MessageView>,
 }
@@ -184,6 +199,7 @@ impl Detail {
             revealed: reveal,
             edge_id: record.source.edge_id.clone(),
             route_id: record.source.route_id.clone(),
+            rules: rules(&exchange.rules, reveal),
             request: MessageView::of(&exchange.request, reveal),
             response: exchange.response.as_ref().map(|response| MessageView::of(response, reveal)),
             summary,
@@ -191,8 +207,21 @@ impl Detail {
     }
 }
 
+/// The rules that acted on a request, as they are shown.
+fn rules(rules: &[PolicyRule], reveal: bool) -> Vec<PolicyRule> {
+    let mut shown = rules.to_vec();
+    if !reveal {
+        let expressions = shown.iter_mut().flat_map(|rule| rule.expressions.iter_mut().flatten());
+        expressions.for_each(|text| *text = mask::text(text).into_owned());
+    }
+    shown
+}
+
 /// Where the public reaches the target of a record.
 pub(super) fn url(shared: &AgentInner, record: &CaptureRecord, target: &str) -> Option<String> {
+    if let Some(origin) = &record.source.imported_from {
+        return Some(format!("{origin}{target}"));
+    }
     let tunnel = shared.tunnels.find(&record.tunnel_name)?;
     let url = tunnel.url()?;
     Some(format!("{}{target}", url.trim_end_matches('/')))
@@ -228,7 +257,7 @@ impl MessageView {
             decoded: decoded.map(|decoded| Base64(decoded.into())),
             encoding,
             unread,
-            length: message.body_length,
+            length: length(message),
             kept: message.body.len(),
             masked,
         }
@@ -237,6 +266,15 @@ impl MessageView {
     /// The body as people read it.
     pub fn readable(&self) -> &[u8] {
         &self.decoded.as_ref().unwrap_or(&self.body).0
+    }
+}
+
+/// How long the whole body was, as it is kept: with its coding or without.
+fn length(message: &CapturedMessage) -> u64 {
+    let kept = message.body.len() as u64;
+    match message.is_decoded {
+        true => kept + u64::from(message.is_truncated()),
+        false => message.body_length,
     }
 }
 

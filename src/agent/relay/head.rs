@@ -3,6 +3,7 @@
 use bytes::{Buf, Bytes, BytesMut};
 
 use crate::http1::{self, Body, ConnectionOptions, HeadError, HeadField, RequestHead};
+use crate::protocol::rules_header;
 
 /// The head of a request.
 #[derive(Debug)]
@@ -19,6 +20,8 @@ pub(super) struct RelayRequest {
     pub target: String,
     /// What the visitor named.
     pub host: Option<Vec<u8>>,
+    /// Whether a header may say which rules acted on the request.
+    pub may_name_rules: bool,
 }
 
 /// The head of an answer.
@@ -73,6 +76,7 @@ fn request(head: &RequestHead<'_, '_>) -> Result<RelayRequest, HeadError> {
         is_websocket: fields.options.upgrade && fields.websocket,
         target: head.target.to_owned(),
         host: fields.host,
+        may_name_rules: fields.may_name_rules,
     })
 }
 
@@ -97,6 +101,7 @@ struct HeadFields {
     options: ConnectionOptions,
     websocket: bool,
     host: Option<Vec<u8>>,
+    may_name_rules: bool,
 }
 
 impl HeadFields {
@@ -116,6 +121,7 @@ impl HeadFields {
                 10 if header.name.eq_ignore_ascii_case("connection") => {
                     fields.options.read(header.value);
                 }
+                rules_header::NAME_BYTES => fields.may_name_rules = true,
                 _ => {}
             }
         }

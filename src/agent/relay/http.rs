@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes, BytesMut};
+use http::HeaderName;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::sync::oneshot;
 
@@ -16,10 +17,12 @@ use super::exchange::{BUFFER_BYTES, LocalConnection, RelayError, RelayExchange, 
 use super::head::{self, RelayRequest};
 use super::interception::Interception;
 use super::websocket::RecordedSocket;
-use super::{Activity, BoxReader, BoxWriter, HostHeader, LocalUpstream, page, rewrite};
+use super::{Activity, BoxReader, BoxWriter, HostHeader, LocalUpstream, page, rewrite, rules};
 use crate::agent::capture::{CaptureSource, CaptureStore, NewCapture, Recording, StreamSide};
 use crate::agent::intercept::Interceptors;
 use crate::agent::metrics::TunnelMetrics;
+use crate::agent::traffic::EndedExchange;
+use crate::api::local::requests::PolicyRule;
 use crate::http1::{Body, FramingError, GoingAway, HeadError};
 use crate::logging::{ignore, or_debug};
 use crate::metrics::CodeCounts;
@@ -40,6 +43,8 @@ pub struct HttpForwarder {
     pub scheme: &'static str,
     /// Where requests are recorded; none when the tunnel is not inspected.
     pub captures: Option<Arc<CaptureStore>>,
+    /// Where the service says which rules acted on a request; none where it is not asked.
+    pub rules_header: Option<HeaderName>,
     /// What the tunnel has carried.
     pub metrics: Arc<TunnelMetrics>,
     /// How its requests end, with those of other tunnels of its kind.
@@ -57,6 +62,7 @@ impl HttpForwarder {
             host_header: self.host_header.clone(),
             scheme: self.scheme,
             captures: self.captures.clone(),
+            rules_header: self.rules_header.clone(),
             metrics: self.metrics.clone(),
             responses: self.responses.clone(),
             interceptors: self.interceptors.clone(),
@@ -179,8 +185,12 @@ impl Visit<'_> {
         *self.status.get_mut() = 0;
         let started = Instant::now();
         self.front.metrics.request_started(started);
+        let (bytes, rules) = self.without_rules(&head, bytes);
         let bytes = self.rewritten(&head, bytes);
         let recording = self.record(&head, &bytes);
+        if let Some(recording) = recording.as_ref().filter(|_| !rules.is_empty()) {
+            recording.rules(rules);
+        }
         if let (Some(recording), Some(opened)) = (&recording, self.opened.take()) {
             let sent = opened.send(recording.record().id.clone());
             ignore(sent, "whoever sent the request may not wait for it any more");
@@ -199,7 +209,16 @@ impl Visit<'_> {
         if tracing::enabled!(tracing::Level::DEBUG) {
             self.log_request(recording.as_ref(), ended.duration_since(started));
         }
-        self.front.responses.count(*self.status.get_mut());
+        let status = *self.status.get_mut();
+        self.front.responses.count(status);
+        let [received, sent] = recording.as_ref().map_or([0, 0], Recording::lengths);
+        self.front.metrics.exchange_ended(&EndedExchange {
+            started,
+            took: (status != 101).then(|| ended.duration_since(started)),
+            is_failed: status == 0 || status >= 500,
+            received,
+            sent,
+        });
         self.front.metrics.request_finished(ended.duration_since(started), ended);
         again
     }
@@ -239,6 +258,14 @@ impl Visit<'_> {
                 // Whatever a local service sends unasked, its connection is of no more use.
                 () = local.speak_up() => self.local = None,
             }
+        }
+    }
+
+    /// The head as visitors and policies made it, and the rules that acted on it.
+    fn without_rules(&self, head: &RelayRequest, bytes: Bytes) -> (Bytes, Vec<PolicyRule>) {
+        match self.front.rules_header.as_ref().filter(|_| head.may_name_rules) {
+            Some(name) => rules::take(&bytes, name.as_str()),
+            None => (bytes, Vec::new()),
         }
     }
 

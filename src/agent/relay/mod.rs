@@ -19,6 +19,7 @@ mod io;
 mod page;
 mod quick_ack;
 mod rewrite;
+mod rules;
 mod upstream;
 mod websocket;
 

@@ -106,7 +106,7 @@ impl SessionKeeper {
     ) -> Result<ConnectedSession, ConnectError> {
         let options = &shared.options;
         let (session, incoming) = MuxSession::start(stream, Side::Agent);
-        let answer = self.log_in(options, &session).await?;
+        let answer = self.log_in(shared, &session).await?;
         let node = Some(answer.extra.node.as_str()).filter(|node| !node.is_empty());
         let node: Option<Arc<str>> = node.map(Arc::from);
         let claim = NodeClaim { node: node.clone(), address };
@@ -170,12 +170,14 @@ impl SessionKeeper {
 
     async fn log_in(
         &mut self,
-        options: &AgentOptions,
+        shared: &AgentInner,
         session: &MuxSession,
     ) -> Result<AuthAnswer, ConnectError> {
-        let mut auth = auth_request(options, &self.client_id, &self.cookie);
+        let mut auth = auth_request(&shared.options, &self.client_id, &self.cookie);
         let other = self.other.as_ref().and_then(|other| other.node.as_deref());
         auth.extra.other_node = other.unwrap_or_default().to_owned();
+        let rules_header = shared.rules_header.as_ref().map(ToString::to_string);
+        auth.extra.rules_header = rules_header.unwrap_or_default();
         let answer = rpc::call(session, &auth, RPC_TIMEOUT).await;
         let answer = answer.map_err(|error| ConnectError::Retriable(error.to_string()))?;
         if let Some(failure) = answer.failure() {

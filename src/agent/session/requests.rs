@@ -82,7 +82,7 @@ async fn forward(tunnels: &Tunnels, mut stream: Stream) {
     };
     let via = Via::of_edge_type(&header.edge_type);
     let (edge_id, route_id) = (bounded_id(header.edge_id), bounded_id(header.route_id));
-    let source = CaptureSource { remote_addr, replay_of: None, via, edge_id, route_id };
+    let source = CaptureSource { remote_addr, via, edge_id, route_id, ..CaptureSource::default() };
     tunnel.serve(stream, source).await;
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::interception::{self, one_body};
 use super::rejection::WebRejection;
+use crate::agent::archive;
 use crate::agent::capture::CapturedMessage;
 use crate::agent::definition::Definition;
 use crate::agent::edits::RequestEdits;
@@ -44,6 +45,8 @@ pub(super) fn all() -> Vec<WebHandler> {
         on(list_messages),
         on(replay_request),
         on(send_request),
+        on(load_requests),
+        on(update_request),
         on(delete_request),
         on(clear_requests),
     ]
@@ -230,6 +233,29 @@ fn not_sent(error: ReplayError) -> WebRejection {
     }
 }
 
+async fn load_requests(agent: Shared, load: requests::Load) -> WebResult<requests::Load> {
+    if !agent.captures.is_on() {
+        let problem = "nothing is captured: inspect_db_size is -1";
+        return Err(WebRejection::invalid_body(problem));
+    }
+    // Archives are long, and what else the agent does goes on.
+    let reading = tokio::task::spawn_blocking(move || {
+        let archive = archive::read(&load.log, agent.captures.max_body_bytes())?;
+        let problems = archive.problems;
+        let skipped = i64::try_from(archive.skipped).unwrap_or(i64::MAX);
+        let ids = agent.captures.import(archive.captures);
+        Ok(requests::ImportedRequests { ids, skipped, problems })
+    });
+    let read = reading.await.map_err(|error| WebRejection::failed(error.to_string()))?;
+    read.map_err(|problem: String| WebRejection::invalid_body(problem))
+}
+
+async fn update_request(agent: Shared, update: requests::Update) -> WebResult<requests::Update> {
+    let changed = agent.captures.annotate(&update.id, update.pinned, update.note);
+    let changed = changed.map_err(|error| WebRejection::invalid_body(error.to_string()))?;
+    changed.map(|record| record.show()).ok_or_else(WebRejection::not_found)
+}
+
 async fn delete_request(agent: Shared, delete: requests::Delete) -> WebResult<requests::Delete> {
     match agent.captures.remove(&delete.id) {
         true => Ok(()),
@@ -238,8 +264,17 @@ async fn delete_request(agent: Shared, delete: requests::Delete) -> WebResult<re
 }
 
 async fn clear_requests(agent: Shared, _: requests::Clear) -> WebResult<requests::Clear> {
-    agent.captures.clear();
-    Ok(())
+    match agent.captures.clear() {
+        None => Ok(()),
+        Some(emptied) => match emptied.await {
+            Ok(emptied) => emptied.map_err(not_emptied),
+            Err(_) => Err(not_emptied("it is closed".to_owned())),
+        },
+    }
+}
+
+fn not_emptied(problem: String) -> WebRejection {
+    WebRejection::failed(format!("inspect_file: cannot be emptied: {problem}"))
 }
 
 #[cfg(test)]

@@ -17,10 +17,12 @@ use super::handlers::{self, WebOperations};
 use super::rejection::WebRejection;
 use super::{WebState, guard};
 use crate::agent::page;
-use crate::api::{decode, success_response};
+use crate::api::local::requests;
+use crate::api::{Info, Operation, decode, success_response};
 
-/// How long the body of a request may be.
+/// How long the body of a request may be, and that of one that brings an archive.
 const MAX_BODY_BYTES: usize = 1 << 20;
+const MAX_ARCHIVE_BYTES: usize = 64 << 20;
 /// Where the API begins.
 const API_PATH: &str = "/api";
 
@@ -86,7 +88,7 @@ async fn answer(
     let handler = handler.ok_or_else(|| WebRejection::wrong_method(&operations.methods))?;
     let info = handler.info;
     let body = match info.takes_body() {
-        true => Some(read(body, MAX_BODY_BYTES).await?),
+        true => Some(read(body, longest_body(info)).await?),
         false => None,
     };
     let path = head.uri.path().strip_prefix(API_PATH).unwrap_or_default().replace('+', "%20");
@@ -97,6 +99,11 @@ async fn answer(
     }
     let body = handler.answer(state.shared.clone(), decoded.arguments).await?;
     Ok(success_response(info.success(), body))
+}
+
+/// How long the body of an operation may be.
+fn longest_body(info: &Info) -> usize {
+    if info.path == requests::Load::INFO.path { MAX_ARCHIVE_BYTES } else { MAX_BODY_BYTES }
 }
 
 /// The body of a request.

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::{Map, Value};
+
 use crate::api::macros::{resource, wire};
 use crate::api::{Base64, Flag, Note, Timestamp, Trailers};
 
@@ -39,6 +41,33 @@ wire! {
         pub stream: Note,
         /// The status of a gRPC call that has ended; 0 is success.
         pub grpc_status: Option<i64>,
+        /// The edge that led here; absent where none did, or the service did not say.
+        pub edge_id: Note,
+        /// The route of that edge; absent likewise.
+        pub route_id: Note,
+        /// The rules of traffic policies that acted on the request before it came here, in order; none
+        /// where none did, or the service did not say. What a policy denies never comes here.
+        pub rules: Option<Vec<PolicyRule>>,
+        /// True when newer requests do not displace it.
+        pub pinned: Flag,
+        /// What somebody wrote about it; absent where nobody has.
+        pub note: Note,
+        /// True when it comes from an archive, and not from a visitor.
+        pub imported: Flag,
+    }
+
+    /// A rule of a traffic policy that acted on a request.
+    pub struct PolicyRule {
+        /// The module that the rule is of, such as `policy`.
+        pub module: String,
+        /// The number of the rule among those for requests, from 0.
+        pub index: i64,
+        /// What its author calls it; absent where it has no name, or a long one.
+        pub name: Note,
+        /// The expressions, all of which were true; none where there are none, or they are long.
+        pub expressions: Option<Vec<String>>,
+        /// The types of its actions, in order.
+        pub actions: Vec<String>,
     }
 
     /// A request that was sent.
@@ -71,6 +100,16 @@ wire! {
         pub compressed: Flag,
         /// True when less is kept than there was.
         pub truncated: Flag,
+    }
+
+    /// What came of an archive.
+    pub struct ImportedRequests {
+        /// The identifiers of the new captured requests, in the order of the archive.
+        pub ids: Vec<String>,
+        /// How many entries were left out.
+        pub skipped: i64,
+        /// Why, of the first ones.
+        pub problems: Vec<String>,
     }
 
     /// Where the time of an exchange went, in nanoseconds; the parts make its duration.
@@ -185,6 +224,25 @@ resource! {
             /// than this machine's own and those of its tunnels must stand in `replay_allow_hosts`.
             addr: String,
         ]) -> SentRequest;
+        /// Add the requests of an archive (HAR 1.2), of at most 64 MiB; nothing is sent.
+        ///
+        /// The body is the archive itself. Entries that are no exchanges of HTTP are left out.
+        POST "/requests/import" Load(
+            /// What the archive holds: an object with `entries`.
+            log: Map<String, Value>
+        ) -> ImportedRequests;
+        /// Pin a captured request, or write a note about it; what is left out stays as it is.
+        ///
+        /// Newer requests do not displace one that is pinned.
+        PATCH "/requests/http/{id}" Update(
+            /// The identifier of the captured request.
+            id: String,
+            [
+            /// Whether it is pinned. At most 100 are, and they take half of the room together.
+            pinned: bool,
+            /// What is to be known about it, at most 2,000 bytes; empty for nothing.
+            note: String,
+        ]) -> CapturedRequest;
         /// Remove one captured request; what it is still to get is not recorded any further.
         DELETE "/requests/http/{id}" Delete(
             /// The identifier of the captured request.

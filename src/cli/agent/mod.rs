@@ -125,6 +125,7 @@ fn connecting(command: Command) -> Command {
 fn running(command: Command) -> Command {
     command
         .args(settings::single_argument(SECTIONS, "web_addr"))
+        .args(settings::single_argument(SECTIONS, "inspect_file"))
         .arg(admin::argument())
         .args(logging::arguments())
         .arg(grace::argument())

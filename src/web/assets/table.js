@@ -106,10 +106,10 @@ export class Table {
     this.grid.scrollTop += above * this.height;
   }
 
-  /** Takes rows out that are not to be shown, or not kept, any more. */
-  drop(keys, oldest) {
+  /** Takes rows out that are not to be shown, or not kept, any more; `stays(row)` although it is older. */
+  drop(keys, oldest, stays = () => false) {
     const gone = new Set(keys.filter((key) => this.rows.has(key)));
-    const kept = (key) => !gone.has(key) && (oldest == null || key >= oldest);
+    const kept = (key) => !gone.has(key) && (oldest == null || key >= oldest || stays(this.rows.get(key)));
     if (this.order.every(kept)) return;
     this.order = this.order.filter((key) => kept(key) || !this.rows.delete(key));
     this.stale = true;

@@ -37,6 +37,7 @@ pub fn front(upstream: LocalUpstream, host_header: HostHeader) -> Arc<HttpForwar
         host_header,
         scheme: "https",
         captures: Some(CaptureStore::new(CaptureLimit::default())),
+        rules_header: None,
         metrics: Arc::new(TunnelMetrics::new(Instant::now())),
         responses: Arc::default(),
         interceptors: Arc::default(),

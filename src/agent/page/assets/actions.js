@@ -1,9 +1,12 @@
 // What can be done with one request, beside replaying it once.
 
-import { make } from "./dom.js";
+import { announce, make } from "./dom.js";
 import { editHold, editMock } from "./forms.js";
 import { ask } from "./server.js";
 import { dialog, field, notice, toast } from "./ui.js";
+
+/** As src/agent/capture/store.rs limits them, in bytes. */
+const MAX_NOTE = 2000;
 
 const MAX_TIMES = 100;
 const MAX_SECONDS = 60;
@@ -53,4 +56,23 @@ export async function mockLike(detail) {
 /** Makes requests like this one wait. */
 export function holdLike(detail) {
   editHold(like(detail), ({ id }) => toast(`Hold ${id} makes such requests wait now`, toRules)).catch((error) => notice(error.message));
+}
+
+const change = ({ id }, body) => ask(`/api/requests/http/${id}`, { method: "PATCH", body });
+
+/** Pins a request, or does not any more. */
+export function pin(detail) {
+  change(detail, { pinned: !detail.pinned }).then(
+    () => announce(detail.pinned ? "The request is not pinned any more" : "The request is pinned"),
+    (error) => notice(error.message));
+}
+
+/** Asks for what is to be known about a request. */
+export function writeNote(detail) {
+  const text = make("textarea", { rows: "5", maxlength: MAX_NOTE, "aria-label": "Note" });
+  text.value = detail.note ?? "";
+  dialog(`Note on ${detail.method} ${detail.target}`, make("div", {}, text,
+    make("p", { class: "hint" }, "It stays with the request for as long as that is kept, and in what is passed on as HTML or HAR.")),
+  [["Save", () => change(detail, { note: text.value })]], { className: "noting" });
+  text.focus();
 }

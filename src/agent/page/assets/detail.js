@@ -33,11 +33,13 @@ export function render(place, detail, actions, original) {
       make("p", { class: "outcome" },
         status ? badge(status, `${level(detail.status)} s${Math.floor((detail.status ?? 0) / 100)}`) : null,
         detail.grpc_status == null ? null : badge(`gRPC ${detail.grpc_status} ${grpcStatus(detail.grpc_status)}`, detail.grpc_status ? "bad" : "good"),
-        ...marks(detail).map(([sign, word]) => make("span", { class: "mark" }, ` ${sign} ${word}`)))),
+        ...marks({ ...detail, note: null }).map(([sign, word]) => make("span", { class: "mark" }, ` ${sign} ${word}`)))),
     tools(detail, actions),
     actions.held ?? "",
     detail.error ? make("p", { class: "problem" }, `⚠ ${detail.error}`) : "",
+    detail.note ? make("p", { class: "request-note", id: "note" }, detail.note) : "",
     facts(detail, actions),
+    rules(detail.rules) ?? "",
     timing(detail.timings) ?? "",
     actions.messages ?? "",
     make("div", { class: "parts" },
@@ -64,6 +66,8 @@ function tools(detail, actions) {
   return make("div", { class: "tools" },
     button("↻ Replay", actions.replay, { id: "replay", "aria-keyshortcuts": "r" }),
     button("Edit and replay", actions.edit, { id: "edit", "aria-keyshortcuts": "e" }),
+    button("★ Pin", actions.pin, { id: "pin", "aria-keyshortcuts": "p", "aria-pressed": detail.pinned, title: "Newer requests do not displace what is pinned" }),
+    button(detail.note ? "✐ Change the note…" : "✐ Note…", actions.note, { id: "write-note", "aria-keyshortcuts": "n" }),
     menu("More", () => [
       ["Replay several times…", actions.repeat],
       ...(detail.response && !detail.response.truncated ? [["Respond with this…", actions.mock, { title: "A mock with this response, for requests like this one" }]] : []),
@@ -92,12 +96,27 @@ function facts(detail, actions) {
     detail.route_id ? ["Route", detail.route_id] : null,
     ["Sizes", make("span", { id: "sizes" }, sizes(detail))],
     ["Identifier", detail.id],
+    detail.imported ? ["Imported", "from an archive: no visitor sent it"] : null,
     detail.mock ? ["Response by", make("a", { href: "/inspect/rules" }, `mock ${detail.mock}`)] : null,
     detail.hold ? ["Held by", make("a", { href: "/inspect/rules" }, detail.hold)] : null,
     detail.replay_of ? ["Replay of", link(detail.replay_of)] : null,
     detail.replays.length ? ["Replays", make("span", {}, detail.replays.flatMap((id) => [link(id), " "]))] : null,
   ];
   return pairsOf(known);
+}
+
+/** The rules of policies that acted on the request before it came; null where none did. */
+function rules(list) {
+  if (!list.length) return null;
+  return make("section", { class: "deciding", "aria-labelledby": "deciding" },
+    make("h3", { id: "deciding" }, "Rules that acted on this request"),
+    make("ol", {}, list.map(({ module, index, name, expressions, actions }) => make("li", {},
+      make("p", {}, make("strong", {}, name || `Rule ${index + 1}`),
+        make("span", { class: "hint" }, ` ${module}, rule ${index + 1} for requests`), " ",
+        ...actions.flatMap((action) => [badge(action, ""), " "])),
+      expressions?.length ? expressions.map((text) => make("pre", { tabindex: "0", "aria-label": "Expression" }, text))
+        : make("p", { class: "hint" }, "No expression, or one that is too long to be shown.")))),
+    make("p", { class: "hint" }, "What a policy denies never comes to the agent; the service’s console and its events have it."));
 }
 
 const STAGES = [["waited", "waited"], ["connected", "connected"], ["first_byte", "first byte"], ["body", "body"]];

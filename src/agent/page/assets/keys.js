@@ -5,7 +5,7 @@ import { dialog, facts } from "./ui.js";
 
 const KEYS = [
   ["j, ↓", "the next request"], ["k, ↑", "the previous request"], ["Enter", "open its details"],
-  ["x", "select, or not"], ["Shift and ↓ ↑", "select further"], ["/", "filter"], ["r", "replay"], ["e", "edit and replay"], ["c", "compose"], ["?", "show these keys"],
+  ["x", "select, or not"], ["Shift and ↓ ↑", "select further"], ["/", "filter"], ["r", "replay"], ["e", "edit and replay"], ["c", "compose"], ["p", "pin, or not"], ["n", "write a note"], ["?", "show these keys"],
   ["Esc", "back, or close"],
 ];
 
@@ -28,7 +28,7 @@ export function onKeys(list, acts) {
     if (!act) return;
     event.preventDefault();
     // A key that is held down moves on, but sends nothing twice.
-    if (event.repeat && [acts.replay, acts.modify, acts.newRequest].includes(act)) return;
+    if (event.repeat && [acts.replay, acts.modify, acts.newRequest, acts.pin, acts.note].includes(act)) return;
     act();
   });
 }
@@ -38,7 +38,7 @@ function actOf(event, list, acts) {
   const most = list.count;
   return {
     j: () => list.move(1), k: () => list.move(-1), J: () => list.move(1, true), K: () => list.move(-1, true),
-    x: () => list.toggle(), "/": acts.filter, r: acts.replay, e: acts.modify, c: acts.newRequest, "?": acts.help,
+    x: () => list.toggle(), "/": acts.filter, r: acts.replay, e: acts.modify, c: acts.newRequest, p: acts.pin, n: acts.note, "?": acts.help,
     ...(inList && {
       ArrowDown: () => list.move(1, event.shiftKey), ArrowUp: () => list.move(-1, event.shiftKey),
       PageDown: () => list.move(10), PageUp: () => list.move(-10),

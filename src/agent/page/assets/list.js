@@ -9,6 +9,10 @@ import { Table } from "./table.js";
 export function marks(request) {
   const found = [];
   if (request.status == null && !request.error) found.push(["…", "pending"]);
+  if (request.policy) found.push(["§", "rules of a policy acted on it"]);
+  if (request.pinned) found.push(["★", "pinned"]);
+  if (request.note) found.push(["✐", `note: ${request.note}`]);
+  if (request.imported) found.push(["⇩", "imported"]);
   if (request.mock) found.push(["◆", "mock"]);
   if (request.held) found.push(["‖", "held now"]);
   else if (request.hold) found.push(["‖", "was held"]);

@@ -1,11 +1,12 @@
 // The page of captured requests.
 
-import { holdLike, mockLike, repeat } from "./actions.js";
+import { holdLike, mockLike, pin, repeat, writeNote } from "./actions.js";
 import { compose } from "./compose.js";
 import { announce, button, byId, bytes, make, say } from "./dom.js";
 import { edit } from "./editor.js";
 import { drawChips, hint, savedMenu } from "./filters.js";
 import { heldBar, showHeld } from "./held.js";
+import { importButton } from "./import.js";
 import { help, onKeys } from "./keys.js";
 import { makeList, timesAreRelative, turnTimes } from "./list.js";
 import { confirm, copyText, empty, notice, splitter } from "./ui.js";
@@ -57,7 +58,7 @@ function setUp() {
     turnTimes(list);
     times.setAttribute("aria-pressed", timesAreRelative());
   }, { id: "ages", "aria-pressed": timesAreRelative(), title: "How long ago, instead of the time of day" });
-  byId("tools").append(chips, fresh, make("span", { class: "wide" }), selection.bar, composing, pause, times, list.columnMenu(), exporting,
+  byId("tools").append(chips, fresh, make("span", { class: "wide" }), selection.bar, composing, pause, times, list.columnMenu(), exporting, ...importButton(),
     button("Clear requests…", clear, { id: "clear" }));
   byId("saved").append(savedMenu(() => page.filter, setFilter));
   byId("listing").append(nothing);
@@ -67,7 +68,8 @@ function setUp() {
     setFilter(filterText.value.trim());
   });
   filterText.addEventListener("search", () => setFilter(filterText.value.trim()));
-  onKeys(list, { filter: () => filterText.focus(), replay, modify, newRequest, help, enter, escape });
+  const withDetail = (act) => () => page.detail?.id === page.chosen && page.detail && act(page.detail);
+  onKeys(list, { filter: () => filterText.focus(), replay, modify, newRequest, help, enter, escape, pin: withDetail(pin), note: withDetail(writeNote) });
   addEventListener("popstate", fromHistory);
   list.drawn = tell;
   byId("listing").after(splitter(document.querySelector(".panes"), "split"));
@@ -214,7 +216,7 @@ function hold(news) {
   const fresh = new Set(news.requests.map(({ id }) => id));
   const hidden = new Set([...held.hidden.filter((id) => !fresh.has(id)), ...news.hidden]);
   const requests = new Map([...held.requests, ...news.requests].map((request) => [request.id, request]));
-  const kept = ({ id }) => !hidden.has(id) && news.oldest != null && id >= news.oldest;
+  const kept = ({ id, pinned }) => !hidden.has(id) && news.oldest != null && (pinned || id >= news.oldest);
   page.waiting = [{
     ...news,
     reset: held.reset,
@@ -227,7 +229,7 @@ function hold(news) {
 function take(news) {
   byId("count").classList.remove("busy");
   if (news.reset) list.clear();
-  list.drop(news.hidden, news.oldest ?? (news.usage.records ? null : "g"));
+  list.drop(news.hidden, news.oldest ?? (news.usage.records ? null : "g"), ({ pinned }) => pinned && news.usage.records > 0);
   list.put(news.requests);
   if (news.more) older(page.turn);
   const concerns = ({ id, replay_of: original }) => id === page.chosen || original === page.chosen;
@@ -401,6 +403,8 @@ function redraw(detail, original) {
     replay, copy, back,
     edit: modify,
     repeat: () => repeat(detail),
+    pin: () => pin(detail),
+    note: () => writeNote(detail),
     mock: () => mockLike(detail),
     hold: () => holdLike(detail),
     held: heldBar(detail, refresh),

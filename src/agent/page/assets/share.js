@@ -37,10 +37,11 @@ export async function shared(ids) {
 
 function article(detail) {
   const status = detail.response?.line.split(" ").slice(1).join(" ") ?? "no response";
-  const facts = [detail.start.replace("T", " "), time(detail.took), `tunnel ${detail.tunnel}`, `from ${detail.source}`, ...marks(detail).map(([, word]) => word)];
+  const facts = [detail.start.replace("T", " "), time(detail.took), `tunnel ${detail.tunnel}`, `from ${detail.source}`, ...marks({ ...detail, note: null }).map(([, word]) => word)];
   return make("article", { id: `r${detail.id}` }, make("h2", {}, `${detail.method} ${detail.target}`),
     make("p", {}, make("strong", { class: level(detail.status) }, status), " ", make("span", { class: "hint" }, facts.filter(Boolean).join(" · "))),
     detail.error ? make("p", { class: "bad" }, detail.error) : null,
+    detail.note ? make("p", {}, detail.note) : null,
     message("Request", detail.request), detail.response ? message("Response", detail.response) : null);
 }
 

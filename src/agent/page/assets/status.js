@@ -22,11 +22,12 @@ function setUp() {
   parts.tunnels = make("div", { class: "cards" });
   parts.meter = make("meter", { min: "0", max: "1", high: "0.9", "aria-label": "Memory for captured requests" });
   parts.room = make("p", {});
+  parts.file = make("p", { id: "file" });
   parts.failures = make("ol", { class: "failures" });
   byId("status").replaceChildren(
     make("section", {}, make("h2", {}, "Session"), facts("session")),
     make("section", {}, make("h2", {}, "Tunnels"), parts.tunnels, starting()),
-    make("section", {}, make("h2", {}, "Captured requests"), parts.meter, parts.room),
+    make("section", {}, make("h2", {}, "Captured requests"), parts.meter, parts.room, parts.file),
     make("section", {}, make("h2", {}, "Options in effect"), facts("options")),
     make("section", {}, make("h2", {}, "Recent errors"), parts.failures),
   );
@@ -61,10 +62,18 @@ function show(status) {
   say(parts.room, limit
     ? `${bytes(used)} of ${bytes(limit)}, ${records} requests kept, ${evicted} evicted`
     : "Nothing is captured.");
+  say(parts.file, fileText(status.file));
   list(parts.options, Object.entries(status.options).map(([name, value]) =>
     [name, typeof value === "string" ? value : JSON.stringify(value)]));
   failures(status.failures);
   tunnels(status.tunnels);
+}
+
+/** Where requests survive a restart, and how that goes. */
+function fileText(file) {
+  if (!file) return "They are gone when the agent ends; inspect_file keeps them.";
+  const left = file.dropped ? `; ${file.dropped} were not written` : "";
+  return `${file.path} keeps ${bytes(file.bytes)} of ${bytes(file.limit)} for the next start${left}${file.problem ? `: ${file.problem}` : ""}`;
 }
 
 /** The nodes of the service that the agent has sessions with. */

@@ -8,15 +8,19 @@ import { Live } from "./live.js";
 import { ask, query } from "./server.js";
 import { empty, level, recall, remember } from "./ui.js";
 
-const RANGES = [[5, "5 min"], [15, "15 min"], [60, "1 h"], [240, "4 h"]];
+const RANGES = [[5, "5 min"], [15, "15 min"], [60, "1 h"]];
 /** How many points a plot has. */
 const POINTS = 120;
 const DRAW = 1000;
+/** How often the agent is asked for its figures, in milliseconds. */
+const ASK = 2000;
 const TOP = 8;
 /** The classes of the heat map, by their lower ends in milliseconds. */
 const CLASSES = [0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000];
 
-const page = { range: recall("traffic.range", 15), tunnel: "", requests: new Map(), kept: null, rings: null };
+const kept = recall("traffic.range", 15);
+/** `slots` has, for each tunnel, what the agent counted in each slot of the last hour, by its beginning. */
+const page = { range: RANGES.some(([minutes]) => minutes === kept) ? kept : 15, tunnel: "", requests: new Map(), slots: new Map(), step: 10_000, ends: [] };
 
 /** Milliseconds without digits that say nothing. */
 function short(value) {
@@ -34,7 +38,7 @@ const lists = make("div", { class: "plots tops" });
 const about = make("p", { class: "hint" });
 const tunnels = make("select", { id: "tunnel", change: () => choose(tunnels.value) }, make("option", { value: "" }, "All tunnels"));
 const ranges = make("span", { class: "tools", role: "group", "aria-label": "Time shown" });
-const nothing = make("div", { hidden: true }, empty("No requests in this time", "Plots show what was captured; they fill as requests come."));
+const nothing = make("div", { hidden: true }, empty("No requests in this time", "Plots show the last hour since the agent began; bytes are counted where requests are captured."));
 
 function setUp() {
   byId("traffic").replaceChildren(
@@ -45,7 +49,7 @@ function setUp() {
   drawRanges();
   const live = new Live({ update, link: (how) => how === "lost" && showOutage(null) });
   live.start("");
-  readTunnels();
+  readSlots();
   setInterval(() => !document.hidden && draw(), DRAW);
 }
 
@@ -58,9 +62,33 @@ function drawRanges() {
   }, { "aria-pressed": minutes === page.range })));
 }
 
-async function readTunnels() {
-  const found = await ask("/api/tunnels").catch(() => ({ tunnels: [] }));
-  tunnels.append(...found.tunnels.map(({ name }) => make("option", { value: name }, name || "(without a name)")));
+/** Asks for what is new since the last slot, which may have grown. */
+async function readSlots() {
+  const last = [...page.slots.values()].flatMap((slots) => [...slots.keys()]).reduce((a, b) => Math.max(a, b), 0);
+  // A request counts in the slot in which it began, which may be a while ago.
+  const since = Math.max(0, last - 6 * page.step) || "";
+  const found = await ask(`/inspect/data/traffic${query({ since })}`).catch(() => null);
+  setTimeout(readSlots, ASK);
+  if (!found) return;
+  Object.assign(page, { step: found.step, ends: found.ends });
+  const names = found.tunnels.map(({ name }) => name);
+  if (String(names) !== String(page.names)) showTunnels(names);
+  page.names = names;
+  for (const { name, slots } of found.tunnels) {
+    const known = page.slots.get(name) ?? new Map();
+    slots.forEach((slot) => known.set(slot.at, slot));
+    page.slots.set(name, known);
+  }
+  for (const name of page.slots.keys()) if (!names.includes(name)) page.slots.delete(name);
+  const oldest = Date.now() - 3_700_000;
+  for (const slots of page.slots.values()) for (const at of slots.keys()) if (at < oldest) slots.delete(at);
+  if (!document.hidden) draw();
+}
+
+function showTunnels(names) {
+  tunnels.replaceChildren(make("option", { value: "" }, "All tunnels"), ...names.map((name) => make("option", { value: name }, name || "(without a name)")));
+  tunnels.value = names.includes(page.tunnel) ? page.tunnel : "";
+  page.tunnel = tunnels.value;
 }
 
 function choose(name) {
@@ -76,7 +104,7 @@ function update(news) {
   news.requests.forEach((request) => page.requests.set(request.id, request));
   for (const id of page.requests.keys()) {
     if (news.oldest != null && id >= news.oldest) break;
-    page.requests.delete(id);
+    if (!page.requests.get(id).pinned || !news.usage.records) page.requests.delete(id);
   }
   if (news.more) older();
   else if (news.reset) draw();
@@ -97,43 +125,53 @@ async function older() {
   draw();
 }
 
-/** The value below which so much of a sorted list lies. */
-function percentile(sorted, share) {
-  return sorted.length ? sorted[Math.min(sorted.length - 1, Math.ceil(sorted.length * share) - 1)] : null;
+/** The value below which so much of what is counted in classes lies; within a class, as if it were even. */
+function percentile(classes, share) {
+  const total = classes.reduce((sum, [, count]) => sum + count, 0);
+  if (!total) return null;
+  let left = total * share;
+  for (const [at, count] of classes) {
+    const [low, high] = [at ? page.ends[at - 1] : 0, page.ends[at]];
+    if (left <= count) return low + (high - low) * (left / count);
+    left -= count;
+  }
+  return page.ends[classes.at(-1)[0]];
 }
-
-const failed = ({ status, error }) => status >= 500 || Boolean(error);
 
 function draw() {
   const span = page.range * 60_000;
-  const step = span / POINTS;
+  // A point is one slot, or as many as there must be for so many points.
+  const step = page.step * Math.ceil(span / POINTS / page.step);
   const until = Math.ceil(Date.now() / step) * step;
   const from = until - span;
-  const points = Array.from({ length: POINTS }, () => ({ count: 0, errors: 0, took: [], received: 0, sent: 0, classes: CLASSES.map(() => 0) }));
-  const shown = [];
-  for (const request of page.requests.values()) {
-    if (page.tunnel && request.tunnel !== page.tunnel) continue;
-    const point = points[Math.floor((Date.parse(request.start) - from) / step)];
-    if (!point) continue;
-    shown.push(request);
-    point.count += 1;
-    point.errors += failed(request) ? 1 : 0;
-    point.received += request.received;
-    point.sent += request.sent;
-    if (request.took == null) continue;
-    point.took.push(request.took);
-    point.classes[CLASSES.findLastIndex((least) => request.took >= least)] += 1;
+  const points = Array.from({ length: Math.round(span / step) }, () => ({ requests: 0, errors: 0, received: 0, sent: 0, took: new Map(), classes: CLASSES.map(() => 0) }));
+  for (const [name, slots] of page.slots) {
+    if (page.tunnel && name !== page.tunnel) continue;
+    for (const slot of slots.values()) count(points[Math.floor((slot.at - from) / step)], slot);
   }
-  points.forEach(({ took }) => took.sort((a, b) => a - b));
   const times = points.map((_, at) => from + at * step);
   const seconds = step / 1000;
   const line = (value) => points.map(value);
-  plots.requests.show(times, [line(({ count }) => count / seconds), line(({ errors }) => errors / seconds)]);
-  plots.durations.show(times, [0.5, 0.95, 0.99].map((share) => line(({ took }) => percentile(took, share))));
+  const sorted = points.map(({ took }) => [...took].sort(([a], [b]) => a - b));
+  page.pointStep = step;
+  plots.requests.show(times, [line(({ requests }) => requests / seconds), line(({ errors }) => errors / seconds)]);
+  plots.durations.show(times, [0.5, 0.95, 0.99].map((share) => sorted.map((classes) => percentile(classes, share))));
   plots.bytes.show(times, [line(({ received }) => received / seconds), line(({ sent }) => sent / seconds)]);
   plots.heat.show(times, points.map(({ classes }) => classes));
-  nothing.hidden = shown.length > 0;
-  drawLists(shown);
+  nothing.hidden = points.some(({ requests }) => requests);
+  drawLists([...page.requests.values()].filter(({ tunnel, start }) => (!page.tunnel || tunnel === page.tunnel) && Date.parse(start) >= from));
+}
+
+function count(point, slot) {
+  if (!point) return;
+  for (const name of ["requests", "errors", "received", "sent"]) point[name] += slot[name];
+  for (const [at, number] of slot.classes) {
+    point.took.set(at, (point.took.get(at) ?? 0) + number);
+    const least = at ? page.ends[at - 1] : 0;
+    // The middle of a class of the agent is in the class of the plot.
+    const middle = (least + page.ends[at]) / 2;
+    point.classes[CLASSES.findLastIndex((end) => middle >= end)] += number;
+  }
 }
 
 function drawLists(shown) {
@@ -162,7 +200,7 @@ function toRequests(filter) {
 
 /** Shows the requests of a time that was chosen in a plot. */
 function brush(from, until) {
-  const step = (page.range * 60_000) / POINTS;
+  const step = page.pointStep;
   const tunnel = page.tunnel ? ` tunnel:"${page.tunnel}"` : "";
   toRequests(`after:${new Date(from).toISOString()} before:${new Date(until + step).toISOString()}${tunnel}`);
 }

@@ -1,0 +1,435 @@
+//! The tables of the file, and what is done with them. Nothing here knows of threads.
+
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use rusqlite::{Connection, ErrorCode, OpenFlags, Row, params};
+
+use super::stored::{StoredParts, StoredRecord};
+use crate::agent::capture::record::CaptureRecord;
+use crate::api::mask;
+use crate::logging::or_debug;
+
+/// What SQLite files of this kind are marked with.
+const APPLICATION_ID: i32 = 0x676e_6371;
+/// Where that stands, and what every SQLite file begins with.
+const APPLICATION_ID_AT: usize = 68;
+const MAGIC: &[u8] = b"SQLite format 3\0";
+/// The newest form of the tables.
+const VERSION: i32 = 1;
+/// How long another program may lock the file, before it is taken for an agent.
+const BUSY_TIMEOUT: Duration = Duration::from_millis(300);
+/// What a row takes beside its bytes.
+const ROW_OVERHEAD_BYTES: usize = 128;
+/// How many rows are looked at when room is made.
+const EVICTED_AT_ONCE: usize = 64;
+
+const SCHEMA: &str = "
+    CREATE TABLE captures (
+        sequence INTEGER PRIMARY KEY,
+        id TEXT NOT NULL,
+        start INTEGER NOT NULL,
+        size INTEGER NOT NULL,
+        is_pinned INTEGER NOT NULL,
+        facts TEXT NOT NULL,
+        request_head BLOB NOT NULL,
+        request_body BLOB NOT NULL,
+        request_trailer BLOB NOT NULL,
+        response_head BLOB NOT NULL,
+        response_body BLOB NOT NULL,
+        response_trailer BLOB NOT NULL,
+        messages BLOB NOT NULL
+    );
+    CREATE INDEX captures_in_order ON captures (is_pinned, sequence, size);
+    PRAGMA user_version = 1;
+";
+
+/// Why a file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::agent) enum InspectFileError {
+    /// Another agent has it.
+    #[error("{} is in use by another agent", mask::path(.0))]
+    InUse(PathBuf),
+    /// It is of another kind, or so damaged that nobody can tell.
+    #[error(
+        "{} is damaged, or no file of captured requests; move it away, or name another file",
+        mask::path(.0)
+    )]
+    Foreign(PathBuf),
+    /// A later version has written it.
+    #[error("{} was written by a newer version of ginnel", mask::path(.0))]
+    Newer(PathBuf),
+    /// It cannot be opened or made.
+    #[error("{}: {source}", mask::path(path))]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// The database says no.
+    #[error("{}: {source}", mask::path(path))]
+    Database {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite says.
+        source: rusqlite::Error,
+    },
+    /// There is nothing to keep.
+    #[error("nothing is captured: inspect_db_size is -1")]
+    NothingCaptured,
+}
+
+/// How much the file keeps.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::agent) struct FileLimits {
+    pub bytes: usize,
+    /// How long what is not pinned is kept.
+    pub age: Duration,
+}
+
+/// The file, open.
+pub(super) struct CaptureDatabase {
+    connection: Connection,
+    limits: FileLimits,
+    /// What its rows take.
+    pub bytes: usize,
+}
+
+impl CaptureDatabase {
+    /// Opens the file, or makes it. One that is damaged is put aside, and another takes its place.
+    ///
+    /// # Errors
+    /// When another agent uses it, or it is no such file.
+    pub fn open(path: &Path, limits: FileLimits) -> Result<Self, InspectFileError> {
+        match Self::open_as_it_is(path, limits) {
+            Err(FileOpenError::Damaged) => Self::replace(path, limits),
+            // Nobody has it open: it could not have been read otherwise.
+            Err(FileOpenError::Foreign) if is_marked(path) => Self::replace(path, limits),
+            opened => opened.map_err(|error| error.of(path)),
+        }
+    }
+
+    /// Puts a damaged file aside, and begins another.
+    fn replace(path: &Path, limits: FileLimits) -> Result<Self, InspectFileError> {
+        let failed = |source| InspectFileError::File { path: path.to_owned(), source };
+        let aside = put_aside(path).map_err(failed)?;
+        tracing::warn!(
+            file = %mask::path(path),
+            aside = %mask::path(&aside),
+            "the file of captured requests is damaged: it is put aside, and a new one begins"
+        );
+        Self::open_as_it_is(path, limits).map_err(|error| error.of(path))
+    }
+
+    fn open_as_it_is(path: &Path, limits: FileLimits) -> Result<Self, FileOpenError> {
+        make_private(path).map_err(FileOpenError::File)?;
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(path, flags)?;
+        connection.busy_timeout(BUSY_TIMEOUT)?;
+        // The locks are kept as long as the connection.
+        connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
+        let pragma = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
+        let (application, pages) = (pragma("application_id")?, pragma("page_count")?);
+        if application != APPLICATION_ID && pages > 0 {
+            return Err(FileOpenError::Foreign);
+        }
+        if pragma("user_version")? > VERSION {
+            return Err(FileOpenError::Newer);
+        }
+        prepare(&connection).map_err(FileOpenError::of_own)?;
+        let mut database = Self { connection, limits, bytes: 0 };
+        database.bytes = database.count().map_err(FileOpenError::of_own)?;
+        Ok(database)
+    }
+
+    fn count(&self) -> rusqlite::Result<usize> {
+        let sum = "SELECT coalesce(sum(size), 0) FROM captures";
+        self.connection.query_row(sum, [], |row| row.get::<_, i64>(0)).map(to_usize)
+    }
+
+    /// The newest records that take so many bytes in memory, oldest first, and all that are pinned; with
+    /// the largest sequence of all.
+    pub fn load(&self, most: usize) -> rusqlite::Result<(Vec<CaptureRecord>, u32)> {
+        let mut select = self.connection.prepare(
+            "SELECT sequence, id, start, is_pinned, facts, request_head, request_body, \
+             request_trailer, response_head, response_body, response_trailer, messages \
+             FROM captures ORDER BY is_pinned DESC, sequence DESC",
+        )?;
+        let (mut records, mut bytes, mut last) = (Vec::new(), 0, 0);
+        let mut rows = select.query([])?;
+        while let Some(row) = rows.next()? {
+            let stored = stored(row)?;
+            last = last.max(stored.sequence);
+            let id = stored.id.clone();
+            let record = or_debug!(stored.into_record(), "a captured request cannot be read");
+            let Some(record) = record else {
+                tracing::warn!(request_id = id, "a captured request in the file cannot be read");
+                continue;
+            };
+            bytes += record.cost();
+            if bytes > most {
+                break;
+            }
+            records.push(record);
+        }
+        let newest = "SELECT coalesce(max(sequence), 0) FROM captures";
+        let newest = self.connection.query_row(newest, [], |row| row.get::<_, u32>(0))?;
+        records.sort_by_key(|record| record.sequence);
+        Ok((records, last.max(newest)))
+    }
+
+    /// Makes some changes, all of them or none.
+    pub fn change(
+        &mut self,
+        changes: impl FnOnce(&mut CaptureChanges<'_>) -> rusqlite::Result<()>,
+    ) -> rusqlite::Result<()> {
+        let transaction = self.connection.transaction()?;
+        let mut made = CaptureChanges { connection: &transaction, bytes: self.bytes };
+        changes(&mut made)?;
+        made.prune(self.limits, Utc::now())?;
+        let bytes = made.bytes;
+        transaction.commit()?;
+        self.bytes = bytes;
+        Ok(())
+    }
+
+    /// Removes all rows, and what they have left in the file.
+    pub fn clear(&mut self) -> rusqlite::Result<()> {
+        self.connection.execute_batch("DELETE FROM captures; VACUUM;")?;
+        self.bytes = 0;
+        self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+    }
+}
+
+#[cfg(test)]
+impl CaptureDatabase {
+    /// Has the file take no more than so many pages, as on a disk that is full.
+    pub fn limit_pages(&self, most: i64) {
+        let limited =
+            self.connection.pragma_update_and_check(None, "max_page_count", most, |_| Ok(()));
+        assert!(limited.is_ok());
+    }
+}
+
+/// Changes that are made together.
+pub(super) struct CaptureChanges<'c> {
+    connection: &'c Connection,
+    bytes: usize,
+}
+
+impl CaptureChanges<'_> {
+    /// Keeps a record, in place of what was kept of it.
+    pub fn save(&mut self, record: &StoredRecord) -> rusqlite::Result<()> {
+        self.remove(record.sequence)?;
+        let size = record.size() + ROW_OVERHEAD_BYTES;
+        let [
+            request_head,
+            request_body,
+            request_trailer,
+            response_head,
+            response_body,
+            response_trailer,
+            messages,
+        ] = record.parts.all();
+        let mut insert = self.connection.prepare_cached(
+            "INSERT INTO captures VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+        )?;
+        insert.execute(params![
+            record.sequence,
+            record.id,
+            record.start.timestamp_micros(),
+            size as i64,
+            record.is_pinned,
+            record.facts,
+            request_head,
+            request_body,
+            request_trailer,
+            response_head,
+            response_body,
+            response_trailer,
+            messages,
+        ])?;
+        self.bytes += size;
+        Ok(())
+    }
+
+    /// Removes a record, where it is kept.
+    pub fn remove(&mut self, sequence: u32) -> rusqlite::Result<()> {
+        let delete = "DELETE FROM captures WHERE sequence = ?1 RETURNING size";
+        let mut delete = self.connection.prepare_cached(delete)?;
+        let mut rows = delete.query([sequence])?;
+        while let Some(row) = rows.next()? {
+            self.bytes = self.bytes.saturating_sub(to_usize(row.get(0)?));
+        }
+        Ok(())
+    }
+
+    /// Removes what is too old, and the oldest of what is too much; what is pinned last.
+    fn prune(&mut self, limits: FileLimits, now: DateTime<Utc>) -> rusqlite::Result<()> {
+        let age = i64::try_from(limits.age.as_micros()).unwrap_or(i64::MAX);
+        let oldest = now.timestamp_micros().saturating_sub(age);
+        let old = "SELECT sequence FROM captures WHERE is_pinned = 0 AND start < ?1";
+        for sequence in self.sequences(old, oldest)? {
+            self.remove(sequence)?;
+        }
+        while self.bytes > limits.bytes {
+            let first = "SELECT sequence FROM captures ORDER BY is_pinned, sequence LIMIT ?1";
+            let first = self.sequences(first, EVICTED_AT_ONCE as i64)?;
+            if first.is_empty() {
+                break;
+            }
+            for sequence in first {
+                if self.bytes > limits.bytes {
+                    self.remove(sequence)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn sequences(&self, select: &str, value: i64) -> rusqlite::Result<Vec<u32>> {
+        let mut select = self.connection.prepare_cached(select)?;
+        select.query_map([value], |row| row.get(0))?.collect()
+    }
+}
+
+/// Why a file was not opened.
+enum FileOpenError {
+    Damaged,
+    Foreign,
+    Newer,
+    File(std::io::Error),
+    Database(rusqlite::Error),
+}
+
+impl From<rusqlite::Error> for FileOpenError {
+    fn from(error: rusqlite::Error) -> Self {
+        match error.sqlite_error_code() {
+            Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => Self::Foreign,
+            _ => Self::Database(error),
+        }
+    }
+}
+
+impl FileOpenError {
+    /// Of a file that is known to be of this kind.
+    fn of_own(error: rusqlite::Error) -> Self {
+        match error.sqlite_error_code() {
+            Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => Self::Damaged,
+            _ => Self::Database(error),
+        }
+    }
+
+    fn of(self, path: &Path) -> InspectFileError {
+        let path = path.to_owned();
+        match self {
+            Self::Damaged | Self::Foreign => InspectFileError::Foreign(path),
+            Self::Newer => InspectFileError::Newer(path),
+            Self::File(source) => InspectFileError::File { path, source },
+            Self::Database(source) => match source.sqlite_error_code() {
+                Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+                    InspectFileError::InUse(path)
+                }
+                _ => InspectFileError::Database { path, source },
+            },
+        }
+    }
+}
+
+/// Brings a file that is this agent's alone into its form, and looks whether it is sound.
+fn prepare(connection: &Connection) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "application_id", APPLICATION_ID)?;
+    let version =
+        connection.pragma_query_value(None, "user_version", |row| row.get::<_, i32>(0))?;
+    if version < VERSION {
+        connection.execute_batch(&format!("BEGIN IMMEDIATE; {SCHEMA} COMMIT;"))?;
+    }
+    connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))?;
+    // What was complete survives the end of the agent, however that comes; a loss of power may take
+    // the last requests.
+    connection.pragma_update(None, "synchronous", "NORMAL")?;
+    connection.pragma_update(None, "secure_delete", "ON")?;
+    let sound: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+    if sound != "ok" {
+        let corrupt = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
+        return Err(rusqlite::Error::SqliteFailure(corrupt, Some(sound)));
+    }
+    // Takes the lock that keeps others away.
+    connection.execute_batch("BEGIN IMMEDIATE; COMMIT;")
+}
+
+fn stored(row: &Row<'_>) -> rusqlite::Result<StoredRecord> {
+    let start = DateTime::from_timestamp_micros(row.get(2)?).unwrap_or_default();
+    Ok(StoredRecord {
+        sequence: row.get(0)?,
+        id: row.get(1)?,
+        start,
+        is_pinned: row.get(3)?,
+        facts: row.get(4)?,
+        parts: StoredParts {
+            request_head: row.get(5)?,
+            request_body: row.get(6)?,
+            request_trailer: row.get(7)?,
+            response_head: row.get(8)?,
+            response_body: row.get(9)?,
+            response_trailer: row.get(10)?,
+            messages: row.get(11)?,
+        },
+    })
+}
+
+/// Makes a file that only its owner may read, or sees to it that it is one.
+fn make_private(path: &Path) -> std::io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    match options.open(path) {
+        Ok(_) => return Ok(()),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(error),
+    }
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(std::io::Error::other("is no file"));
+    }
+    // By its name: closing a file that is open would give up the locks of this process on it.
+    #[cfg(unix)]
+    std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+    Ok(())
+}
+
+/// Whether a file begins as those of this kind do, whatever follows.
+fn is_marked(path: &Path) -> bool {
+    let mut start = [0; APPLICATION_ID_AT + 4];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut start));
+    read.is_ok()
+        && start.starts_with(MAGIC)
+        && start[APPLICATION_ID_AT..] == APPLICATION_ID.to_be_bytes()
+}
+
+/// Gives a damaged file another name, which nothing else has.
+fn put_aside(path: &Path) -> std::io::Result<PathBuf> {
+    let time = Utc::now().format("%Y%m%dT%H%M%S%.3f");
+    let with = |suffix: &str| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(suffix);
+        PathBuf::from(name)
+    };
+    let aside = with(&format!(".damaged-{time}"));
+    std::fs::rename(path, &aside)?;
+    for suffix in ["-wal", "-shm"] {
+        match std::fs::remove_file(with(suffix)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(aside)
+}
+
+fn to_usize(number: i64) -> usize {
+    usize::try_from(number).unwrap_or_default()
+}
