@@ -6,9 +6,12 @@ import json
 import signal
 import sqlite3
 import stat
+import subprocess
+import sys
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
@@ -388,3 +391,39 @@ def test_the_rules_that_acted_on_a_request_are_with_it() -> None:
 
     assert seen
     assert not any(name.startswith("ginnel-") for names in seen for name in names)
+
+
+# ── On a terminal ────────────────────────────────────────────────────────────────────────────────
+
+
+def test_requests_are_followed_with_their_marks() -> None:
+    with serving(Echo) as local, ginnel.Service() as service, ginnel.Agent(service) as agent:
+        client = agent.client()
+        tunnel = client.tunnels.start(name="web", proto="http", addr=local)
+        visit(tunnel.public_url, "/before")
+        client.mocks.add(path="/mocked", status=418)
+        command = [sys.executable, "-m", "ginnel", "local", "requests", "list", "--follow"]
+        following = subprocess.Popen(
+            [*command, "--base-url", f"{agent.url}/api"],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={"PATH": ""},
+        )
+        try:
+            assert following.stdout is not None
+            before = following.stdout.readline()
+            visit(tunnel.public_url, "/hook?token=swordfish")
+            hook = following.stdout.readline()
+            with pytest.raises(HTTPError):
+                visit(tunnel.public_url, "/mocked")
+            mocked = following.stdout.readline()
+        finally:
+            following.kill()
+            following.communicate()
+
+    assert "/before" in before
+    assert " 200 " in hook
+    assert "/hook?token=" in hook
+    assert "swordfish" not in hook
+    assert " 418 " in mocked
+    assert mocked.rstrip().endswith("[mock]")

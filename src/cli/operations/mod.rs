@@ -6,6 +6,7 @@
 
 mod arguments;
 mod curl;
+mod follow;
 mod key;
 mod send;
 mod show;
@@ -26,6 +27,7 @@ const OUTPUT_ARG: &str = ":output";
 const CURL_ARG: &str = ":curl";
 const MAX: &str = ":max";
 const FILE_ARG: &str = ":file";
+const FOLLOW_ARG: &str = ":follow";
 const BASE_URL: &str = ":base-url";
 const KEY_FILE: &str = ":api-key-file";
 const TIMEOUT: &str = ":timeout";
@@ -51,6 +53,8 @@ const LOCAL_HELP: &str = "\
 Examples:
   ginnel local tunnels start --name web --proto http --addr 8080
   ginnel local requests list --limit 5
+  ginnel local requests list --follow
+  ginnel local requests load --file requests.har
   ginnel local requests replay --id ID";
 
 /// `ginnel api`.
@@ -175,6 +179,9 @@ fn call_with(
     arguments: Map<String, Value>,
     (matches, format): (&ArgMatches, show::OutputFormat),
 ) -> Result<(), CliError> {
+    if matches.try_get_one::<bool>(FOLLOW_ARG).ok().flatten() == Some(&true) {
+        return follow::follow(&arguments, options(api, matches), format);
+    }
     let call = encode_arguments(info, arguments)?;
     let mut options = options(api, matches);
     if matches.get_flag(CURL_ARG) {

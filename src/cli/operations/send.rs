@@ -21,24 +21,16 @@ pub(super) fn perform(
     format: OutputFormat,
     max: Option<usize>,
 ) -> Result<(), CliError> {
-    let client = Client::new(options)?;
-    let mut printer = printer(info);
-    let mut send = |call| -> Result<ApiResponse, CliError> {
-        let observer = printer.as_deref_mut();
-        let observer = observer.map(|on_event| Observer { filter: EventFilter::All, on_event });
-        let answer = client.send_blocking(call, observer, || false)?;
-        let answer = answer.ok_or_else(|| CliError::new(Exit::Failed, "interrupted"))?;
-        Ok(answer.accept()?)
-    };
+    let mut sender = Sender::new(info, options)?;
     match info.output {
-        Output::Nothing => send(call).map(drop),
+        Output::Nothing => sender.send(call).map(drop),
         Output::One(shape) => {
-            let object: Value = send(call)?.decode()?;
+            let object: Value = sender.send(call)?.decode()?;
             say(&show::one(shape, &object, format));
             Ok(())
         }
         Output::Page { .. } if format == OutputFormat::Wire => {
-            let page: Value = send(call)?.decode()?;
+            let page: Value = sender.send(call)?.decode()?;
             say(&show::pretty(&page));
             Ok(())
         }
@@ -47,7 +39,7 @@ pub(super) fn perform(
             let (mut next, mut seen) = (Some(call), BTreeSet::new());
             while let Some(call) = next.take() {
                 let target = call.target.clone();
-                let mut page: Value = send(call)?.decode()?;
+                let mut page: Value = sender.send(call)?.decode()?;
                 let items = page.get_mut(field).map(Value::take);
                 let Some(Value::Array(items)) = items else {
                     return Err(CliError::new(
@@ -58,11 +50,34 @@ pub(super) fn perform(
                 if listing.add(items, max) {
                     break;
                 }
-                next = following(&client, (&page, &target), &mut seen)?;
+                next = following(&sender.client, (&page, &target), &mut seen)?;
             }
             listing.finish();
             Ok(())
         }
+    }
+}
+
+/// Sends the calls of an operation, and says how that goes where somebody asks.
+pub(super) struct Sender {
+    client: Client,
+    printer: Option<EventPrinter>,
+}
+
+/// Prints what happens to a call.
+type EventPrinter = Box<dyn FnMut(CallEvent) -> ControlFlow<()> + Send>;
+
+impl Sender {
+    pub fn new(info: &'static Info, options: ClientOptions) -> Result<Self, CliError> {
+        Ok(Self { client: Client::new(options)?, printer: printer(info) })
+    }
+
+    pub fn send(&mut self, call: Call) -> Result<ApiResponse, CliError> {
+        let observer = self.printer.as_deref_mut();
+        let observer = observer.map(|on_event| Observer { filter: EventFilter::All, on_event });
+        let answer = self.client.send_blocking(call, observer, || false)?;
+        let answer = answer.ok_or_else(|| CliError::new(Exit::Failed, "interrupted"))?;
+        Ok(answer.accept()?)
     }
 }
 
@@ -83,7 +98,7 @@ fn following(
 }
 
 /// Prints what happens on standard error, as far as `GINNEL_LOG` asks for it.
-fn printer(info: &'static Info) -> Option<Box<dyn FnMut(CallEvent) -> ControlFlow<()> + Send>> {
+fn printer(info: &'static Info) -> Option<EventPrinter> {
     let level = std::env::var(LEVEL_VARIABLE).ok()?.trim().to_lowercase();
     if !matches!(level.as_str(), "trace" | "debug" | "info" | "warn" | "warning") {
         return None;

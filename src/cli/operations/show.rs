@@ -47,6 +47,7 @@ fn mask_record(shape: &Shape, object: &mut Value) {
     match shape.name {
         "RequestMessage" | "ResponseMessage" => mask_message(object),
         "StreamMessage" => mask_stream_message(object),
+        "CapturedRequest" => mask_rules(object),
         _ => {}
     }
     for field in shape.fields {
@@ -54,6 +55,55 @@ fn mask_record(shape: &Shape, object: &mut Value) {
             mask_record(inner, value);
         }
     }
+}
+
+/// The expressions of rules, which may name what is secret.
+fn mask_rules(request: &mut Value) {
+    let rules = request.get_mut("rules").and_then(Value::as_array_mut);
+    for rule in rules.into_iter().flatten() {
+        let expressions = rule.get_mut("expressions").and_then(Value::as_array_mut);
+        for expression in expressions.into_iter().flatten() {
+            *expression = mask::text(expression.as_str().unwrap_or_default()).into();
+        }
+    }
+}
+
+/// The fields of a captured request that are marks, and their words; a text that is there is one as well.
+const MARKS: [(&str, &str); 7] = [
+    ("mock_id", "mock"),
+    ("hold_id", "held"),
+    ("edited", "edited"),
+    ("rules", "policy"),
+    ("pinned", "pinned"),
+    ("imported", "imported"),
+    ("error", "failed"),
+];
+
+/// A captured request in one line, without secrets: when, what, how it ended, how long it took, its marks.
+pub(super) fn captured_line(request: &Value) -> String {
+    let target = mask::target(request["request"]["uri"].as_str().unwrap_or_default()).into_owned();
+    let text = |value: &Value| cell(value);
+    let milliseconds = request["duration"].as_f64().unwrap_or_default() / 1e6;
+    let status = match &request["response"]["status_code"] {
+        Value::Null => "-".to_owned(),
+        status => text(status),
+    };
+    let marks: Vec<_> = MARKS
+        .iter()
+        .filter(|(field, _)| !request[*field].is_null())
+        .map(|(_, word)| *word)
+        .collect();
+    let note = request["note"].as_str().map(|note| format!(" note: {}", cell(&note.into())));
+    let line = format!(
+        "{}  {:7} {:3} {:>9}  {}",
+        text(&request["start"]),
+        text(&request["request"]["method"]),
+        status,
+        format!("{milliseconds:.1} ms"),
+        cell(&target.into()),
+    );
+    let marks = if marks.is_empty() { String::new() } else { format!("  [{}]", marks.join(", ")) };
+    format!("{line}{marks}{}", note.unwrap_or_default())
 }
 
 /// What a message of a stream says, where that is text.
@@ -293,6 +343,25 @@ mod tests {
             Output::Page { item, .. } => item,
             other => unreachable!("{other:?} is no list"),
         }
+    }
+
+    #[test]
+    fn a_followed_request_is_one_line_with_its_marks_and_without_secrets() {
+        let request = json!({"method": "GET", "uri": "/a?token=swordfish\u{1b}[2J"});
+        let captured = json!({
+            "start": "2026-11-23T10:00:00Z", "duration": 12_340_000, "request": request, "pinned": true,
+            "response": {"status_code": 201}, "rules": [{}], "mock_id": "m", "note": "a\nb",
+        });
+
+        let line = captured_line(&captured);
+
+        assert!(
+            line.starts_with("2026-11-23T10:00:00Z  GET     201   12.3 ms  /a?token="),
+            "{line}"
+        );
+        assert!(line.ends_with("  [mock, policy, pinned] note: a\\nb"), "{line}");
+        assert!(!line.contains("swordfish") && !line.contains('\u{1b}'), "{line}");
+        assert!(captured_line(&json!({"duration": 1})).contains(" - "));
     }
 
     #[test]

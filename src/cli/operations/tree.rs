@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
-use super::{FILE_ARG, MAX, dashed, summary, words};
-use crate::api::{Field, Info, Kind, Output, ParameterLocation, Resource};
+use super::{FILE_ARG, FOLLOW_ARG, MAX, dashed, summary, words};
+use crate::api::local::requests::List;
+use crate::api::{Field, Info, Kind, Operation, Output, ParameterLocation, Resource};
 
 /// The commands of these resources, nested as their names are.
 pub(super) fn commands(program: &str, resources: &[&'static Resource]) -> Vec<Command> {
@@ -80,6 +81,11 @@ fn operation(program: &str, info: &'static Info) -> Command {
                 ),
         );
     }
+    if is_followed(info) {
+        let follow = Arg::new(FOLLOW_ARG).long("follow").action(ArgAction::SetTrue);
+        let help = "Print each request when it ends, with its marks, until interrupted";
+        command = command.arg(follow.help(help).conflicts_with(MAX));
+    }
     if let Output::Page { .. } = info.output {
         command = command.arg(
             Arg::new(MAX)
@@ -90,6 +96,11 @@ fn operation(program: &str, info: &'static Info) -> Command {
         );
     }
     command
+}
+
+/// Whether what an operation lists goes on coming.
+fn is_followed(info: &Info) -> bool {
+    (info.resource, info.name) == (List::INFO.resource, List::INFO.name)
 }
 
 /// A parameter as an option. Secrets are read from a file: command lines are for all to see.
