@@ -294,7 +294,7 @@ impl CaptureStore {
         }
     }
 
-    /// Adds records that come from elsewhere, and says what they are called.
+    /// Adds records that come from elsewhere, and says what they are called; waits for the disk.
     pub(in crate::agent) fn import(&self, captures: Vec<ImportedCapture>) -> Vec<String> {
         let mut ids = Vec::new();
         for capture in captures {
@@ -314,7 +314,9 @@ impl CaptureStore {
             self.push(&mut inner, record.clone());
             drop(inner);
             self.tell(&record);
-            self.save(&record);
+            if let Some(file) = &self.file {
+                file.save_waiting(&record);
+            }
             ids.push(id);
         }
         ids
@@ -462,6 +464,12 @@ impl CaptureStore {
             let mut exchange = record.exchange();
             if exchange.is_pinned && spares_pinned {
                 at += 1;
+                continue;
+            }
+            if at > 0 && at + 1 == inner.records.len() {
+                // What is pinned has grown: it leaves the newest its room.
+                drop(exchange);
+                (at, spares_pinned) = (0, false);
                 continue;
             }
             inner.bytes -= exchange.cost();

@@ -29,7 +29,8 @@ const EVICTED_AT_ONCE: usize = 64;
 
 const SCHEMA: &str = "
     CREATE TABLE captures (
-        sequence INTEGER PRIMARY KEY,
+        sequence INTEGER PRIMARY KEY CHECK (sequence BETWEEN 1 AND 4294967295),
+        kept INTEGER NOT NULL,
         id TEXT NOT NULL,
         start INTEGER NOT NULL,
         size INTEGER NOT NULL,
@@ -42,7 +43,8 @@ const SCHEMA: &str = "
         response_body BLOB NOT NULL,
         response_trailer BLOB NOT NULL,
         messages BLOB NOT NULL
-    );
+    ) STRICT;
+    CREATE INDEX captures_by_age ON captures (is_pinned, kept);
     CREATE INDEX captures_in_order ON captures (is_pinned, sequence, size);
     PRAGMA user_version = 1;
 ";
@@ -93,6 +95,7 @@ pub(in crate::agent) struct FileLimits {
 
 /// The file, open.
 pub(super) struct CaptureDatabase {
+    path: PathBuf,
     connection: Connection,
     limits: FileLimits,
     /// What its rows take.
@@ -126,7 +129,7 @@ impl CaptureDatabase {
     }
 
     fn open_as_it_is(path: &Path, limits: FileLimits) -> Result<Self, FileOpenError> {
-        make_private(path).map_err(FileOpenError::File)?;
+        make_file(path).map_err(FileOpenError::File)?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(path, flags)?;
         connection.busy_timeout(BUSY_TIMEOUT)?;
@@ -140,8 +143,9 @@ impl CaptureDatabase {
         if pragma("user_version")? > VERSION {
             return Err(FileOpenError::Newer);
         }
+        make_private(path).map_err(FileOpenError::File)?;
         prepare(&connection).map_err(FileOpenError::of_own)?;
-        let mut database = Self { connection, limits, bytes: 0 };
+        let mut database = Self { path: path.to_owned(), connection, limits, bytes: 0 };
         database.bytes = database.count().map_err(FileOpenError::of_own)?;
         Ok(database)
     }
@@ -162,7 +166,9 @@ impl CaptureDatabase {
         let (mut records, mut bytes, mut last) = (Vec::new(), 0, 0);
         let mut rows = select.query([])?;
         while let Some(row) = rows.next()? {
-            let stored = stored(row)?;
+            let Some(stored) = or_debug!(stored(row), "a row is no captured request") else {
+                continue;
+            };
             last = last.max(stored.sequence);
             let id = stored.id.clone();
             let record = or_debug!(stored.into_record(), "a captured request cannot be read");
@@ -170,14 +176,16 @@ impl CaptureDatabase {
                 tracing::warn!(request_id = id, "a captured request in the file cannot be read");
                 continue;
             };
-            bytes += record.cost();
-            if bytes > most {
-                break;
+            let share = if record.exchange().is_pinned { most / 2 } else { most };
+            if bytes + record.cost() > share {
+                continue;
             }
+            bytes += record.cost();
             records.push(record);
         }
         let newest = "SELECT coalesce(max(sequence), 0) FROM captures";
-        let newest = self.connection.query_row(newest, [], |row| row.get::<_, u32>(0))?;
+        let newest = self.connection.query_row(newest, [], |row| row.get::<_, i64>(0))?;
+        let newest = u32::try_from(newest).unwrap_or_default();
         records.sort_by_key(|record| record.sequence);
         Ok((records, last.max(newest)))
     }
@@ -197,11 +205,30 @@ impl CaptureDatabase {
         Ok(())
     }
 
-    /// Removes all rows, and what they have left in the file.
+    /// Removes all rows, what they have left in the file and its log, and files that were put aside.
     pub fn clear(&mut self) -> rusqlite::Result<()> {
-        self.connection.execute_batch("DELETE FROM captures; VACUUM;")?;
         self.bytes = 0;
-        self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+        let cleared = self.connection.execute_batch("DELETE FROM captures; VACUUM;");
+        let cleared = cleared.and_then(|()| self.shorten_log());
+        remove_aside(&self.path);
+        if let Err(error) = cleared {
+            // A disk without room has none for a log of removals either: the file goes as a whole.
+            tracing::debug!(err = %error, "the file of captured requests is made anew");
+            self.connection = Connection::open_in_memory()?;
+            remove_files(&self.path).map_err(io_error)?;
+            self.connection = match Self::open_as_it_is(&self.path, self.limits) {
+                Ok(database) => database.connection,
+                Err(error) => return Err(io_error(error.of(&self.path))),
+            };
+        }
+        Ok(())
+    }
+
+    /// Takes out of the log what was removed from the file.
+    pub fn shorten_log(&self) -> rusqlite::Result<()> {
+        let checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)";
+        let is_busy = self.connection.query_row(checkpoint, [], |row| row.get::<_, bool>(0))?;
+        if is_busy { Err(io_error("somebody reads the file")) } else { Ok(()) }
     }
 }
 
@@ -236,10 +263,12 @@ impl CaptureChanges<'_> {
             messages,
         ] = record.parts.all();
         let mut insert = self.connection.prepare_cached(
-            "INSERT INTO captures VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+            "INSERT INTO captures \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
         )?;
         insert.execute(params![
             record.sequence,
+            kept_since(&record.id),
             record.id,
             record.start.timestamp_micros(),
             size as i64,
@@ -270,9 +299,9 @@ impl CaptureChanges<'_> {
 
     /// Removes what is too old, and the oldest of what is too much; what is pinned last.
     fn prune(&mut self, limits: FileLimits, now: DateTime<Utc>) -> rusqlite::Result<()> {
-        let age = i64::try_from(limits.age.as_micros()).unwrap_or(i64::MAX);
-        let oldest = now.timestamp_micros().saturating_sub(age);
-        let old = "SELECT sequence FROM captures WHERE is_pinned = 0 AND start < ?1";
+        let age = i64::try_from(limits.age.as_secs()).unwrap_or(i64::MAX);
+        let oldest = now.timestamp().saturating_sub(age);
+        let old = "SELECT sequence FROM captures WHERE is_pinned = 0 AND kept <= ?1";
         for sequence in self.sequences(old, oldest)? {
             self.remove(sequence)?;
         }
@@ -353,6 +382,7 @@ fn prepare(connection: &Connection) -> rusqlite::Result<()> {
     // the last requests.
     connection.pragma_update(None, "synchronous", "NORMAL")?;
     connection.pragma_update(None, "secure_delete", "ON")?;
+    connection.query_row("PRAGMA journal_size_limit = 0", [], |_| Ok(()))?;
     let sound: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     if sound != "ok" {
         let corrupt = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
@@ -382,8 +412,14 @@ fn stored(row: &Row<'_>) -> rusqlite::Result<StoredRecord> {
     })
 }
 
-/// Makes a file that only its owner may read, or sees to it that it is one.
-fn make_private(path: &Path) -> std::io::Result<()> {
+/// Since when a record is kept, which its identifier says, in seconds since 1970: what comes from an
+/// archive may be older.
+fn kept_since(id: &str) -> i64 {
+    id.get(..8).and_then(|time| i64::from_str_radix(time, 16).ok()).unwrap_or_default()
+}
+
+/// Makes a file that only its owner may read, unless there is one.
+fn make_file(path: &Path) -> std::io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
@@ -393,12 +429,19 @@ fn make_private(path: &Path) -> std::io::Result<()> {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
         Err(error) => return Err(error),
     }
-    if !std::fs::metadata(path)?.is_file() {
-        return Err(std::io::Error::other("is no file"));
+    match std::fs::symlink_metadata(path)?.is_file() {
+        true => Ok(()),
+        false => Err(std::io::Error::other("is a link, or no file")),
     }
-    // By its name: closing a file that is open would give up the locks of this process on it.
+}
+
+/// Has nobody but its owner read a file. By its name: closing one that is open would give up the locks
+/// of this process on it.
+fn make_private(path: &Path) -> std::io::Result<()> {
     #[cfg(unix)]
     std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+    #[cfg(not(unix))]
+    let _no_modes_here = path;
     Ok(())
 }
 
@@ -411,22 +454,45 @@ fn is_marked(path: &Path) -> bool {
         && start[APPLICATION_ID_AT..] == APPLICATION_ID.to_be_bytes()
 }
 
-/// Gives a damaged file another name, which nothing else has.
-fn put_aside(path: &Path) -> std::io::Result<PathBuf> {
-    let time = Utc::now().format("%Y%m%dT%H%M%S%.3f");
-    let with = |suffix: &str| {
-        let mut name = path.as_os_str().to_owned();
-        name.push(suffix);
-        PathBuf::from(name)
-    };
-    let aside = with(&format!(".damaged-{time}"));
-    std::fs::rename(path, &aside)?;
-    for suffix in ["-wal", "-shm"] {
-        match std::fs::remove_file(with(suffix)) {
+/// A failure that is not SQLite's own.
+fn io_error(error: impl ToString) -> rusqlite::Error {
+    let failure = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_IOERR);
+    rusqlite::Error::SqliteFailure(failure, Some(error.to_string()))
+}
+
+/// The name of a file with something behind it.
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+/// Removes a file and its log.
+fn remove_files(path: &Path) -> std::io::Result<()> {
+    for path in [path.to_owned(), beside(path, "-wal"), beside(path, "-shm")] {
+        match std::fs::remove_file(path) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => {}
         }
     }
+    Ok(())
+}
+
+/// Where a damaged file goes; there is at most one.
+fn aside(path: &Path) -> PathBuf {
+    beside(path, ".damaged")
+}
+
+/// Removes the file that was put aside, where there is one.
+fn remove_aside(path: &Path) {
+    or_debug!(remove_files(&aside(path)), "the damaged file of captured requests stays");
+}
+
+/// Gives a damaged file another name, in place of one that was damaged before.
+fn put_aside(path: &Path) -> std::io::Result<PathBuf> {
+    let aside = aside(path);
+    std::fs::rename(path, &aside)?;
+    remove_files(path)?;
     Ok(aside)
 }
 

@@ -7,7 +7,7 @@
 mod database;
 mod stored;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::iter::Peekable;
 use std::path::{Path, PathBuf};
@@ -20,8 +20,8 @@ use tokio::sync::oneshot;
 
 use super::record::CaptureRecord;
 use crate::api::mask;
-use crate::logging::ignore;
-use database::CaptureDatabase;
+use crate::logging::{ignore, or_debug};
+use database::{CaptureChanges, CaptureDatabase};
 pub(in crate::agent) use database::{FileLimits, InspectFileError};
 use stored::StoredRecord;
 
@@ -68,6 +68,8 @@ struct QueueState {
     records: usize,
     is_closing: bool,
     is_closed: bool,
+    /// What is to be removed, and could not be yet.
+    unremoved: BTreeSet<u32>,
     usage: FileUsage,
     complained: Option<Instant>,
 }
@@ -142,6 +144,17 @@ impl InspectFile {
         self.queue.changed.notify_all();
     }
 
+    /// Has a record written, and waits for room in the queue; for threads that may wait.
+    pub fn save_waiting(&self, record: &Arc<CaptureRecord>) {
+        let mut state = self.queue.lock();
+        while state.records >= MAX_QUEUED_RECORDS && !state.is_closing {
+            let waited = self.queue.changed.wait(state);
+            state = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(state);
+        self.save(record);
+    }
+
     /// Has a record removed.
     pub fn remove(&self, sequence: u32) {
         self.queue.push(FileJob::Remove(sequence));
@@ -203,7 +216,8 @@ impl FileQueue {
         let mut jobs = jobs.into_iter().peekable();
         loop {
             self.write_records(database, &mut jobs);
-            if let Some(FileJob::Clear(done)) = jobs.next() {
+            if let Some(FileJob::Clear(done)) = jobs.next_if(|job| matches!(job, FileJob::Clear(_)))
+            {
                 let cleared = database.clear();
                 let said = cleared.as_ref().map(drop).map_err(ToString::to_string);
                 self.lock().note(database.bytes, 0, cleared);
@@ -222,7 +236,10 @@ impl FileQueue {
         jobs: &mut Peekable<IntoIter<FileJob>>,
     ) {
         let (mut records, mut displaced) = (0, 0);
+        // What was to be removed before, and could not be, comes first.
+        let mut removed = std::mem::take(&mut self.lock().unremoved);
         let written = database.change(|changes| {
+            removed.iter().try_for_each(|sequence| changes.remove(*sequence))?;
             while let Some(job) = jobs.next_if(|job| !matches!(job, FileJob::Clear(_))) {
                 match job {
                     FileJob::Save(record) => match StoredRecord::of(&record) {
@@ -232,12 +249,27 @@ impl FileQueue {
                         }
                         None => displaced += u64::from(record.exchange().is_displaced),
                     },
-                    FileJob::Remove(sequence) => changes.remove(sequence)?,
+                    FileJob::Remove(sequence) => {
+                        removed.insert(sequence);
+                        changes.remove(sequence)?;
+                    }
                     FileJob::Clear(_) => {}
                 }
             }
             Ok(())
         });
+        // What could not be written takes no removal with it.
+        let remove = |changes: &mut CaptureChanges<'_>| {
+            removed.iter().try_for_each(|sequence| changes.remove(*sequence))
+        };
+        if written.is_err() && !removed.is_empty() {
+            let again = or_debug!(database.change(remove), "cannot remove a captured request yet");
+            again.into_iter().for_each(|()| removed.clear());
+        } else if written.is_ok() && !removed.is_empty() {
+            or_debug!(database.shorten_log(), "the log of captured requests stays long");
+            removed.clear();
+        }
+        self.lock().unremoved = removed;
         let mut state = self.lock();
         if displaced > 0 {
             state.drop_records(displaced, "memory had no room for them until they were written");
@@ -258,6 +290,7 @@ impl FileQueue {
         let count = state.jobs.len().min(MAX_CHANGES_AT_ONCE);
         let jobs: Vec<_> = state.jobs.drain(..count).collect();
         state.records -= jobs.iter().filter(|job| matches!(job, FileJob::Save(_))).count();
+        self.changed.notify_all();
         Some(jobs)
     }
 }
@@ -267,9 +300,8 @@ impl QueueState {
     fn note(&mut self, bytes: usize, records: u64, outcome: rusqlite::Result<()>) {
         self.usage.bytes = bytes;
         match outcome {
-            Ok(()) => {
-                self.usage.problem = None;
-            }
+            Ok(()) if records > 0 => self.usage.problem = None,
+            Ok(()) => {}
             Err(error) => {
                 let problem = error.to_string();
                 self.drop_records(records, &problem);

@@ -2,8 +2,11 @@ use std::fs;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
-use crate::agent::capture::{CaptureLimit, CaptureStore, NewCapture};
-use crate::http1::Body;
+use crate::agent::capture::{
+    CaptureLimit, CaptureSource, CaptureStore, CapturedExchange, ExchangeMarks, ImportedCapture,
+    NewCapture,
+};
+use crate::http1::{Body, HeadWriter};
 
 /// A folder of one test, which goes with it.
 struct Folder(PathBuf);
@@ -20,6 +23,12 @@ impl Folder {
 
     fn file(&self) -> PathBuf {
         self.0.join("captures.db")
+    }
+
+    /// Whether a file of the folder has these bytes.
+    fn holds(&self, bytes: &[u8]) -> bool {
+        let contents = self.names().into_iter().map(|name| fs::read(self.0.join(name)).unwrap());
+        contents.into_iter().any(|it| it.windows(bytes.len()).any(|part| part == bytes))
     }
 
     fn names(&self) -> Vec<String> {
@@ -43,17 +52,25 @@ fn open(path: &Path, limits: FileLimits) -> Result<Arc<CaptureStore>, InspectFil
     CaptureStore::with_file(CaptureLimit::Bytes(20 << 20), path, limits)
 }
 
+fn request_head(target: &str) -> Vec<u8> {
+    let mut head = Vec::new();
+    HeadWriter::request("POST", &[target], &mut head).end();
+    head
+}
+
 /// Captures a request with a body of so many bytes; its identifier.
 fn capture(captures: &Arc<CaptureStore>, size: usize) -> String {
     let recording = captures.open(NewCapture {
         tunnel_name: "web",
         source: Arc::default(),
-        head: b"POST / HTTP/1.1\r\nHost: x\r\n\r\n",
+        head: &request_head("/"),
         body: &Body::Length(size as u64),
     });
     recording.request_body(&vec![b'x'; size]);
     recording.request_complete(b"");
-    recording.response_head(b"HTTP/1.1 204 No Content\r\n\r\n", &Body::NONE);
+    let mut head = Vec::new();
+    HeadWriter::response(204, &mut head).end();
+    recording.response_head(&head, &Body::NONE);
     recording.complete();
     recording.record().id.clone()
 }
@@ -95,14 +112,13 @@ fn what_was_removed_stays_so_and_a_clear_empties_the_file() {
     let lasting = captures.open(NewCapture {
         tunnel_name: "web",
         source: Arc::default(),
-        head: b"GET /lasting HTTP/1.1\r\n\r\n",
+        head: &request_head("/lasting"),
         body: &Body::NONE,
     });
     captures.clear().unwrap().blocking_recv().unwrap().unwrap();
     lasting.complete();
     drop(lasting);
-    let content = fs::read(folder.file()).unwrap();
-    assert!(!content.windows(4).any(|four| four == b"xxxx"), "bodies are still in the file");
+    assert!(!folder.holds(b"xxxx"), "bodies are still there");
     drop(captures);
 
     assert_eq!(ids(&open(&folder.file(), LIMITS).unwrap()), Vec::<String>::new());
@@ -168,7 +184,7 @@ fn a_damaged_file_is_put_aside_and_another_kind_of_file_left_alone() {
     drop(captures);
     assert_eq!(ids(&open(&folder.file(), LIMITS).unwrap()).len(), 1);
     let names = folder.names();
-    assert!(names.iter().any(|name| name.starts_with("captures.db.damaged-")), "{names:?}");
+    assert!(names.iter().any(|name| name == "captures.db.damaged"), "{names:?}");
 
     for other in [&b"my notes, which are no database at all"[..], b"SQLite format 3\0 nearly"] {
         let path = folder.0.join("other");
@@ -176,13 +192,18 @@ fn a_damaged_file_is_put_aside_and_another_kind_of_file_left_alone() {
         let refused = open(&path, LIMITS).unwrap_err();
         assert!(matches!(refused, InspectFileError::Foreign(_)), "{refused}");
         assert_eq!(fs::read(&path).unwrap(), other);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            assert_ne!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        }
     }
     let path = folder.0.join("other.db");
     let database = rusqlite::Connection::open(&path).unwrap();
     database.execute_batch("CREATE TABLE mine (a); INSERT INTO mine VALUES (1);").unwrap();
     drop(database);
     assert!(matches!(open(&path, LIMITS).unwrap_err(), InspectFileError::Foreign(_)));
-    assert!(open(&folder.0, LIMITS).unwrap_err().to_string().contains("is no file"));
+    assert!(open(&folder.0, LIMITS).unwrap_err().to_string().contains("is a link, or no file"));
 }
 
 #[cfg(unix)]
@@ -239,4 +260,60 @@ fn a_disk_that_is_full_costs_records_and_nothing_else() {
     assert_eq!(queue.lock().usage.dropped, 1);
     let (records, _) = database.load(usize::MAX).unwrap();
     assert_eq!(records.len(), 2);
+}
+
+#[test]
+fn what_cannot_be_written_takes_no_removal_with_it() {
+    let folder = Folder::new();
+    let mut database = CaptureDatabase::open(&folder.file(), LIMITS).unwrap();
+    let captures = CaptureStore::new(CaptureLimit::default());
+    let queue = FileQueue::default();
+    let save = |size| {
+        let record = captures.find(&capture(&captures, size)).unwrap();
+        queue.push(FileJob::Save(record.clone()));
+        queue.lock().records += 1;
+        record
+    };
+    let first = save(10);
+    assert!(queue.write_some(&mut database));
+    database.limit_pages(24);
+
+    save(500_000);
+    let small = save(20);
+    queue.push(FileJob::Remove(first.sequence));
+    assert!(queue.write_some(&mut database));
+
+    let (records, _) = database.load(usize::MAX).unwrap();
+    let ids: Vec<_> = records.iter().map(|record| record.id.as_str()).collect();
+    assert_eq!((ids, queue.lock().usage.dropped), (vec![small.id.as_str()], 1));
+}
+
+#[test]
+fn an_archive_longer_than_the_queue_is_kept_whole_however_old_it_is() {
+    let folder = Folder::new();
+    let captures = open(&folder.file(), LIMITS).unwrap();
+    let old = || ImportedCapture {
+        tunnel_name: String::new(),
+        source: CaptureSource::default(),
+        start: chrono::DateTime::UNIX_EPOCH,
+        exchange: CapturedExchange::ended(ExchangeMarks::default(), Duration::ZERO),
+    };
+    let count = 2 * MAX_QUEUED_RECORDS;
+    captures.import((0..count).map(|_| old()).collect());
+    drop(captures);
+
+    assert_eq!(ids(&open(&folder.file(), LIMITS).unwrap()).len(), count);
+}
+
+#[test]
+fn what_is_removed_is_in_no_file_any_more() {
+    let folder = Folder::new();
+    let captures = open(&folder.file(), LIMITS).unwrap();
+    let id = capture(&captures, 100_000);
+    captures.remove(&id);
+    capture(&captures, 0);
+    let is_written = || captures.file().unwrap().queue.lock().jobs.is_empty();
+    while !is_written() || folder.holds(b"xxxx") {
+        thread::sleep(Duration::from_millis(5));
+    }
 }
