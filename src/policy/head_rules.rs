@@ -69,7 +69,7 @@ impl Policy {
             match (matches, change) {
                 (Some(false), _) => {}
                 (Some(true), Some(change)) => {
-                    change.note.get_or_init(|| rule.note(MODULE, index).clone());
+                    change.notes.get_or_init(|| rule.notes(MODULE, index).clone());
                     changes.push(change.clone());
                 }
                 // An expression has failed, or there is more to do than to change a head.

@@ -2,7 +2,6 @@
 
 use std::sync::OnceLock;
 
-use http::HeaderValue;
 use serde_json::{Map, Value};
 
 use super::action::ActionStep;
@@ -11,8 +10,8 @@ use super::checker::Checker;
 use super::config::Config;
 use super::expression::Expression;
 use super::fields::{faults, field};
+use super::head_change::RuleNotePair;
 use super::problem::{DocumentPath, code};
-use super::rule_note;
 
 /// How many expressions a rule may have, and how many actions.
 const SIZE: usize = 20;
@@ -27,7 +26,7 @@ pub struct Rule {
     /// What is done then, in order.
     pub actions: Vec<ActionStep>,
     /// What agents are told of it, once one was.
-    note: OnceLock<HeaderValue>,
+    notes: OnceLock<RuleNotePair>,
 }
 
 impl Rule {
@@ -43,7 +42,7 @@ impl Rule {
             name: name(checker, place, fields),
             expressions: expressions(checker, &place.field("expressions"), fields),
             actions: actions(checker, &place.field("actions"), fields),
-            note: OnceLock::new(),
+            notes: OnceLock::new(),
         };
         let ends_tls = |step: &ActionStep| step.kind.name == actions::TERMINATE_TLS;
         if !rule.expressions.is_empty() && rule.actions.iter().any(ends_tls) {
@@ -55,8 +54,8 @@ impl Rule {
 
     /// What agents are told of the rule where it acts on a request; it is the rule with this number of a
     /// module.
-    pub fn note(&self, module: &str, index: usize) -> &HeaderValue {
-        self.note.get_or_init(|| rule_note::note(self, module, index))
+    pub fn notes(&self, module: &str, index: usize) -> &RuleNotePair {
+        self.notes.get_or_init(|| RuleNotePair::of(self, module, index))
     }
 
     /// Whether no later rule of the phase can run.

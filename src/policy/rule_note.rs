@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
 use serde::Serialize;
 
+use super::head_change::RuleNotePair;
 use super::rule::Rule;
 
 /// How long the JSON of one rule may be; a longer one goes without expressions and name.
@@ -22,13 +23,23 @@ struct RuleNote<'r> {
     actions: Vec<&'static str>,
 }
 
-/// The rule with this number of a module, as JSON in base64.
-pub(super) fn note(rule: &Rule, module: &str, index: usize) -> HeaderValue {
+impl RuleNotePair {
+    /// Of the rule with this number of a module.
+    pub(super) fn of(rule: &Rule, module: &str, index: usize) -> Self {
+        let expressions = rule.expressions.iter().map(|it| it.source()).collect();
+        Self {
+            others: note(rule, module, index, Vec::new()),
+            owner: note(rule, module, index, expressions),
+        }
+    }
+}
+
+fn note(rule: &Rule, module: &str, index: usize, expressions: Vec<&str>) -> HeaderValue {
     let whole = RuleNote {
         module,
         index,
         name: &rule.name,
-        expressions: rule.expressions.iter().map(|it| it.source()).collect(),
+        expressions,
         actions: rule.actions.iter().map(|step| step.kind.name).collect(),
     };
     let mut json = json(&whole);
@@ -54,8 +65,17 @@ mod tests {
 
     fn read(rule: Value) -> Value {
         let policy = Policy::compile(&json!({"inbound": [rule]}), Scope::HttpTunnel).unwrap();
-        let note = policy.request[0].note("policy", 0);
-        serde_json::from_slice(&STANDARD.decode(note).unwrap()).unwrap()
+        let notes = policy.request[0].notes("policy", 0);
+        let [owner, mut others] = [true, false].map(|is_owner| {
+            let note = STANDARD.decode(notes.for_agent(is_owner)).unwrap();
+            serde_json::from_slice::<Value>(&note).unwrap()
+        });
+        assert_eq!(others.get("expressions"), None);
+        if let Some(expressions) = owner.get("expressions") {
+            others["expressions"] = expressions.clone();
+            assert_eq!(others, owner);
+        }
+        owner
     }
 
     #[test]

@@ -381,13 +381,21 @@ def test_the_rules_that_acted_on_a_request_are_with_it() -> None:
             assert captured.rules is not None
             [decided] = captured.rules
             assert (decided.module, decided.index, decided.name) == ("policy", 0, "tagged")
-            assert decided.expressions == ["req.url.path.startsWith('/a')"]
+            assert decided.expressions is None, "who runs a tunnel may not read policies of edges"
             assert decided.actions == ["add-headers"]
             assert captured.request.header("x-tag") == "1"
             assert (captured.edge_id, captured.route_id) == (edge.id, route.id)
             assert not any(name.lower().startswith("ginnel-") for name in captured.request.headers)
         [second] = send("/old/1").rules or []
         assert (second.index, second.name, second.actions) == (1, None, ["url-rewrite", "log"])
+
+        document = {"inbound": [tagged]}
+        own = client.tunnels.start(addr=local, name="own", proto="http", policy=document)
+        visit(own.public_url, "/a")
+        newest = client.requests.list(limit=1).first()
+        assert newest is not None
+        [decided] = newest.rules or []
+        assert decided.expressions == ["req.url.path.startsWith('/a')"]
 
     assert seen
     assert not any(name.startswith("ginnel-") for names in seen for name in names)

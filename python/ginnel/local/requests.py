@@ -90,7 +90,9 @@ class PolicyRule(Record):
     name: str | None = None
     """What its author calls it; absent where it has no name, or a long one."""
     expressions: list[str] | None = field(default=None, hash=False)
-    """The expressions, all of which were true; none where there are none, or they are long."""
+    """The expressions, all of them true; none where there are none, they are long, or the policy
+     is that of an edge.
+    """
     actions: list[str] = field(hash=False)
     """The types of its actions, in order."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)

@@ -64,7 +64,8 @@ wire! {
         pub index: i64,
         /// What its author calls it; absent where it has no name, or a long one.
         pub name: Note,
-        /// The expressions, all of which were true; none where there are none, or they are long.
+        /// The expressions, all of them true; none where there are none, they are long, or the policy
+        /// is that of an edge.
         pub expressions: Option<Vec<String>>,
         /// The types of its actions, in order.
         pub actions: Vec<String>,

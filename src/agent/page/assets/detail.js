@@ -115,7 +115,7 @@ function rules(list) {
         make("span", { class: "hint" }, ` ${module}, rule ${index + 1} for requests`), " ",
         ...actions.flatMap((action) => [badge(action, ""), " "])),
       expressions?.length ? expressions.map((text) => make("pre", { tabindex: "0", "aria-label": "Expression" }, text))
-        : make("p", { class: "hint" }, "No expression, or one that is too long to be shown.")))),
+        : make("p", { class: "hint" }, "No expression is told: there is none, it is long, or the rule is one of an edge.")))),
     make("p", { class: "hint" }, "What a policy denies never comes to the agent; the service’s console and its events have it."));
 }
 

@@ -234,6 +234,8 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
         let origin = (!upstream.target.is_node()).then(|| self.http_connection.origin());
         let is_changed = !request.changes.is_empty();
         let rules_header = is_changed.then(|| upstream.target.rules_header()).flatten();
+        // An endpoint has its own policy, and an edge that of whoever made it.
+        let rules_header = rules_header.map(|name| (name, route_ref.edge_id.is_empty()));
         request::rewrite(&self.buffer, request, (origin, rules_header), &mut self.out);
         let sent = self.body.pending().min(MAX_COALESCED_BYTES);
         let beginning = self.buffer.get(request.length..request.length + sent);

@@ -118,7 +118,7 @@ fn is_special(header: &HeadField<'_>) -> bool {
 pub(crate) fn rewrite(
     bytes: &[u8],
     request: &FastPathRequest,
-    (origin, rules_header): (Option<&VisitorOrigin>, Option<&HeaderName>),
+    (origin, rules_header): (Option<&VisitorOrigin>, Option<(&HeaderName, bool)>),
     out: &mut Vec<u8>,
 ) {
     let mut head = HeadWriter::resume(out);
@@ -133,8 +133,9 @@ pub(crate) fn rewrite(
     for (name, value) in request.changes.iter().flat_map(|change| &change.added) {
         head.field(name, value);
     }
-    if let Some(name) = rules_header {
-        let notes = request.changes.iter().filter_map(|change| change.note.get());
+    if let Some((name, is_own)) = rules_header {
+        let notes = request.changes.iter().filter_map(|change| change.notes.get());
+        let notes = notes.map(|notes| notes.for_agent(is_own));
         if let Some(value) = rule_notes::joined(notes) {
             head.field(name, value);
         }

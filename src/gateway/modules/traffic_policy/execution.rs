@@ -17,6 +17,7 @@ use crate::gateway::http::rule_notes::RuleNotes;
 use crate::gateway::modules::traffic_policy::buffered_body::{BufferedBody, gather};
 use crate::gateway::modules::traffic_policy::rules::Rules;
 use crate::gateway::routing::virtual_host::{Rejection, VirtualHost};
+use crate::policy::head_change::RuleNotePair;
 use crate::policy::{
     Content, EndpointFacts, Exchange, LocalResponse, Phase, PhaseDecision, Run, StepOutcome,
     Verdict,
@@ -27,7 +28,9 @@ pub(crate) struct PolicyExecution {
     exchange: Exchange,
     body: RequestBody,
     /// What agents are told of the rules that have acted.
-    notes: Vec<HeaderValue>,
+    notes: Vec<RuleNotePair>,
+    /// Whether the policy is that of the endpoint which the request goes to.
+    is_own: bool,
 }
 
 /// What a policy has decided on a request.
@@ -53,6 +56,7 @@ impl PolicyExecution {
             exchange: Exchange::of_request(connection, endpoint, request),
             body,
             notes: Vec::new(),
+            is_own: false,
         }
     }
 
@@ -64,6 +68,7 @@ impl PolicyExecution {
         module: &'static str,
     ) -> ExecutionOutcome {
         let mut run = rules.policy.run(Phase::Request);
+        self.is_own = context.route_ref.edge_id.is_empty() && context.hops == 0;
         self.exchange.record.matched = context.gateway.notes_rules().then(Vec::new);
         let rejection = loop {
             match run.step(&mut self.exchange, rules) {
@@ -104,7 +109,8 @@ impl PolicyExecution {
         settle(&mut head)?;
         if !self.notes.is_empty() {
             let RuleNotes(notes) = head.extensions.get_or_insert_default();
-            notes.extend_from_slice(&self.notes);
+            let told = self.notes.iter().map(|notes| notes.for_agent(self.is_own).clone());
+            notes.extend(told);
         }
         let body = match content {
             Content::Full(bytes) => {
@@ -186,6 +192,8 @@ impl PolicyExecution {
                 Ok(found) => (found.route.clone(), found.path),
                 Err(error) => return ExecutionOutcome::Reject(error.into()),
             };
+        // The endpoint there may be somebody else's.
+        self.is_own = false;
         let taken = self.take(true).and_then(|mut request| {
             path.map_or(Ok(()), |path| head::set_path(&mut request, &path))?;
             Ok(request)
@@ -238,7 +246,7 @@ impl PolicyExecution {
         let matched = self.exchange.record.matched.as_mut().map(std::mem::take);
         for index in matched.unwrap_or_default() {
             let rule = rules.policy.request.get(index);
-            self.notes.extend(rule.map(|rule| rule.note(module, index).clone()));
+            self.notes.extend(rule.map(|rule| rule.notes(module, index).clone()));
         }
     }
 
