@@ -308,7 +308,8 @@ def method(info: Operation, resource: str, file: File, homes: Homes, wait: bool)
         body = f"return {call}({operation}, {info.output}, ({names}))"
     if info.output in homes and homes[info.output] != file.path:
         file.imports[file.relative(homes[info.output])].add(info.output)
-    text = info.doc
+    # Behind the slashes of a comment of Rust is a space.
+    text = "\n".join(line.removeprefix(" ") for line in info.doc.split("\n"))
     described = [p for p in parameters if p.doc]
     if described:
         text += "\n\nArgs:\n" + "\n".join(

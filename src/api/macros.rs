@@ -85,9 +85,10 @@ macro_rules! resource {
                 const INFO: $crate::api::Info = $crate::api::Info {
                     resource: $resource,
                     name: {
-                        const LOWER: [u8; stringify!($Name).len()] =
-                            $crate::api::operation::lower(stringify!($Name));
-                        $crate::api::operation::text(&LOWER)
+                        use $crate::api::operation::{snake_case, snake_case_length, text};
+                        const NAME: [u8; snake_case_length(stringify!($Name))] =
+                            snake_case(stringify!($Name));
+                        text(&NAME)
                     },
                     doc: concat!($($op_doc, "\n"),+),
                     method: $crate::api::Verb::$verb,

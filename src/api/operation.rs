@@ -366,15 +366,29 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for Page<T> {
     }
 }
 
-/// `Create` as `create`, at compile time.
-pub(super) const fn lower<const N: usize>(name: &str) -> [u8; N] {
-    let mut lower = [0; N];
-    let mut at = 0;
-    while at < N {
-        lower[at] = name.as_bytes()[at].to_ascii_lowercase();
+/// How long the name of a type is as that of an operation.
+pub(super) const fn snake_case_length(name: &str) -> usize {
+    let (mut length, mut at) = (0, 0);
+    while at < name.len() {
+        length += if at > 0 && name.as_bytes()[at].is_ascii_uppercase() { 2 } else { 1 };
         at += 1;
     }
-    lower
+    length
+}
+
+/// `DeleteCertificate` as `delete_certificate`, at compile time.
+pub(super) const fn snake_case<const N: usize>(name: &str) -> [u8; N] {
+    let mut snake = [b'_'; N];
+    let (mut at, mut to) = (0, 0);
+    while at < name.len() {
+        let letter = name.as_bytes()[at];
+        if at > 0 && letter.is_ascii_uppercase() {
+            to += 1;
+        }
+        snake[to] = letter.to_ascii_lowercase();
+        (at, to) = (at + 1, to + 1);
+    }
+    snake
 }
 
 /// The text of bytes that are known to be ASCII.

@@ -15,13 +15,13 @@ use crate::policy::{AddressDatabase, AddressFacts, AddressKind, AddressKinds, Ci
 /// What is in the files, read once.
 #[derive(Default)]
 pub struct AddressFiles {
-    places: Option<Database>,
-    systems: Option<Database>,
+    places: Option<MaxMindDatabase>,
+    systems: Option<MaxMindDatabase>,
     categories: Option<HashMap<Cidr, Vec<String>>>,
 }
 
 /// A database in MaxMind's form.
-struct Database {
+struct MaxMindDatabase {
     reader: Reader<Vec<u8>>,
     path: PathBuf,
     /// Whether the log has that something in it cannot be read.
@@ -50,15 +50,15 @@ impl AddressFiles {
     /// When it cannot be read, or is something else.
     pub fn add(&mut self, kind: AddressKind, path: &Path) -> Result<(), AddressFileError> {
         match kind {
-            AddressKind::Place => self.places = Some(Database::open(path)?),
-            AddressKind::System => self.systems = Some(Database::open(path)?),
+            AddressKind::Place => self.places = Some(MaxMindDatabase::open(path)?),
+            AddressKind::System => self.systems = Some(MaxMindDatabase::open(path)?),
             AddressKind::Category => self.categories = Some(read_categories(path)?),
         }
         Ok(())
     }
 }
 
-impl Database {
+impl MaxMindDatabase {
     fn open(path: &Path) -> Result<Self, AddressFileError> {
         let reader = Reader::open_readfile(path)?;
         Ok(Self { reader, path: path.to_owned(), is_reported: AtomicBool::new(false) })
@@ -120,7 +120,7 @@ impl AddressDatabase for AddressFiles {
     }
 
     fn find(&self, address: IpAddr) -> AddressFacts {
-        let of = |database: &Option<Database>| database.as_ref().map(|it| it.find(address));
+        let of = |database: &Option<MaxMindDatabase>| database.as_ref().map(|it| it.find(address));
         AddressFacts {
             place: of(&self.places).unwrap_or_default(),
             system: of(&self.systems).unwrap_or_default(),

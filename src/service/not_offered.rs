@@ -10,7 +10,14 @@ pub(super) const NOT_OFFERED: &[(&str, &str)] = &[
     ("/ssh_user_certificates", SSH),
     ("/agent_ingresses", "agents connect to the address of the service itself"),
     ("/abuse_reports", "the operator of the service decides what it serves"),
+    ("/app/users", LOGIN),
+    ("/app/sessions", LOGIN),
+    ("/edges/https/{edge_id}/routes/{id}/oauth", LOGIN),
+    ("/edges/https/{edge_id}/routes/{id}/oidc", LOGIN),
+    ("/edges/https/{edge_id}/routes/{id}/saml", LOGIN),
 ];
+const LOGIN: &str = "visitors do not log in at this service; let the upstream do that, or check their tokens with \
+                     jwt-validation";
 const SSH: &str = "there are no SSH reverse tunnels; use an agent";
 
 /// The refusal of a request to one of the paths.

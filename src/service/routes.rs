@@ -85,7 +85,7 @@ impl ApiRoutes {
         routes.add(DATABASE_BACKUP.path, ApiPath::Download);
         for (path, instead) in NOT_OFFERED {
             routes.add(path, ApiPath::NotOffered(instead));
-            routes.insert(format!("{path}/{{id}}"), Arc::new(ApiPath::NotOffered(instead)));
+            routes.insert(format!("{path}/{{*rest}}"), Arc::new(ApiPath::NotOffered(instead)));
         }
         for (template, handlers) in PathHandlers::by_template(handlers::all()) {
             routes.add(template, ApiPath::Operations(handlers));

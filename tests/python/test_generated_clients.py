@@ -103,8 +103,13 @@ def test_an_agent_that_cannot_update_itself_says_so_without_a_body(
         connection.close()
 
 
+LOGIN_MODULES = ("oauth", "oidc", "saml")
+
+
 async def test_what_is_not_offered_is_refused_in_words(client: Any) -> None:
-    for path in ("/ssh_credentials", "/agent_ingresses", "/abuse_reports/abrp_1"):
+    route = "/edges/https/edghts_1/routes/edghtsrt_1"
+    login = ("/app/users", "/app/sessions/s/revoke", *(f"{route}/{it}" for it in LOGIN_MODULES))
+    for path in ("/ssh_credentials", "/agent_ingresses", "/abuse_reports/abrp_1", *login):
         with pytest.raises(ginnel.ServerError) as refused:
             await client.request("GET", path)
         assert (refused.value.status_code, refused.value.error_code) == (501, "ERR_NGROK_9745")

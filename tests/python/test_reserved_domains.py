@@ -91,6 +91,41 @@ async def test_a_domain_points_at_its_certificate_until_it_is_cleared(client: An
     assert [it async for it in client.reserved_domains.list()] == []
 
 
+async def test_a_domain_lets_go_of_its_certificate_and_policy(client: Any) -> None:
+    certificate = await client.tls_certificates.create(**uploaded(trustme.CA(), "a.example.test"))
+    domain = await client.reserved_domains.create(
+        domain="a.example.test", certificate_id=certificate.id, resolves_to=[]
+    )
+    assert domain.certificate.id == certificate.id
+
+    await client.reserved_domains.delete_certificate(domain.id)
+    await client.reserved_domains.delete_policy(domain.id)
+
+    assert (await client.reserved_domains.get(domain.id)).certificate is None
+    await client.tls_certificates.delete(certificate.id)
+    with pytest.raises(ginnel.NotFoundError):
+        await client.reserved_domains.delete_certificate("rd_" + "2" * 27)
+
+
+async def test_regions_are_refused(client: Any) -> None:
+    regions = [{"value": "eu"}]
+    with pytest.raises(ginnel.BadRequestError, match="resolves_to must be empty"):
+        await client.reserved_domains.create(domain="a.example.test", resolves_to=regions)
+    domain = await client.reserved_domains.create(domain="a.example.test")
+    with pytest.raises(ginnel.BadRequestError, match="resolves_to must be empty"):
+        await client.reserved_domains.update(domain.id, resolves_to=regions)
+
+
+def test_the_policy_of_a_service_that_obtains_all_certificates_stays() -> None:
+    nowhere = "https://127.0.0.1:1/directory"
+    settings: Any = {"acme": {"directory": nowhere, "agree_to_terms": True}}
+    with ginnel.Service(settings=settings) as service, service.client() as remote:
+        domain = remote.reserved_domains.create(domain="a.example.test")
+
+        with pytest.raises(ginnel.BadRequestError, match="give the domain a certificate_id"):
+            remote.reserved_domains.delete_policy(domain.id)
+
+
 def test_visitors_are_shown_the_certificate_of_the_domain_that_they_name() -> None:
     ours = trustme.CA()
     with ginnel.Service() as service, service.client() as remote:

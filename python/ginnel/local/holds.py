@@ -112,7 +112,7 @@ class Holds(Resource):
     ) -> Hold:
         """Change a hold; what is left out keeps its value, and an empty text or object removes one.
 
-         One that is switched off lets its requests go.
+        One that is switched off lets its requests go.
 
         Args:
             id: What the hold is called.
@@ -224,7 +224,7 @@ class AsyncHolds(Resource):
     ) -> Hold:
         """Change a hold; what is left out keeps its value, and an empty text or object removes one.
 
-         One that is switched off lets its requests go.
+        One that is switched off lets its requests go.
 
         Args:
             id: What the hold is called.

@@ -315,7 +315,7 @@ class Requests(Resource):
     def load(self, *, log: Mapping[str, object]) -> ImportedRequests:
         """Add the requests of an archive (HAR 1.2), of at most 64 MiB; nothing is sent.
 
-         The body is the archive itself. Entries that are no exchanges of HTTP are left out.
+        The body is the archive itself. Entries that are no exchanges of HTTP are left out.
 
         Args:
             log: What the archive holds: an object with `entries`.
@@ -329,7 +329,7 @@ class Requests(Resource):
     ) -> CapturedRequest:
         """Pin a captured request, or write a note about it; what is left out stays as it is.
 
-         Newer requests do not displace one that is pinned.
+        Newer requests do not displace one that is pinned.
 
         Args:
             id: The identifier of the captured request.
@@ -467,7 +467,7 @@ class AsyncRequests(Resource):
     async def load(self, *, log: Mapping[str, object]) -> ImportedRequests:
         """Add the requests of an archive (HAR 1.2), of at most 64 MiB; nothing is sent.
 
-         The body is the archive itself. Entries that are no exchanges of HTTP are left out.
+        The body is the archive itself. Entries that are no exchanges of HTTP are left out.
 
         Args:
             log: What the archive holds: an object with `entries`.
@@ -481,7 +481,7 @@ class AsyncRequests(Resource):
     ) -> CapturedRequest:
         """Pin a captured request, or write a note about it; what is left out stays as it is.
 
-         Newer requests do not displace one that is pinned.
+        Newer requests do not displace one that is pinned.
 
         Args:
             id: The identifier of the captured request.

@@ -178,6 +178,8 @@ class RawReservedDomains(Resource):
     get = raw(ReservedDomains.get)
     update = raw(ReservedDomains.update)
     delete = raw(ReservedDomains.delete)
+    delete_certificate = raw(ReservedDomains.delete_certificate)
+    delete_policy = raw(ReservedDomains.delete_policy)
 
 
 class AsyncRawReservedDomains(Resource):
@@ -188,6 +190,8 @@ class AsyncRawReservedDomains(Resource):
     get = raw_async(AsyncReservedDomains.get)
     update = raw_async(AsyncReservedDomains.update)
     delete = raw_async(AsyncReservedDomains.delete)
+    delete_certificate = raw_async(AsyncReservedDomains.delete_certificate)
+    delete_policy = raw_async(AsyncReservedDomains.delete_policy)
 
 
 class RawReservedAddrs(Resource):

@@ -9,7 +9,7 @@ from .refs import Ref
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from .._core.pager import AsyncPager, Pager
@@ -24,6 +24,16 @@ class CertificateManagementPolicy(Record):
     """
     private_key_type: str | None = None
     """The type of the private key: `ecdsa`."""
+    extra: Mapping[str, object] = field(default_factory=dict, hash=False)
+    """The fields of the response that this version does not know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class DomainRegion(Record):
+    """A region that the name of a domain resolves to, in services that have any."""
+
+    value: str | None = None
+    """The name of the region."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the response that this version does not know."""
 
@@ -105,6 +115,7 @@ class ReservedDomains(Resource):
         | Mapping[str, object]
         | None = None,
         owner_id: str | None = None,
+        resolves_to: Sequence[DomainRegion | Mapping[str, object]] | None = None,
     ) -> ReservedDomain:
         """Reserve a domain; others' edges and agents can no longer use it.
 
@@ -119,6 +130,7 @@ class ReservedDomains(Resource):
                 null where one was uploaded.
             owner_id: Who may use the domain; the owner of the key if left out. Another needs an
                 admin key.
+            resolves_to: Empty: a service of one's own has no regions to resolve to.
 
         `POST /reserved_domains`
         """
@@ -133,6 +145,7 @@ class ReservedDomains(Resource):
                 certificate_id,
                 certificate_management_policy,
                 owner_id,
+                resolves_to,
             ),
         )
 
@@ -172,6 +185,7 @@ class ReservedDomains(Resource):
         certificate_management_policy: CertificateManagementPolicy
         | Mapping[str, object]
         | None = None,
+        resolves_to: Sequence[DomainRegion | Mapping[str, object]] | None = None,
     ) -> ReservedDomain:
         """Change a reserved domain; needs a key of its owner or an admin.
 
@@ -185,13 +199,22 @@ class ReservedDomains(Resource):
                 for none.
             certificate_management_policy: How the service obtains the certificate by itself;
                 null where one was uploaded.
+            resolves_to: Empty: a service of one's own has no regions to resolve to.
 
         `PATCH /reserved_domains/{id}`
         """
         return self._core.call(
             "reserved_domains.update",
             ReservedDomain,
-            (id, region, description, metadata, certificate_id, certificate_management_policy),
+            (
+                id,
+                region,
+                description,
+                metadata,
+                certificate_id,
+                certificate_management_policy,
+                resolves_to,
+            ),
         )
 
     def delete(self, id: str) -> None:
@@ -203,6 +226,30 @@ class ReservedDomains(Resource):
         `DELETE /reserved_domains/{id}`
         """
         return self._core.call("reserved_domains.delete", None, (id,))
+
+    def delete_certificate(self, id: str) -> None:
+        """Take off the certificate that was uploaded. Needs a key of its owner or an admin.
+
+        Visitors are then shown a certificate of the service's own, or one that it obtains.
+
+        Args:
+            id: The identifier of the resource.
+
+        `DELETE /reserved_domains/{id}/certificate`
+        """
+        return self._core.call("reserved_domains.delete_certificate", None, (id,))
+
+    def delete_policy(self, id: str) -> None:
+        """Take off the policy that obtains a certificate; needs a key of its owner or an admin.
+
+        Refused where the service obtains certificates for all its domains: upload one instead.
+
+        Args:
+            id: The identifier of the resource.
+
+        `DELETE /reserved_domains/{id}/certificate_management_policy`
+        """
+        return self._core.call("reserved_domains.delete_policy", None, (id,))
 
 
 class AsyncReservedDomains(Resource):
@@ -220,6 +267,7 @@ class AsyncReservedDomains(Resource):
         | Mapping[str, object]
         | None = None,
         owner_id: str | None = None,
+        resolves_to: Sequence[DomainRegion | Mapping[str, object]] | None = None,
     ) -> ReservedDomain:
         """Reserve a domain; others' edges and agents can no longer use it.
 
@@ -234,6 +282,7 @@ class AsyncReservedDomains(Resource):
                 null where one was uploaded.
             owner_id: Who may use the domain; the owner of the key if left out. Another needs an
                 admin key.
+            resolves_to: Empty: a service of one's own has no regions to resolve to.
 
         `POST /reserved_domains`
         """
@@ -248,6 +297,7 @@ class AsyncReservedDomains(Resource):
                 certificate_id,
                 certificate_management_policy,
                 owner_id,
+                resolves_to,
             ),
         )
 
@@ -287,6 +337,7 @@ class AsyncReservedDomains(Resource):
         certificate_management_policy: CertificateManagementPolicy
         | Mapping[str, object]
         | None = None,
+        resolves_to: Sequence[DomainRegion | Mapping[str, object]] | None = None,
     ) -> ReservedDomain:
         """Change a reserved domain; needs a key of its owner or an admin.
 
@@ -300,13 +351,22 @@ class AsyncReservedDomains(Resource):
                 for none.
             certificate_management_policy: How the service obtains the certificate by itself;
                 null where one was uploaded.
+            resolves_to: Empty: a service of one's own has no regions to resolve to.
 
         `PATCH /reserved_domains/{id}`
         """
         return await self._core.start(
             "reserved_domains.update",
             ReservedDomain,
-            (id, region, description, metadata, certificate_id, certificate_management_policy),
+            (
+                id,
+                region,
+                description,
+                metadata,
+                certificate_id,
+                certificate_management_policy,
+                resolves_to,
+            ),
         )
 
     async def delete(self, id: str) -> None:
@@ -318,3 +378,27 @@ class AsyncReservedDomains(Resource):
         `DELETE /reserved_domains/{id}`
         """
         return await self._core.start("reserved_domains.delete", None, (id,))
+
+    async def delete_certificate(self, id: str) -> None:
+        """Take off the certificate that was uploaded. Needs a key of its owner or an admin.
+
+        Visitors are then shown a certificate of the service's own, or one that it obtains.
+
+        Args:
+            id: The identifier of the resource.
+
+        `DELETE /reserved_domains/{id}/certificate`
+        """
+        return await self._core.start("reserved_domains.delete_certificate", None, (id,))
+
+    async def delete_policy(self, id: str) -> None:
+        """Take off the policy that obtains a certificate; needs a key of its owner or an admin.
+
+        Refused where the service obtains certificates for all its domains: upload one instead.
+
+        Args:
+            id: The identifier of the resource.
+
+        `DELETE /reserved_domains/{id}/certificate_management_policy`
+        """
+        return await self._core.start("reserved_domains.delete_policy", None, (id,))

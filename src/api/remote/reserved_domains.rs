@@ -43,6 +43,12 @@ wire! {
         pub private_key_type: Option<String>,
     }
 
+    /// A region that the name of a domain resolves to, in services that have any.
+    pub struct DomainRegion {
+        /// The name of the region.
+        pub value: Option<String>,
+    }
+
     /// What becomes of a certificate that the service obtains by itself.
     pub struct CertificateManagementStatus {
         /// When the certificate is renewed; null while there is none.
@@ -77,6 +83,8 @@ resource! {
             certificate_management_policy: CertificateManagementPolicy,
             /// Who may use the domain; the owner of the key if left out. Another needs an admin key.
             owner_id: String,
+            /// Empty: a service of one's own has no regions to resolve to.
+            resolves_to: Vec<DomainRegion>,
         ]) -> ReservedDomain;
         /// List the reserved domains, newest first.
         GET "/reserved_domains" List([before_id: String, limit: i64]) -> [reserved_domains: ReservedDomain];
@@ -90,8 +98,18 @@ resource! {
             /// The TLS certificate to show to visitors of the domain; empty text for none.
             certificate_id: String,
             certificate_management_policy: CertificateManagementPolicy,
+            /// Empty: a service of one's own has no regions to resolve to.
+            resolves_to: Vec<DomainRegion>,
         ]) -> ReservedDomain;
         /// Release a domain that no edge uses. Needs a key of its owner or an admin.
         DELETE "/reserved_domains/{id}" Delete(id: String);
+        /// Take off the certificate that was uploaded. Needs a key of its owner or an admin.
+        ///
+        /// Visitors are then shown a certificate of the service's own, or one that it obtains.
+        DELETE "/reserved_domains/{id}/certificate" DeleteCertificate(id: String);
+        /// Take off the policy that obtains a certificate; needs a key of its owner or an admin.
+        ///
+        /// Refused where the service obtains certificates for all its domains: upload one instead.
+        DELETE "/reserved_domains/{id}/certificate_management_policy" DeletePolicy(id: String);
     }
 }

@@ -9,8 +9,8 @@ use crate::api::Timestamp;
 use crate::api::id::{has_prefix, prefix};
 use crate::api::remote::Ref;
 use crate::api::remote::reserved_domains::{
-    CertificateManagementPolicy, CertificateManagementStatus, Create, Delete, Get, List,
-    ProvisioningJob, ReservedDomain, Update,
+    CertificateManagementPolicy, CertificateManagementStatus, Create, Delete, DeleteCertificate,
+    DeletePolicy, DomainRegion, Get, List, ProvisioningJob, ReservedDomain, Update,
 };
 use crate::api::remote::tls_certificates::TlsCertificate;
 use crate::service::accounts::{self, Caller};
@@ -48,11 +48,20 @@ impl StoredResource for ReservedDomain {
 }
 
 pub(super) fn handlers() -> Vec<Handler> {
-    vec![on(create), on(list), on(get), on(update), on(delete)]
+    vec![
+        on(create),
+        on(list),
+        on(get),
+        on(update),
+        on(delete),
+        on(delete_certificate),
+        on(delete_policy),
+    ]
 }
 
 async fn create(service: Context, params: Create) -> OperationResult<Create> {
     let name = check_name(&params.domain)?;
+    check_regions(params.resolves_to.as_deref())?;
     let shared = service.shared.clone();
     let certificate = CertificateChange::of(
         &service,
@@ -100,6 +109,7 @@ async fn get(service: Context, params: Get) -> OperationResult<Get> {
 }
 
 async fn update(service: Context, params: Update) -> OperationResult<Update> {
+    check_regions(params.resolves_to.as_deref())?;
     let certificate = CertificateChange::of(
         &service,
         params.certificate_id,
@@ -131,6 +141,44 @@ async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
         remove::<ReservedDomain>(change, &params.id)
     });
     delete.await
+}
+
+async fn delete_certificate(
+    service: Context,
+    params: DeleteCertificate,
+) -> OperationResult<DeleteCertificate> {
+    let caller = service.caller.clone();
+    let delete = service.write(move |change| {
+        let mut domain: ReservedDomain = found(change, &params.id)?;
+        check_owner(&domain, &caller)?;
+        CertificateChange::Remove.apply(change, &mut domain)?;
+        Ok(change.put(&domain)?)
+    });
+    delete.await
+}
+
+async fn delete_policy(service: Context, params: DeletePolicy) -> OperationResult<DeletePolicy> {
+    let (caller, has_acme) = (service.caller.clone(), service.shared.has_acme);
+    let delete = service.write(move |change| {
+        let mut domain: ReservedDomain = found(change, &params.id)?;
+        check_owner(&domain, &caller)?;
+        if has_acme && domain.certificate.is_none() {
+            let message = "the service obtains a certificate for each of its domains; give the domain a \
+                           certificate_id instead";
+            return Err(invalid_policy(message));
+        }
+        domain.certificate_management_policy = None;
+        Ok(change.put(&domain)?)
+    });
+    delete.await
+}
+
+fn check_regions(regions: Option<&[DomainRegion]>) -> Result<(), Refusal> {
+    if regions.is_none_or(<[_]>::is_empty) {
+        return Ok(());
+    }
+    let message = "resolves_to must be empty: a service of one's own has no regions";
+    Err(Refusal::new(code::INVALID_VALUE, message))
 }
 
 fn check_owner(domain: &ReservedDomain, caller: &Caller) -> Result<(), Refusal> {
