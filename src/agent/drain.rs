@@ -16,6 +16,8 @@ use crate::net::ShutdownPhase;
 const UNBIND_TIMEOUT: Duration = Duration::from_secs(1);
 /// How many tunnels are unbound at once: a service takes only so many calls.
 const UNBINDS_AT_ONCE: usize = 32;
+/// How long one tunnel may take to finish what it carries, where others go on at its URL.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Tells the service to send no more visitors, and lets those finish who are being served, for as
 /// long as `grace`.
@@ -28,6 +30,12 @@ pub(super) async fn graceful(shared: &AgentInner, grace: Duration) {
         () = drain(&sessions, &tunnels, grace) => {}
         () = all_ended(&sessions) => {}
     }
+}
+
+/// As [`graceful`], for one tunnel.
+pub(super) async fn leave(shared: &AgentInner, tunnel: &Arc<RunningTunnel>) {
+    let SessionState::Online(sessions) = shared.state.borrow().clone() else { return };
+    drain(&sessions, std::slice::from_ref(tunnel), shared.options.grace.min(LEAVE_TIMEOUT)).await;
 }
 
 async fn all_ended(sessions: &OnlineSessions) {

@@ -2,7 +2,7 @@
 
 use percent_encoding::utf8_percent_encode;
 
-use super::definition::{EndpointDefinition, upstream};
+use super::definition::{EndpointDefinition, INTERNAL, PUBLIC, is_internal_url, upstream};
 use super::relay::{AppProtocol, LocalAddress};
 use super::tunnels::{PATH_SEGMENT_CHARS, RunningTunnel};
 use crate::api::local::endpoints::AgentEndpoint;
@@ -21,11 +21,18 @@ impl RunningTunnel {
             public_url: tunnel.public_url,
             proto: tunnel.proto,
             status: tunnel.status,
-            bindings: vec!["public".to_owned()],
+            bindings: vec![self.binding_name().to_owned()],
+            pooling_enabled: tunnel.pooling_enabled,
             upstream: upstream(url.clone(), self.upstream_protocol()),
             config: AgentTunnelConfig { addr: url, ..tunnel.config },
             metrics: tunnel.metrics,
         }
+    }
+
+    /// Who can reach it.
+    fn binding_name(&self) -> &'static str {
+        let url = self.url().unwrap_or_default();
+        if is_internal_url(&url) { INTERNAL } else { PUBLIC }
     }
 
     /// Where it forwards to; for requests as a URL.

@@ -398,6 +398,10 @@ impl AgentInner {
 
     /// Ends a tunnel; false when there is none of that name.
     async fn stop_tunnel(&self, name: &str) -> bool {
+        if let Some(tunnel) = self.tunnels.find(name).filter(|it| it.definition.pooling) {
+            // Others go on at its URL, so that nobody has to notice.
+            drain::leave(self, &tunnel).await;
+        }
         let Some(tunnel) = self.tunnels.remove(name) else { return false };
         session::unbind_everywhere(&self.state, &tunnel).await;
         true

@@ -315,6 +315,7 @@ impl RunningTunnel {
             uri: format!("/api/tunnels/{}", utf8_percent_encode(&self.name, PATH_SEGMENT_CHARS)),
             proto: proto.unwrap_or_default().to_owned(),
             public_url: url.unwrap_or_default(),
+            pooling_enabled: Some(self.definition.pooling),
             status: Some(self.status().to_string()),
             config: AgentTunnelConfig {
                 addr: self.definition.address.shown(),

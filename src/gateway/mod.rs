@@ -38,8 +38,9 @@ pub use addresses::{AddressFileError, AddressFiles};
 pub use events::{Event, EventDelivery, EventSubscriber};
 pub use listener::trusted_proxies::{TrustedProxies, TrustedProxyError};
 pub(crate) use restrictions::{Ingress, IngressRestriction, IngressRestrictions};
-pub(crate) use routing::endpoint::EndpointPlace;
+pub(crate) use routing::backend::random_below;
 pub use routing::endpoint::{BindError, EndpointTraffic, PublicEndpoint};
+pub(crate) use routing::endpoint::{EndpointPlace, already_online};
 pub use routing::endpoint_spec::{
     AllowDeny, Credentials, EndpointOptions, EndpointSpec, HeaderChangesSpec, Proto,
     TlsTerminationSpec, Webhook,
@@ -59,6 +60,7 @@ use events::EventBus;
 use metrics::{ByteCounts, EdgeMetrics, GatewayMetrics};
 use modules::ip_policies::IpPolicies;
 use modules::traffic_policy::Fetcher;
+use routing::endpoint::EndpointPools;
 use routing::hosts::{HostChanges, Hosts};
 use routing::virtual_host::VirtualHost;
 use tls::authority::Authority;
@@ -216,6 +218,7 @@ pub(crate) struct GatewayState {
     remote_hosts: ArcSwap<Option<Arc<dyn RemoteHosts>>>,
     ip_policies: IpPolicies,
     restrictions: IngressRestrictions,
+    endpoint_pools: EndpointPools,
     pools: UpstreamPools,
     hosts: Hosts,
     /// The internal endpoints that carry bytes.
@@ -299,6 +302,7 @@ impl Gateway {
             remote_hosts: ArcSwap::from_pointee(None),
             ip_policies: IpPolicies::default(),
             restrictions: IngressRestrictions::default(),
+            endpoint_pools: EndpointPools::default(),
             pools,
             hosts: Hosts::default(),
             streams: Hosts::default(),

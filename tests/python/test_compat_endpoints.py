@@ -62,7 +62,7 @@ async def test_asyncio_has_the_same_calls(agent: ginnel.Agent) -> None:
         ({"upstream": {}}, "upstream.url: is required"),
         ({"upstream": {"url": "80"}, "url": "ftp://x"}, "begins with none of https://"),
         ({"upstream": {"url": "80"}, "url": "https://u:secret@x"}, "a user or a password"),
-        ({"upstream": {"url": "80"}, "pooling_enabled": True}, "pooling_enabled: "),
+        ({"upstream": {"url": "80"}, "pooling_enabled": 1}, "pooling_enabled: "),
         ({"upstream": {"url": "80"}, "bindings": ["internal"]}, "bindings: "),
         ({"upstream": {"url": "80", "protocl": "x"}}, "upstream.protocl: "),
         ({"upstream": {"url": "80"}, "traffic_policy": "{"}, ""),

@@ -47,13 +47,15 @@ class AgentEndpoint(Record):
     status: str | None = None
     """`online`, or why visitors cannot reach it: `reconnecting: ` and the reason."""
     bindings: list[str] = field(hash=False)
-    """Who can reach it; `public` is all there is."""
+    """Who can reach it: `public`, or `internal` for a host below `.internal`."""
     upstream: EndpointUpstream
     """Where it forwards to."""
     config: AgentTunnelConfig
     """The configuration in effect; its `addr` is the URL of the upstream."""
     metrics: Metrics
     """Counts, rates and percentiles."""
+    pooling_enabled: bool | None = None
+    """Whether it shares its URL with other endpoints of the account."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the response that this version does not know."""
 
@@ -90,9 +92,10 @@ class Endpoints(Resource):
                 it matters;  left out for HTTPS at an assigned host.
             name: The name; unique among the running tunnels, at most 255 bytes.
             metadata: Free text that the management API shows; at most 4096 bytes.
-            bindings: Who can reach it: `public`.
+            bindings: Who can reach it: `public`, or `internal` with a host below `.internal`.
             inspect: False to capture no requests.
-            pooling_enabled: True to share the URL with other endpoints, which is not supported.
+            pooling_enabled: True to share the URL, and its load, with other endpoints of the
+                account that do.
             traffic_policy: A traffic policy: an object, or its JSON or YAML text.
 
         `POST /endpoints`
@@ -156,9 +159,10 @@ class AsyncEndpoints(Resource):
                 it matters;  left out for HTTPS at an assigned host.
             name: The name; unique among the running tunnels, at most 255 bytes.
             metadata: Free text that the management API shows; at most 4096 bytes.
-            bindings: Who can reach it: `public`.
+            bindings: Who can reach it: `public`, or `internal` with a host below `.internal`.
             inspect: False to capture no requests.
-            pooling_enabled: True to share the URL with other endpoints, which is not supported.
+            pooling_enabled: True to share the URL, and its load, with other endpoints of the
+                account that do.
             traffic_policy: A traffic policy: an object, or its JSON or YAML text.
 
         `POST /endpoints`

@@ -108,6 +108,8 @@ class AgentTunnel(CustomRepr):
     """The configuration in effect."""
     metrics: Metrics
     """Counts, rates and percentiles."""
+    pooling_enabled: bool | None = None
+    """Whether it shares its URL with other endpoints of the account."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the response that this version does not know."""
 
@@ -206,6 +208,7 @@ class Tunnels(Resource):
         traffic_policy: object | None = None,
         upstream_tls_verify: bool | None = None,
         upstream_tls_verify_cas: str | None = None,
+        pooling_enabled: bool | None = None,
         app_protocol: str | None = None,
         bind_tls: object | None = None,
         auth: str | None = None,
@@ -247,6 +250,8 @@ class Tunnels(Resource):
             traffic_policy: The newer name of `policy`.
             upstream_tls_verify: True to verify the certificate of the local service.
             upstream_tls_verify_cas: A file of certificates to verify the local service with.
+            pooling_enabled: True to share the URL, and its load, with other endpoints of the
+                account that do.
             app_protocol: What the local service speaks: `http1` or `http2`, which gRPC needs.
             bind_tls: Version 1 of `schemes`: true, false or `both`.
             auth: Version 1 of `basic_auth`: `user:password`.
@@ -288,6 +293,7 @@ class Tunnels(Resource):
                 traffic_policy,
                 upstream_tls_verify,
                 upstream_tls_verify_cas,
+                pooling_enabled,
                 app_protocol,
                 bind_tls,
                 auth,
@@ -361,6 +367,7 @@ class AsyncTunnels(Resource):
         traffic_policy: object | None = None,
         upstream_tls_verify: bool | None = None,
         upstream_tls_verify_cas: str | None = None,
+        pooling_enabled: bool | None = None,
         app_protocol: str | None = None,
         bind_tls: object | None = None,
         auth: str | None = None,
@@ -402,6 +409,8 @@ class AsyncTunnels(Resource):
             traffic_policy: The newer name of `policy`.
             upstream_tls_verify: True to verify the certificate of the local service.
             upstream_tls_verify_cas: A file of certificates to verify the local service with.
+            pooling_enabled: True to share the URL, and its load, with other endpoints of the
+                account that do.
             app_protocol: What the local service speaks: `http1` or `http2`, which gRPC needs.
             bind_tls: Version 1 of `schemes`: true, false or `both`.
             auth: Version 1 of `basic_auth`: `user:password`.
@@ -443,6 +452,7 @@ class AsyncTunnels(Resource):
                 traffic_policy,
                 upstream_tls_verify,
                 upstream_tls_verify_cas,
+                pooling_enabled,
                 app_protocol,
                 bind_tls,
                 auth,

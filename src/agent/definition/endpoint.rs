@@ -7,8 +7,10 @@ use crate::api::local::endpoints;
 use crate::api::local::tunnels;
 use crate::api::{TextOrNumber, mask};
 
-/// The only binding there is.
-const PUBLIC: &str = "public";
+/// The binding of what everybody reaches.
+pub(in crate::agent) const PUBLIC: &str = "public";
+/// The binding of what only policies lead to.
+pub(in crate::agent) const INTERNAL: &str = "internal";
 /// The end of host names that only other endpoints reach.
 const INTERNAL_SUFFIX: &str = ".internal";
 /// Fields of tunnels, and what stands for them in an endpoint.
@@ -47,9 +49,6 @@ impl PublicAddress {
             return Err("must not hold a user or a password".to_owned());
         }
         let (host, port) = host_and_port(place).ok_or_else(|| format!("{shown:?} is not a URL"))?;
-        if host.as_deref().is_some_and(|host| host.ends_with(INTERNAL_SUFFIX)) {
-            return Err(format!("{shown:?}: internal endpoints are not supported"));
-        }
         match (scheme, port) {
             ("http" | "https", None) => Ok(Self::http(scheme, host)),
             ("http", Some(80)) | ("https", Some(443)) => Ok(Self::http(scheme, host)),
@@ -88,8 +87,8 @@ fn host_and_port(place: &str) -> Option<(Option<String>, Option<u16>)> {
 /// # Errors
 /// When a field is unusable, one line for each.
 pub(super) fn tunnel(start: endpoints::Start) -> Result<tunnels::Start, Vec<String>> {
-    let mut problems = refusals(&start);
-    let public = start.url.as_deref().unwrap_or("https://");
+    let url = start.url.as_deref().unwrap_or("https://");
+    let (mut problems, public) = (refused_bindings(&start, url), url);
     let public = PublicAddress::read(public).unwrap_or_else(|problem| {
         problems.push(format!("url: {problem}"));
         PublicAddress::default()
@@ -115,21 +114,28 @@ pub(super) fn tunnel(start: endpoints::Start) -> Result<tunnels::Start, Vec<Stri
         remote_addr: public.remote_addr,
         proxy_proto: upstream.proxy_protocol.filter(|version| version.0 != "0"),
         app_protocol: upstream.protocol,
+        pooling_enabled: start.pooling_enabled,
         traffic_policy: start.traffic_policy.filter(|policy| *policy != Value::Null),
         ..tunnels::Start::default()
     })
 }
 
-/// What is asked for and not supported.
-fn refusals(start: &endpoints::Start) -> Vec<String> {
-    let bindings = start.bindings.iter().flatten().filter(|binding| *binding != PUBLIC);
-    let mut problems: Vec<_> = bindings
-        .map(|binding| format!("bindings: {binding:?} is not supported, only {PUBLIC:?} is"))
-        .collect();
-    if start.pooling_enabled == Some(true) {
-        problems.push("pooling_enabled: endpoints do not share a URL here".to_owned());
-    }
-    problems
+/// Bindings that the URL has not.
+fn refused_bindings(start: &endpoints::Start, url: &str) -> Vec<String> {
+    let (own, host) = match is_internal_url(url) {
+        true => (INTERNAL, "a host below .internal"),
+        false => (PUBLIC, "no host below .internal"),
+    };
+    let others = start.bindings.iter().flatten().filter(|binding| *binding != own);
+    let refused = |binding| format!("bindings: {binding:?} is not {own:?}, as the URL has {host}");
+    others.map(refused).collect()
+}
+
+/// Whether only policies lead to a URL, or to a host alone.
+pub(in crate::agent) fn is_internal_url(url: &str) -> bool {
+    let place = url.split_once("://").map_or(url, |(_, place)| place);
+    let host = host_and_port(place.trim_end_matches('/')).and_then(|(host, _)| host);
+    host.is_some_and(|host| host.ends_with(INTERNAL_SUFFIX))
 }
 
 /// A problem of the tunnel's definition in the words of the endpoint.
@@ -196,7 +202,6 @@ mod tests {
             ("http://a.test:443", "http is not served at port 443"),
             ("tcp://a.test", "is neither tcp:// nor tcp://host:port"),
             ("tcp://:22", "is not a URL"),
-            ("https://app.internal", "internal endpoints are not supported"),
         ] {
             let said = PublicAddress::read(text).unwrap_err();
             assert!(said.contains(problem) && !said.contains("secret"), "{text}: {said}");
@@ -207,14 +212,14 @@ mod tests {
     fn an_endpoint_is_the_tunnel_that_it_describes() {
         let document = json!({
             "name": "api", "url": "https://a.test", "metadata": "m", "bindings": ["public"],
-            "upstream": {"url": 8080, "protocol": "http2"}, "inspect": false, "pooling_enabled": false,
+            "upstream": {"url": 8080, "protocol": "http2"}, "inspect": false, "pooling_enabled": true,
         });
 
         let definition = Definition::read_endpoint(document.as_object().unwrap()).unwrap();
 
         let tunnel = json!({
             "name": "api", "proto": "http", "schemes": ["https"], "domain": "a.test", "metadata": "m",
-            "addr": "8080", "app_protocol": "http2", "inspect": false,
+            "addr": "8080", "app_protocol": "http2", "inspect": false, "pooling_enabled": true,
         });
         let same = Definition::read(tunnel.as_object().unwrap()).unwrap();
         assert_eq!(definition.document, same.document);
@@ -240,7 +245,10 @@ mod tests {
                 json!({"upstream": {"url": 1}, "bindings": ["internal"]}),
                 "bindings: \"internal\" is",
             ),
-            (json!({"upstream": {"url": 1}, "pooling_enabled": true}), "pooling_enabled: "),
+            (
+                json!({"upstream": {"url": 1}, "url": "app.internal", "bindings": ["public"]}),
+                "bindings: \"public\" is",
+            ),
             (json!({"upstream": {"url": 1}, "proto": "http"}), "proto: field proto not found"),
         ] {
             let said = problems(document);

@@ -36,8 +36,14 @@ const COMMON_FIELDS: &[&str] = &[
 /// More of them, of tunnels that are looked at request by request.
 const REQUEST_FIELDS: &[&str] = &["app_protocol", "host_header", "inspect"];
 /// More of those that have an address of their own.
-const ADDRESS_FIELDS: &[&str] =
-    &["ip_restriction", "policy", "proxy_proto", "proxy_protocol", "traffic_policy"];
+const ADDRESS_FIELDS: &[&str] = &[
+    "ip_restriction",
+    "policy",
+    "pooling_enabled",
+    "proxy_proto",
+    "proxy_protocol",
+    "traffic_policy",
+];
 /// More of those whose address has a name.
 const NAME_FIELDS: &[&str] = &["domain", "hostname", "mutual_tls_cas", "subdomain"];
 /// What only HTTP has.
@@ -106,6 +112,7 @@ impl DefinitionReader {
             app_protocol,
             metadata,
             inspect: is_http && self.start.inspect.unwrap_or(true),
+            pooling: self.start.pooling_enabled == Some(true),
             public: public?,
             host_header,
             verify,

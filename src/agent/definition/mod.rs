@@ -22,7 +22,7 @@ use crate::api::decode::{self, ArgumentError};
 use crate::api::local::{endpoints, tunnels};
 use crate::protocol::message::{BindOpts, HttpOpts, TcpOpts, TlsOpts};
 pub use endpoint::PublicAddress;
-pub(super) use endpoint::upstream;
+pub(super) use endpoint::{INTERNAL, PUBLIC, is_internal_url, upstream};
 use kinds::DefinitionReader;
 
 /// A tunnel that can be started.
@@ -38,6 +38,8 @@ pub struct Definition {
     pub metadata: String,
     /// Whether requests are captured.
     pub inspect: bool,
+    /// Whether others may share its URL.
+    pub pooling: bool,
     /// How it is made public.
     pub public: EndpointDefinition,
     /// What local services see as `Host`.

@@ -23,7 +23,7 @@ wire! {
         pub proto: String,
         /// `online`, or why visitors cannot reach it: `reconnecting: ` and the reason.
         pub status: Option<String>,
-        /// Who can reach it; `public` is all there is.
+        /// Who can reach it: `public`, or `internal` for a host below `.internal`.
         pub bindings: Vec<String>,
         /// Where it forwards to.
         pub upstream: EndpointUpstream,
@@ -31,6 +31,8 @@ wire! {
         pub config: AgentTunnelConfig,
         /// Counts, rates and percentiles.
         pub metrics: Metrics,
+        /// Whether it shares its URL with other endpoints of the account.
+        pub pooling_enabled: Option<bool>,
     }
 
     /// Where an endpoint forwards to.
@@ -61,11 +63,11 @@ resource! {
             name: String,
             /// Free text that the management API shows; at most 4096 bytes.
             metadata: String,
-            /// Who can reach it: `public`.
+            /// Who can reach it: `public`, or `internal` with a host below `.internal`.
             bindings: Vec<String>,
             /// False to capture no requests.
             inspect: bool,
-            /// True to share the URL with other endpoints, which is not supported.
+            /// True to share the URL, and its load, with other endpoints of the account that do.
             pooling_enabled: bool,
             /// A traffic policy: an object, or its JSON or YAML text.
             traffic_policy: Value,

@@ -24,6 +24,8 @@ wire! {
         pub config: AgentTunnelConfig,
         /// Counts, rates and percentiles.
         pub metrics: Metrics,
+        /// Whether it shares its URL with other endpoints of the account.
+        pub pooling_enabled: Option<bool>,
     }
 
     /// The configuration of a tunnel.
@@ -187,6 +189,8 @@ resource! {
             upstream_tls_verify: bool,
             /// A file of certificates to verify the local service with.
             upstream_tls_verify_cas: String,
+            /// True to share the URL, and its load, with other endpoints of the account that do.
+            pooling_enabled: bool,
             /// What the local service speaks: `http1` or `http2`, which gRPC needs.
             app_protocol: String,
             /// Version 1 of `schemes`: true, false or `both`.

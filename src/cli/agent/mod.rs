@@ -107,6 +107,7 @@ fn tunnel(name: &'static str, about: &'static str) -> Command {
                 .help("Where to forward to: a port, host:port or a URL"),
         )
         .arg(text("name", "NAME", "The tunnel's name").default_value(UNNAMED))
+        .arg(switch("pooling-enabled", "Share the URL, and its load, with other endpoints that do"))
         .arg(file("policy-file", "A traffic policy, JSON or YAML"))
         .arg(file(
             "definition-file",
@@ -284,6 +285,9 @@ fn definition(proto: &str, matches: &ArgMatches) -> Result<Definition, CliError>
     }
     if matches.try_get_one::<bool>("no-inspect").ok().flatten() == Some(&true) {
         definition.insert("inspect".to_owned(), false.into());
+    }
+    if matches.get_flag("pooling-enabled") {
+        definition.insert("pooling_enabled".to_owned(), true.into());
     }
     if let Some(path) = matches.get_one::<PathBuf>("policy-file") {
         definition.insert("traffic_policy".to_owned(), read_file(path)?.into());

@@ -78,6 +78,7 @@ const FLAGS: &[TunnelFlag] = &[
     row("verify-webhook-secret", HTTP, "verify_webhook.secret", FlagValue::Text),
     row("cidr-allow", ALL, "ip_restriction.allow_cidrs", FlagValue::Texts),
     row("cidr-deny", ALL, "ip_restriction.deny_cidrs", FlagValue::Texts),
+    row("pooling-enabled", ALL, "pooling_enabled", FlagValue::Switch),
     row("traffic-policy-file", ALL, "traffic_policy", FlagValue::Content),
     row("policy-file", ALL, "policy", FlagValue::Content),
     row("upstream-tls-verify", ALL, "upstream_tls_verify", FlagValue::Switch),

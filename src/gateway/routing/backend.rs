@@ -37,6 +37,8 @@ pub(crate) enum BackendKind {
     Offline,
     /// One target.
     Upstream(Upstream),
+    /// Endpoints that share an address: the one whose modules a request went through, then the others.
+    Pool { first: Option<Upstream>, all: Arc<[Upstream]> },
     /// All online tunnels with these labels, in turn.
     Group { labels: BTreeMap<String, String>, turn: AtomicUsize },
     /// The first that can be dialed.
@@ -73,6 +75,8 @@ pub(crate) struct BackendCandidates<'e> {
 
 enum PendingCandidate {
     Backend(Arc<ArcSwap<Backend>>, usize),
+    /// An endpoint that shares its address with others.
+    Endpoint(Upstream),
     /// A tunnel of the group with this identifier.
     Tunnel(Arc<dyn Target>, Arc<str>),
 }
@@ -114,6 +118,11 @@ impl<'e> BackendCandidates<'e> {
                     let pool = self.gateway.pools.of(target.as_ref());
                     return Some(BackendCandidate::Upstream(Upstream { target, pool }));
                 }
+                PendingCandidate::Endpoint(upstream) => {
+                    self.tried += 1;
+                    self.from = Some("".into());
+                    return Some(BackendCandidate::Upstream(upstream));
+                }
                 PendingCandidate::Backend(slot, depth) => {
                     if let Some(candidate) = self.unfold(&slot.load_full(), depth) {
                         self.tried += 1;
@@ -153,6 +162,7 @@ impl<'e> BackendCandidates<'e> {
                 self.from = Some(backend.id.clone());
                 return Some(BackendCandidate::Fixed(backend.clone()));
             }
+            BackendKind::Pool { first, all } => self.pool(first.as_ref(), all),
             BackendKind::Group { labels, turn } => self.group(&backend.id, labels, turn),
             BackendKind::Failover(children) => {
                 let children = children.iter().rev().cloned();
@@ -165,6 +175,17 @@ impl<'e> BackendCandidates<'e> {
             }
         }
         None
+    }
+
+    /// Puts endpoints that share an address in line: one of them first, the others from a place at random.
+    fn pool(&mut self, first: Option<&Upstream>, all: &[Upstream]) {
+        let (before, after) = all.split_at(random_below(all.len()));
+        let is_other =
+            |one: &&Upstream| first.is_none_or(|first| one.target.key() != first.target.key());
+        let others = after.iter().chain(before).filter(is_other).take(MAX_CANDIDATES);
+        let mut line: Vec<_> = first.into_iter().chain(others).cloned().collect();
+        line.reverse();
+        self.pending.extend(line.into_iter().map(PendingCandidate::Endpoint));
     }
 
     /// Puts the tunnels of a group in line, each time starting with another one.
@@ -197,6 +218,12 @@ fn pick(children: &[(u64, Arc<ArcSwap<Backend>>)]) -> Option<Arc<ArcSwap<Backend
         None => true,
     });
     picked.map(|(_, child)| child.clone())
+}
+
+/// A number from 0 to one below this, or 0.
+pub(crate) fn random_below(limit: usize) -> usize {
+    let limit = u64::try_from(limit).unwrap_or(u64::MAX).max(1);
+    usize::try_from(random() % limit).unwrap_or(0)
 }
 
 fn random() -> u64 {

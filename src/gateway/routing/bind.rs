@@ -10,7 +10,9 @@ use crate::api::{Origin, Secret};
 use crate::gateway::http::connection::HostSelection;
 use crate::gateway::listener::open::reachable;
 use crate::gateway::routing::backend::Backend;
-use crate::gateway::routing::endpoint::{self, BindError, EndpointRoutes, PublicEndpoint};
+use crate::gateway::routing::endpoint::{
+    self, BindError, EndpointRoutes, PoolKey, PoolPlace, PoolSeat, PublicEndpoint,
+};
 use crate::gateway::routing::endpoint_modules;
 use crate::gateway::routing::endpoint_spec::{
     EndpointOptions, EndpointSpec, Proto, TlsTerminationSpec,
@@ -67,7 +69,7 @@ impl Gateway {
         target: Option<Arc<dyn Target>>,
     ) -> Result<PublicEndpoint, BindError> {
         let gateway = &self.0;
-        let backend = Arc::new(ArcSwap::from_pointee(endpoint::backend(gateway, target)));
+        let backend = Arc::new(ArcSwap::from_pointee(endpoint::backend(gateway, target.clone())));
         let scope = match spec.proto {
             Proto::Http | Proto::Https => Scope::HttpTunnel,
             Proto::Tcp | Proto::Tls => Scope::TcpTunnel,
@@ -81,13 +83,10 @@ impl Gateway {
         virtual_host.tls_policy = gateway.tls_policy_for(&spec, host.as_deref())?;
         let routes =
             EndpointRoutes { virtual_host: Arc::new(ArcSwap::from_pointee(virtual_host)), backend };
-        let place = match (spec.proto, host) {
-            (Proto::Http | Proto::Https, Some(host)) => {
-                gateway.place_by_name(spec.proto, host, &routes)?
-            }
-            (Proto::Http | Proto::Https, None) => gateway.place_at_port(&spec, &routes).await?,
-            (Proto::Tcp | Proto::Tls, host) => gateway.place_of_bytes(&spec, host, &routes).await?,
-        };
+        if spec.pool_owner.is_some() {
+            return gateway.bind_shared(spec, host, routes, target).await;
+        }
+        let place = gateway.place(&spec, host, &routes).await?;
         Ok(PublicEndpoint {
             url: place.url,
             proto: spec.proto,
@@ -98,6 +97,7 @@ impl Gateway {
             name: place.name,
             gateway: gateway.clone(),
             listener: place.listener,
+            seat: None,
         })
     }
 }
@@ -136,6 +136,72 @@ async fn compiled(
 }
 
 impl GatewayState {
+    /// Gives an endpoint the address that it asks for.
+    async fn place(
+        self: &Arc<Self>,
+        spec: &EndpointSpec,
+        host: Option<String>,
+        routes: &EndpointRoutes,
+    ) -> Result<EndpointAddress, BindError> {
+        match (spec.proto, host) {
+            (Proto::Http | Proto::Https, Some(host)) => {
+                self.place_by_name(spec.proto, host, routes)
+            }
+            (Proto::Http | Proto::Https, None) => self.place_at_port(spec, routes).await,
+            (Proto::Tcp | Proto::Tls, host) => self.place_of_bytes(spec, host, routes).await,
+        }
+    }
+
+    /// Gives an endpoint an address that others of its account may share, or a place at one that they have.
+    async fn bind_shared(
+        self: &Arc<Self>,
+        spec: EndpointSpec,
+        host: Option<String>,
+        mut routes: EndpointRoutes,
+        target: Option<Arc<dyn Target>>,
+    ) -> Result<PublicEndpoint, BindError> {
+        let seat = self.seat(&spec, host, &routes).await?;
+        let pool = seat.pool.clone();
+        routes.virtual_host = pool.virtual_host.clone();
+        let endpoint = PublicEndpoint {
+            url: pool.url.clone(),
+            proto: spec.proto,
+            host: pool.host.clone(),
+            address: pool.address,
+            options: spec.options,
+            routes,
+            name: pool.name.clone(),
+            gateway: self.clone(),
+            listener: None,
+            seat: Some(seat),
+        };
+        endpoint.retarget(target);
+        Ok(endpoint)
+    }
+
+    /// A place at an address that may be shared.
+    async fn seat(
+        self: &Arc<Self>,
+        spec: &EndpointSpec,
+        host: Option<String>,
+        routes: &EndpointRoutes,
+    ) -> Result<PoolSeat, BindError> {
+        let pools = &self.endpoint_pools;
+        let unsupported = BindError::Unsupported("pooling of this endpoint");
+        let route = routes.virtual_host.load().route("").cloned().ok_or(unsupported)?;
+        let key = PoolKey::requested(spec, host.as_deref());
+        let _binding = pools.binding.lock().await;
+        if let Some(key) = &key
+            && let Some(seat) = pools.join(self, key, spec, route.clone())?
+        {
+            return Ok(seat);
+        }
+        let EndpointAddress { url, host, name, listener } = self.place(spec, host, routes).await?;
+        let place = PoolPlace { url, host, name, listener };
+        let seat = pools.open(self, spec, place, routes.virtual_host.clone(), route);
+        seat.ok_or(BindError::Unsupported("pooling of this endpoint"))
+    }
+
     /// How TLS is spoken with the visitors of an endpoint; none where it is as usual.
     fn tls_policy_for(
         &self,

@@ -1,15 +1,25 @@
-//! Agents' own endpoints that are public.
+//! Agents' own endpoints that are public, and addresses that several of one account share.
+//!
+//! At a shared address each request goes to one of the endpoints at random, and through the modules of that
+//! one. While it was not sent, any other of them may take it. An endpoint whose agent is away gets none as
+//! long as another is there.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 
 use crate::gateway::routing::backend::{Backend, BackendKind};
-use crate::gateway::routing::endpoint_spec::{EndpointOptions, Proto};
+use crate::gateway::routing::endpoint_spec::{
+    EndpointOptions, EndpointSpec, Proto, TlsTerminationSpec,
+};
 use crate::gateway::routing::hosts::Hosts;
+use crate::gateway::routing::internal;
 use crate::gateway::routing::target::Target;
-use crate::gateway::routing::virtual_host::VirtualHost;
+use crate::gateway::routing::virtual_host::{Route, VirtualHost};
+use crate::gateway::tls::policy::TlsPolicy;
+use crate::gateway::upstream::forward::Upstream;
 use crate::gateway::{GatewayError, GatewayState};
 use crate::net::Listener;
 use crate::policy::Problem;
@@ -20,7 +30,7 @@ use crate::policy::problem::code;
 #[non_exhaustive]
 pub enum BindError {
     /// Another endpoint is online there.
-    #[error("{0} is already online")]
+    #[error("{}", already_online(.0))]
     Taken(String),
     /// A value cannot be used.
     #[error("{field}: {problem}")]
@@ -68,6 +78,14 @@ impl BindError {
     }
 }
 
+/// Why an address cannot be had that another endpoint has.
+pub(crate) fn already_online(url: &str) -> String {
+    format!(
+        "the endpoint '{url}' is already online: stop it first, or start both with pooling_enabled \
+         to share the load between them"
+    )
+}
+
 /// The number of a policy that is no document.
 const DOCUMENT: u16 = 9026;
 
@@ -95,6 +113,8 @@ pub struct PublicEndpoint {
     pub(super) name: Option<(String, u16)>,
     pub(super) gateway: Arc<GatewayState>,
     pub(super) listener: Option<Listener>,
+    /// Its place at an address that others may share, which has name and listener then.
+    pub(super) seat: Option<PoolSeat>,
 }
 
 /// What is done with the traffic of an endpoint that has a port of its own.
@@ -163,15 +183,26 @@ impl PublicEndpoint {
         EndpointTraffic { virtual_host: self.routes.virtual_host.clone(), proto: self.proto }
     }
 
+    /// Whether others may share its address.
+    pub(crate) fn is_pooled(&self) -> bool {
+        self.seat.is_some()
+    }
+
     /// Sends traffic to another target from the next request on; to none, the endpoint keeps its
     /// address and says that nobody is there.
     pub fn retarget(&self, target: Option<Arc<dyn Target>>) {
-        self.routes.backend.store(Arc::new(backend(&self.gateway, target)));
+        match &self.seat {
+            Some(seat) => seat.retarget(target),
+            None => self.routes.backend.store(Arc::new(backend(&self.gateway, target))),
+        }
     }
 }
 
 impl Drop for PublicEndpoint {
     fn drop(&mut self) {
+        if self.seat.take().is_some() {
+            return;
+        }
         if let Some((name, port)) = &self.name {
             self.gateway.names_of(self.proto).change().remove(
                 name,
@@ -204,4 +235,244 @@ pub(super) fn backend(gateway: &GatewayState, target: Option<Arc<dyn Target>>) -
         None => BackendKind::Offline,
     };
     Backend { id: "".into(), kind }
+}
+
+/// Where endpoints can meet: what is spoken, the name, which is empty at a port, and the port.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct PoolKey {
+    is_http: bool,
+    name: String,
+    port: u16,
+}
+
+/// The addresses that are shared, or may be.
+#[derive(Default)]
+pub(crate) struct EndpointPools {
+    pools: Mutex<HashMap<PoolKey, Arc<EndpointPool>>>,
+    /// Held while an address is taken that may be shared.
+    pub(super) binding: tokio::sync::Mutex<()>,
+}
+
+/// An address that endpoints share.
+pub(super) struct EndpointPool {
+    key: PoolKey,
+    /// The account whose endpoints may join.
+    owner: String,
+    terms: PoolTerms,
+    pub(super) url: String,
+    pub(super) host: Option<String>,
+    pub(super) address: Option<SocketAddr>,
+    pub(super) name: Option<(String, u16)>,
+    /// What visitors meet at the address.
+    pub(super) virtual_host: Arc<ArcSwap<VirtualHost>>,
+    tls_policy: Option<Arc<TlsPolicy>>,
+    state: Mutex<PoolMembers>,
+}
+
+#[derive(Default)]
+struct PoolMembers {
+    members: Vec<PoolMember>,
+    listener: Option<Listener>,
+}
+
+/// What all endpoints of an address have in common: it is decided before one of them is chosen.
+#[derive(Debug, Clone, PartialEq)]
+struct PoolTerms {
+    proto: Proto,
+    tls_termination: Option<TlsTerminationSpec>,
+    mutual_tls_cas: Option<Vec<u8>>,
+}
+
+struct PoolMember {
+    route: Arc<Route>,
+    /// None while its agent is away.
+    upstream: Option<Upstream>,
+}
+
+/// The place of one endpoint at a shared address; dropping it gives it up, and the last one the address.
+pub(super) struct PoolSeat {
+    pub(super) pool: Arc<EndpointPool>,
+    route: Arc<Route>,
+    gateway: Arc<GatewayState>,
+}
+
+/// An address that was taken for the first of the endpoints that share it.
+pub(super) struct PoolPlace {
+    pub(super) url: String,
+    pub(super) host: Option<String>,
+    pub(super) name: Option<(String, u16)>,
+    pub(super) listener: Option<Listener>,
+}
+
+impl PoolKey {
+    /// Where an endpoint is to be; none where the service chooses.
+    pub(super) fn requested(spec: &EndpointSpec, host: Option<&str>) -> Option<Self> {
+        match (spec.proto, host) {
+            (Proto::Http | Proto::Https, Some(host)) => {
+                let port = if spec.proto == Proto::Https { 443 } else { 80 };
+                Some(Self { is_http: true, name: host.to_owned(), port })
+            }
+            _ => match internal::name_of(spec) {
+                Some((name, port)) => Some(Self { is_http: false, name, port }),
+                None => Some(Self::at_port(spec.own_port()?)),
+            },
+        }
+    }
+
+    fn at_port(port: u16) -> Self {
+        Self { is_http: false, name: String::new(), port }
+    }
+
+    /// Where an endpoint is.
+    fn taken(spec: &EndpointSpec, place: &PoolPlace) -> Option<Self> {
+        let is_http = matches!(spec.proto, Proto::Http | Proto::Https);
+        match (&place.name, &place.listener) {
+            (Some((name, port)), _) => Some(Self { is_http, name: name.clone(), port: *port }),
+            (None, Some(listener)) => Some(Self::at_port(listener.address().port())),
+            (None, None) => None,
+        }
+    }
+}
+
+impl PoolTerms {
+    fn of(spec: &EndpointSpec) -> Self {
+        Self {
+            proto: spec.proto,
+            tls_termination: spec.options.tls_termination.clone(),
+            mutual_tls_cas: spec.options.mutual_tls_cas.clone(),
+        }
+    }
+}
+
+impl EndpointPools {
+    /// Gives an endpoint a place at an address that others of its account share; none where nobody does.
+    pub(super) fn join(
+        &self,
+        gateway: &Arc<GatewayState>,
+        key: &PoolKey,
+        spec: &EndpointSpec,
+        route: Arc<Route>,
+    ) -> Result<Option<PoolSeat>, BindError> {
+        let pools = self.lock();
+        let Some(pool) = pools.get(key) else { return Ok(None) };
+        if spec.pool_owner.as_ref() != Some(&pool.owner) {
+            return Ok(None);
+        }
+        if pool.terms != PoolTerms::of(spec) {
+            let problem = format!("the endpoints at {} end TLS in another way", pool.url);
+            return Err(BindError::Invalid { field: "pooling_enabled", problem });
+        }
+        Ok(Some(PoolSeat::take(gateway, pool.clone(), route)))
+    }
+
+    /// Lets others share an address that an endpoint has just taken.
+    pub(super) fn open(
+        &self,
+        gateway: &Arc<GatewayState>,
+        spec: &EndpointSpec,
+        place: PoolPlace,
+        virtual_host: Arc<ArcSwap<VirtualHost>>,
+        route: Arc<Route>,
+    ) -> Option<PoolSeat> {
+        let key = PoolKey::taken(spec, &place)?;
+        let tls_policy = virtual_host.load().tls_policy.clone();
+        let PoolPlace { url, host, name, listener } = place;
+        let address = listener.as_ref().map(Listener::address);
+        let pool = Arc::new(EndpointPool {
+            key: key.clone(),
+            owner: spec.pool_owner.clone()?,
+            terms: PoolTerms::of(spec),
+            url,
+            host,
+            address,
+            name,
+            virtual_host,
+            tls_policy,
+            state: Mutex::new(PoolMembers { members: Vec::new(), listener }),
+        });
+        self.lock().insert(key, pool.clone());
+        Some(PoolSeat::take(gateway, pool, route))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<PoolKey, Arc<EndpointPool>>> {
+        self.pools.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl EndpointPool {
+    fn lock(&self) -> MutexGuard<'_, PoolMembers> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has requests go to those that are there; called with each change.
+    fn publish(&self, members: &[PoolMember]) {
+        let online: Arc<[Upstream]> = members.iter().filter_map(|it| it.upstream.clone()).collect();
+        for member in members {
+            member.route.backend.store(Arc::new(shared_backend(member.upstream.as_ref(), &online)));
+        }
+        let there = |member: &&PoolMember| member.upstream.is_some();
+        let mut routes: Vec<_> =
+            members.iter().filter(there).map(|member| member.route.clone()).collect();
+        if routes.is_empty() {
+            routes.extend(members.first().map(|member| member.route.clone()));
+        }
+        let tls_policy = self.tls_policy.clone();
+        self.virtual_host.store(Arc::new(VirtualHost::any_of(routes).with_tls_policy(tls_policy)));
+    }
+}
+
+/// Where the requests of a member go: to itself, and then to the others.
+fn shared_backend(own: Option<&Upstream>, online: &Arc<[Upstream]>) -> Backend {
+    let kind = match (own, online.len()) {
+        (_, 0) => BackendKind::Offline,
+        (Some(own), 1) => BackendKind::Upstream(own.clone()),
+        (own, _) => BackendKind::Pool { first: own.cloned(), all: online.clone() },
+    };
+    Backend { id: "".into(), kind }
+}
+
+impl PoolSeat {
+    fn take(gateway: &Arc<GatewayState>, pool: Arc<EndpointPool>, route: Arc<Route>) -> Self {
+        let mut state = pool.lock();
+        state.members.push(PoolMember { route: route.clone(), upstream: None });
+        pool.publish(&state.members);
+        drop(state);
+        Self { pool, route, gateway: gateway.clone() }
+    }
+
+    /// Sends what comes to this endpoint to another target, or to none.
+    pub(super) fn retarget(&self, target: Option<Arc<dyn Target>>) {
+        let upstream = target.map(|target| self.gateway.upstream(target));
+        let mut state = self.pool.lock();
+        let mut own = state.members.iter_mut().filter(|it| Arc::ptr_eq(&it.route, &self.route));
+        if let Some(member) = own.next() {
+            member.upstream = upstream;
+        }
+        self.pool.publish(&state.members);
+    }
+}
+
+impl Drop for PoolSeat {
+    fn drop(&mut self) {
+        // Nobody joins meanwhile.
+        let mut pools = self.gateway.endpoint_pools.lock();
+        let mut state = self.pool.lock();
+        state.members.retain(|member| !Arc::ptr_eq(&member.route, &self.route));
+        let others: Arc<[Upstream]> =
+            state.members.iter().filter_map(|it| it.upstream.clone()).collect();
+        // Requests that were given to this endpoint and not sent yet go to the others.
+        self.route.backend.store(Arc::new(shared_backend(None, &others)));
+        if !state.members.is_empty() {
+            self.pool.publish(&state.members);
+            return;
+        }
+        pools.remove(&self.pool.key);
+        if let Some((name, port)) = &self.pool.name {
+            let names = self.gateway.names_of(self.pool.terms.proto);
+            names.change().remove(name, *port, &self.pool.virtual_host);
+        }
+        if state.listener.take().is_some() {
+            self.gateway.port_freed.notify_one();
+        }
+    }
 }

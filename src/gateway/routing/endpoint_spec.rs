@@ -29,13 +29,15 @@ pub struct EndpointSpec {
     pub addr: Option<String>,
     /// What is done with the traffic on the way.
     pub options: EndpointOptions,
+    /// The account whose endpoints may share the address; none where no others may.
+    pub pool_owner: Option<String>,
 }
 
 impl EndpointSpec {
     /// An endpoint wherever there is room, without options.
     pub fn any(proto: Proto) -> Self {
         let options = EndpointOptions::default();
-        Self { proto, host: None, subdomain: None, addr: None, options }
+        Self { proto, host: None, subdomain: None, addr: None, options, pool_owner: None }
     }
 
     /// The port to listen on, where one is asked for.

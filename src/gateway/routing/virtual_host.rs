@@ -18,7 +18,9 @@ use crate::gateway::http::upgrade::VisitorUpgrade;
 use crate::gateway::metrics::EdgeMetrics;
 use crate::gateway::modules::module::Modules;
 use crate::gateway::modules::websocket_tcp;
-use crate::gateway::routing::backend::{Backend, BackendCandidate, BackendCandidates, BackendKind};
+use crate::gateway::routing::backend::{
+    Backend, BackendCandidate, BackendCandidates, BackendKind, random_below,
+};
 use crate::gateway::routing::target::{BoxFuture, DialError, RouteRef, Visitor};
 use crate::gateway::tls::policy::TlsPolicy;
 use crate::gateway::upstream::forward::{ForwardOutcome, OutboundRequest, Upstream, forward};
@@ -36,6 +38,8 @@ pub(crate) struct VirtualHost {
     prefixes: Vec<(String, Arc<Route>)>,
     /// True when something depends on the path of a request, so that it must mean one thing only.
     reads_paths: bool,
+    /// Routes that share all paths: each request takes one at random.
+    pool: Box<[Arc<Route>]>,
 }
 
 /// Which paths a route serves.
@@ -94,6 +98,17 @@ impl VirtualHost {
     /// A virtual host that treats all requests alike.
     pub(crate) fn of(route: Route) -> Self {
         Self::new([(PathMatch::Prefix(String::new()), Arc::new(route))])
+    }
+
+    /// A virtual host at which each request takes one of these routes at random.
+    pub(crate) fn any_of(routes: Vec<Arc<Route>>) -> Self {
+        match <[_; 1]>::try_from(routes) {
+            Ok([only]) => Self::new([(PathMatch::Prefix(String::new()), only)]),
+            Err(routes) => {
+                let reads_paths = routes.iter().any(|route| route.reads_paths());
+                Self { reads_paths, pool: routes.into(), ..Self::default() }
+            }
+        }
     }
 
     pub(crate) fn new(routes: impl IntoIterator<Item = (PathMatch, Arc<Route>)>) -> Self {
@@ -164,7 +179,8 @@ impl VirtualHost {
         if let Some(route) = self.exact.get(path) {
             return Some(route);
         }
-        self.prefixes.iter().find(|(prefix, _)| path.starts_with(prefix)).map(|(_, route)| route)
+        let found = self.prefixes.iter().find(|(prefix, _)| path.starts_with(prefix));
+        found.map(|(_, route)| route).or_else(|| self.pool.get(random_below(self.pool.len())))
     }
 }
 
@@ -305,6 +321,11 @@ impl Route {
                     );
                     return Ok(answer);
                 }
+                (ForwardOutcome::Lost(_), Some(spare)) => {
+                    exchange = spare;
+                    last = Some(DialError::Unreachable(String::new()));
+                }
+                (ForwardOutcome::Lost(error), None) => return Err(error),
                 (ForwardOutcome::Answered(response), _) => return Ok(response),
                 (ForwardOutcome::Failed(error), _) => return Err(error),
             }

@@ -77,6 +77,8 @@ pub(crate) enum ForwardOutcome {
     DialFailed(Box<OutboundRequest>, DialError),
     /// An agent was reached, but not what it forwards to; it may have said so in an answer.
     Unreachable(Option<Response<ResponseBody>>),
+    /// The connection ended before any of a response: a request that changes nothing may go to another.
+    Lost(ErrorResponse),
     /// It failed in a way that forbids another try.
     Failed(ErrorResponse),
 }
@@ -124,7 +126,7 @@ async fn attempt(
                     exchange = OutboundRequest { request, upgrade: on_upgrade };
                     break;
                 }
-                SendOutcome::Silent(_) => return ForwardOutcome::Failed(error_response::BROKEN),
+                SendOutcome::Silent(_) => return ForwardOutcome::Lost(error_response::BROKEN),
                 SendOutcome::Done(outcome) => return outcome,
             }
         }
@@ -145,7 +147,7 @@ async fn attempt(
             SendOutcome::Silent(_) => match spare.take() {
                 Some(again) => exchange = again,
                 None if upstream.target.is_agent() => return ForwardOutcome::Unreachable(None),
-                None => return ForwardOutcome::Failed(error_response::BROKEN),
+                None => return ForwardOutcome::Lost(error_response::BROKEN),
             },
         }
     }

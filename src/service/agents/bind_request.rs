@@ -165,7 +165,8 @@ impl BindAddress {
 
     fn spec(self, proto: Proto, subdomain: String, options: EndpointOptions) -> EndpointSpec {
         let subdomain = Some(subdomain).filter(|label| !label.is_empty());
-        EndpointSpec { proto, host: self.host, subdomain, addr: self.addr, options }
+        let pool_owner = None;
+        EndpointSpec { proto, host: self.host, subdomain, addr: self.addr, options, pool_owner }
     }
 }
 

@@ -401,7 +401,9 @@ impl Registry {
             let address = bound.endpoint.as_ref().and_then(PublicEndpoint::address);
             address.is_some_and(|address| address.port() == port)
         };
-        let (bind_id, bound) = inner.binds.iter().find(|(_, bound)| has_port(bound))?;
+        // Of several that share it, one that is there.
+        let holders = inner.binds.iter().filter(|(_, bound)| has_port(bound));
+        let (bind_id, bound) = holders.max_by_key(|(_, bound)| bound.tunnel.is_some())?;
         let tunnel = bound.tunnel.as_ref().map(|tunnel| tunnel.id.clone());
         Some((bind_id.clone(), bound.agent.owner_id.clone(), tunnel))
     }

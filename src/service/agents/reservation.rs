@@ -15,7 +15,7 @@ use crate::api::Timestamp;
 use crate::api::id::{has_prefix, prefix};
 use crate::gateway::{EndpointSpec, PublicEndpoint};
 use crate::service::accounts;
-use crate::service::cluster::{EndpointKey, HoldResult, RowOwner, all_held, hold, holders};
+use crate::service::cluster::{EndpointClaim, HoldResult, RowOwner, all_held, hold, holders};
 use crate::service::store::{Document, Store, StoreError, Transaction, View};
 
 /// How long an address waits for an agent that was gone when the service started.
@@ -102,12 +102,12 @@ impl Reservation {
         self,
         store: &Store,
         credential_id: &str,
-        key: EndpointKey,
+        claim: EndpointClaim,
         owner: RowOwner,
     ) -> Result<HoldResult, StoreError> {
         let credential_id = credential_id.to_owned();
         let keep = move |change: &Transaction<'_>| {
-            let result = hold(change, &self.id, &key, &owner)?;
+            let result = hold(change, &self.id, &claim, &owner)?;
             if result == HoldResult::Done {
                 change.put(&self)?;
                 change.link(&self.id, ROLE, [credential_id.as_str()])?;
@@ -234,7 +234,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::service::cluster::NodeDocument;
+    use crate::service::cluster::{EndpointKey, NodeDocument};
 
     fn kept(owner: &str, number: usize, idle: Option<&str>) -> Reservation {
         Reservation {

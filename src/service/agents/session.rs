@@ -8,7 +8,7 @@ use tracing::Instrument;
 
 use crate::api::Timestamp;
 use crate::api::id::prefix;
-use crate::gateway::{EndpointSpec, PublicEndpoint, UpstreamProtocol};
+use crate::gateway::{EndpointSpec, PublicEndpoint, UpstreamProtocol, already_online};
 use crate::logging::or_debug;
 use crate::mux::heartbeat::{self, Heartbeat};
 use crate::mux::{Incoming, MuxSession, Stream};
@@ -213,6 +213,8 @@ impl AgentSession {
             return Ok(answer);
         }
         let mut spec = asked.spec;
+        let owner_id = &self.online.agent.owner_id;
+        spec.pool_owner = bind.extra.pooling_enabled.then(|| owner_id.clone());
         let bind_id = match self.kept(bind).await? {
             // After a restart of the service: the same address, if nobody else took it.
             Some(kept) => {
@@ -248,7 +250,7 @@ impl AgentSession {
         token: &Hidden,
     ) -> Result<(PublicEndpoint, Arc<OnlineTunnel>), AgentRefusal> {
         let agent = &self.online.agent;
-        let taken = |url: &str| AgentRefusal(format!("{url} is already online"), 334);
+        let taken = |url: &str| AgentRefusal(already_online(url), 334);
         if let Some(url) = self.state.taken_elsewhere(&spec, bind_id).await? {
             return Err(taken(&url));
         }
@@ -315,7 +317,7 @@ impl AgentSession {
         let (id, endpoint_id) = self.tunnel_ids()?;
         let mut made = None;
         let make = |endpoint: &PublicEndpoint| {
-            let tunnel = plan.tunnel(&bind.id, endpoint.url(), id, endpoint_id);
+            let tunnel = plan.tunnel(&bind.id, endpoint, (id, endpoint_id));
             made = Some(tunnel.clone());
             tunnel
         };
@@ -362,7 +364,7 @@ impl AgentSession {
         if !plan.access.allows_endpoint(&endpoint) {
             return Err(forbidden(&format!("{:?}", endpoint.url())));
         }
-        let tunnel = plan.tunnel(bind_id, endpoint.url(), id, endpoint_id);
+        let tunnel = plan.tunnel(bind_id, &endpoint, (id, endpoint_id));
         self.state.check_domain(&self.online, tunnel.host()).await?;
         Ok((endpoint, tunnel))
     }
@@ -417,10 +419,10 @@ impl BindPlan<'_> {
     fn tunnel(
         &self,
         bind_id: &str,
-        url: &str,
-        id: String,
-        endpoint_id: String,
+        endpoint: &PublicEndpoint,
+        (id, endpoint_id): (String, String),
     ) -> Arc<OnlineTunnel> {
+        let (url, pooled) = (endpoint.url(), endpoint.is_pooled());
         let proto = url.split(':').next().unwrap_or_default().to_owned();
         let proxy_proto = self.proxy_proto;
         Arc::new(OnlineTunnel {
@@ -431,7 +433,13 @@ impl BindPlan<'_> {
             metadata: self.bind.extra.metadata.clone(),
             forwards_to: self.bind.forwards_to.clone(),
             speaks: self.speaks,
-            kind: TunnelKind::Endpoint { endpoint_id, url: url.to_owned(), proto, proxy_proto },
+            kind: TunnelKind::Endpoint {
+                endpoint_id,
+                url: url.to_owned(),
+                proto,
+                proxy_proto,
+                pooled,
+            },
             life: Life::new(self.online),
         })
     }

@@ -17,7 +17,9 @@ use crate::service::agents::access::AccessList;
 use crate::service::agents::registry::{OnlineAgent, Registry};
 use crate::service::agents::reservation::Reservation;
 use crate::service::agents::rows;
-use crate::service::cluster::{Cluster, EndpointKey, HoldResult, RemotePlace, bind_at};
+use crate::service::cluster::{
+    ClaimRef, Cluster, EndpointClaim, EndpointKey, HoldResult, RemotePlace, claimant_at,
+};
 use crate::service::domains::{DomainClaim, DomainDenial, is_foreign_port};
 use crate::service::store::{self, StorageFault, Store, StoreError};
 
@@ -173,9 +175,11 @@ impl AgentsState {
             kept.keep(&self.store, credential_id).await?;
             return Ok(true);
         };
+        let pool = endpoint.is_pooled().then(|| kept.owner_id.clone());
         let (bind_id, key) = (kept.id.clone(), rows::endpoint_key(endpoint));
-        cluster.hold(&bind_id, key.clone());
-        let written = self.keep_in(cluster, kept, credential_id, key).await;
+        let claim = EndpointClaim { key, pool };
+        cluster.hold(&bind_id, claim.clone());
+        let written = self.keep_in(cluster, kept, credential_id, claim).await;
         match &written {
             Ok(true) => {}
             Ok(false) => cluster.forget(&bind_id),
@@ -191,11 +195,11 @@ impl AgentsState {
         cluster: &Cluster,
         kept: Reservation,
         credential_id: &str,
-        key: EndpointKey,
+        claim: EndpointClaim,
     ) -> Result<bool, StoreError> {
         for _ in 0..MAX_EPOCHS {
             let (kept, owner) = (kept.clone(), cluster.owner());
-            let written = kept.keep_on(&self.store, credential_id, key.clone(), owner.clone());
+            let written = kept.keep_on(&self.store, credential_id, claim.clone(), owner.clone());
             match written.await? {
                 HoldResult::Done => return Ok(true),
                 HoldResult::Taken => return Ok(false),
@@ -215,8 +219,10 @@ impl AgentsState {
     ) -> Result<Option<String>, StoreError> {
         let Some((key, url)) = self.seen_elsewhere(spec, bind_id) else { return Ok(None) };
         // What is known of other nodes may be old.
-        let holder = self.store.read(move |view| bind_at(view, &key)).await?;
-        Ok(holder.filter(|holder| holder != bind_id).map(|_| url))
+        let claim = ClaimRef { key: &key, pool: spec.pool_owner.as_deref() };
+        let own = claim.pool_id().unwrap_or_else(|| bind_id.to_owned());
+        let claimant = self.store.read(move |view| claimant_at(view, &key)).await?;
+        Ok(claimant.filter(|claimant| *claimant != own).map(|_| url))
     }
 
     /// The same, as far as it is known here.

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, watch};
 
-use super::rows::{EndpointKey, RowOwner, SessionDocument, TunnelDocument};
+use super::rows::{EndpointClaim, RowOwner, SessionDocument, TunnelDocument};
 
 /// How many rows one change writes at most.
 const MAX_BATCH_ROWS: usize = 500;
@@ -22,7 +22,7 @@ pub(super) enum RowChange {
     Remove(String),
     Hold {
         bind_id: String,
-        key: EndpointKey,
+        claim: EndpointClaim,
     },
     /// `waits` where the address is kept for its agent, when no node holds it any more.
     LetGo {
@@ -55,7 +55,7 @@ struct AnnouncementState {
     owner: RowOwner,
     sessions: HashMap<String, SessionDocument>,
     tunnels: HashMap<String, TunnelDocument>,
-    binds: HashMap<String, EndpointKey>,
+    binds: HashMap<String, EndpointClaim>,
     /// Binds that are let go, whose addresses are kept for their agents.
     waiting: HashSet<String>,
     /// What is to be written, in the order in which it was noted.
@@ -114,10 +114,10 @@ impl Announcements {
     }
 
     /// Remembers that a bind is held, which the caller writes.
-    pub(super) fn hold(&self, bind_id: &str, key: EndpointKey) {
+    pub(super) fn hold(&self, bind_id: &str, claim: EndpointClaim) {
         let mut state = self.lock();
         state.waiting.remove(bind_id);
-        state.binds.insert(bind_id.to_owned(), key);
+        state.binds.insert(bind_id.to_owned(), claim);
     }
 
     /// Forgets a bind that others have taken, or that was never held.
@@ -138,8 +138,8 @@ impl Announcements {
     }
 
     /// What is held.
-    pub(super) fn binds(&self) -> Vec<(String, EndpointKey)> {
-        self.lock().binds.iter().map(|(bind_id, key)| (bind_id.clone(), key.clone())).collect()
+    pub(super) fn binds(&self) -> Vec<(String, EndpointClaim)> {
+        self.lock().binds.iter().map(|(bind_id, claim)| (bind_id.clone(), claim.clone())).collect()
     }
 
     /// Whether a session or a tunnel is there.
@@ -295,7 +295,7 @@ impl AnnouncementState {
                 }
             }
             Subject::Bind(id) => match self.binds.get(id) {
-                Some(key) => RowChange::Hold { bind_id: id.clone(), key: key.clone() },
+                Some(claim) => RowChange::Hold { bind_id: id.clone(), claim: claim.clone() },
                 None => {
                     let waits = self.waiting.contains(id);
                     RowChange::LetGo { bind_id: id.clone(), waits }
@@ -311,6 +311,7 @@ mod tests {
     use std::task::{Context, Waker};
 
     use super::*;
+    use crate::service::cluster::rows::EndpointKey;
 
     fn is_ready(future: Pin<&mut impl Future<Output = ()>>) -> bool {
         future.poll(&mut Context::from_waker(Waker::noop())).is_ready()
@@ -363,7 +364,7 @@ mod tests {
         let rows = Announcements::new(owner(1));
         rows.add_tunnel(tunnel("tn_1"));
         rows.done(&rows.next().await);
-        rows.hold("bind", EndpointKey::port(1));
+        rows.hold("bind", EndpointKey::port(1).into());
 
         rows.renew(owner(2));
 
@@ -371,7 +372,7 @@ mod tests {
         let again = TunnelDocument { owner: owner(2), ..tunnel("tn_1") };
         let bind_id = "bind".to_owned();
         let changes = [
-            RowChange::Hold { bind_id, key: EndpointKey::port(1) },
+            RowChange::Hold { bind_id, claim: EndpointKey::port(1).into() },
             RowChange::Tunnel(Box::new(again)),
         ];
         assert_eq!((batch.owner.epoch, batch.changes.as_slice()), (2, changes.as_slice()));
@@ -380,17 +381,17 @@ mod tests {
     #[tokio::test]
     async fn a_bind_that_is_held_again_is_not_let_go() {
         let rows = Announcements::new(owner(1));
-        rows.hold("bind", EndpointKey::port(1));
+        rows.hold("bind", EndpointKey::port(1).into());
         rows.let_go("bind", true);
         let failed = rows.next().await;
         let let_go = RowChange::LetGo { bind_id: "bind".to_owned(), waits: true };
         assert_eq!(failed.changes, [let_go]);
 
-        rows.hold("bind", EndpointKey::port(2));
+        rows.hold("bind", EndpointKey::port(2).into());
         rows.retry(failed);
 
-        let (bind_id, key) = ("bind".to_owned(), EndpointKey::port(2));
-        assert_eq!(rows.next().await.changes, [RowChange::Hold { bind_id, key }]);
+        let (bind_id, claim) = ("bind".to_owned(), EndpointKey::port(2).into());
+        assert_eq!(rows.next().await.changes, [RowChange::Hold { bind_id, claim }]);
         rows.let_go("bind", false);
         let let_go = RowChange::LetGo { bind_id: "bind".to_owned(), waits: false };
         assert_eq!(rows.next().await.changes, [let_go], "what was before counts no more");

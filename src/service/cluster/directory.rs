@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use super::node::{LEASE, NodeDocument, NodeRecord, NodeState};
 use super::rows::{EndpointKey, RemoteTunnel, RowOwner, TunnelDocument};
-use crate::gateway::HostRank;
+use crate::gateway::{HostRank, random_below};
 use crate::service::agents::TunnelTable;
 
 /// For how long it is remembered of a tunnel whose row was not read yet that it has ended.
@@ -116,7 +116,7 @@ impl Directory {
         state.tunnels.get(id).filter(|tunnel| state.is_current(tunnel)).cloned()
     }
 
-    /// The tunnels of other nodes at an endpoint, which are those of one bind: the newest first, those of nodes
+    /// The tunnels of other nodes at an endpoint, which are those of one bind, or of binds that share it: the newest first, those of nodes
     /// that are about to stop last.
     pub fn at(&self, key: &EndpointKey) -> Vec<Arc<RemoteTunnel>> {
         self.read().at(key)
@@ -319,6 +319,15 @@ impl DirectoryState {
         self.nodes.get(&*tunnel.node_id).is_some_and(|node| node.state.draining)
     }
 
+    /// Begins with any of those that share an endpoint and stay.
+    fn spread(&self, tunnels: &mut [Arc<RemoteTunnel>]) {
+        let is_shared = |it: &RemoteTunnel| it.is_pooled_by(&it.account_id) && !self.is_leaving(it);
+        let staying = tunnels.iter().take_while(|it| is_shared(it)).count();
+        if let Some(others) = tunnels.get_mut(..staying).filter(|others| others.len() > 1) {
+            others.rotate_left(random_below(staying));
+        }
+    }
+
     fn at(&self, key: &EndpointKey) -> Vec<Arc<RemoteTunnel>> {
         let found = self.by_key.get(key).into_iter().flatten();
         let mut found: Vec<_> = found.filter(|it| self.is_current(it)).cloned().collect();
@@ -328,6 +337,7 @@ impl DirectoryState {
             let leaves = self.is_leaving(one).cmp(&self.is_leaving(other));
             leaves.then_with(|| other.id.cmp(&one.id))
         });
+        self.spread(&mut found);
         found
     }
 

@@ -5,6 +5,9 @@
 //! for as long as its node reserves the address, and after the end of its node until that node's row is
 //! removed, which is as late.
 //!
+//! Binds of one account that share an endpoint are a pool, which has the claim in their place: it is held as
+//! long as one of them is.
+//!
 //! A claim whose bind nobody holds protects nothing: the agent has been away for too long, and whoever
 //! asks for the endpoint gets it.
 
@@ -12,13 +15,15 @@ use std::collections::HashSet;
 
 use super::membership;
 use super::node::NodeDocument;
-use super::rows::{EndpointKey, RowOwner};
+use super::rows::{ClaimRef, EndpointKey, RowOwner};
 use crate::service::store::{StoreError, Transaction, View};
 
 /// Where endpoints are unique.
 pub(super) const ENDPOINTS: &str = "online";
 /// The role of a node for the binds that it holds.
 pub(super) const HELD: &str = "held";
+/// The role of a pool for the binds that share its endpoint.
+pub(super) const POOL: &str = "pool";
 
 /// What has become of the wish of a node to hold a bind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,25 +36,38 @@ pub(crate) enum HoldResult {
 }
 
 /// Claims an endpoint for a bind, which the node holds from now on, if it still has this epoch.
-pub(crate) fn hold(
+pub(crate) fn hold<'a>(
     change: &Transaction<'_>,
     bind_id: &str,
-    key: &EndpointKey,
+    claim: impl Into<ClaimRef<'a>>,
     owner: &RowOwner,
 ) -> Result<HoldResult, StoreError> {
-    let node_id = &owner.node_id;
+    hold_claim(change, bind_id, claim.into(), owner)
+}
+
+fn hold_claim(
+    change: &Transaction<'_>,
+    bind_id: &str,
+    claim: ClaimRef<'_>,
+    owner: &RowOwner,
+) -> Result<HoldResult, StoreError> {
+    let (node_id, key, pool) = (&owner.node_id, claim.key, claim.pool_id());
     if membership::serving(change, owner)?.is_none() {
         return Ok(HoldResult::Superseded);
     }
-    if let Some(other) = change.claimant(ENDPOINTS, key.as_str())?.filter(|it| it != bind_id) {
-        if !holders(change, &other)?.is_empty() {
+    let claimant = pool.as_deref().unwrap_or(bind_id);
+    if let Some(other) = change.claimant(ENDPOINTS, key.as_str())?.filter(|it| it != claimant) {
+        if is_held(change, &other)? {
             return Ok(HoldResult::Taken);
         }
         change.release(ENDPOINTS, &other)?;
     }
     // What it had before, under another address.
     change.release(ENDPOINTS, bind_id)?;
-    change.claim(ENDPOINTS, key.as_str(), bind_id)?;
+    if change.references(bind_id, POOL)?.first() != pool.as_ref() {
+        change.link(bind_id, POOL, pool.as_deref())?;
+    }
+    change.claim(ENDPOINTS, key.as_str(), claimant)?;
     let mut nodes = change.references(bind_id, HELD)?;
     if !nodes.iter().any(|node| node == node_id) {
         nodes.push(node_id.clone());
@@ -58,12 +76,28 @@ pub(crate) fn hold(
     Ok(HoldResult::Done)
 }
 
-/// The bind that has an endpoint, where it is held.
-pub(crate) fn bind_at(view: &View<'_>, key: &EndpointKey) -> Result<Option<String>, StoreError> {
+/// The bind that has an endpoint, or the pool of those that share it, where it is held.
+pub(crate) fn claimant_at(
+    view: &View<'_>,
+    key: &EndpointKey,
+) -> Result<Option<String>, StoreError> {
     match view.claimant(ENDPOINTS, key.as_str())? {
-        Some(bind_id) if !holders(view, &bind_id)?.is_empty() => Ok(Some(bind_id)),
+        Some(claimant) if is_held(view, &claimant)? => Ok(Some(claimant)),
         _ => Ok(None),
     }
+}
+
+/// Whether a node holds a bind, or any of the binds of a pool.
+fn is_held(view: &View<'_>, claimant: &str) -> Result<bool, StoreError> {
+    if !holders(view, claimant)?.is_empty() {
+        return Ok(true);
+    }
+    for bind_id in view.referrers(claimant, POOL)? {
+        if !holders(view, &bind_id)?.is_empty() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Whether a bind has an endpoint, and a node holds it.
@@ -73,7 +107,8 @@ pub(super) fn is_held_by(
     key: &EndpointKey,
     node_id: &str,
 ) -> Result<bool, StoreError> {
-    let has_claim = view.claimant(ENDPOINTS, key.as_str())?.as_deref() == Some(bind_id);
+    let Some(claimant) = view.claimant(ENDPOINTS, key.as_str())? else { return Ok(false) };
+    let has_claim = claimant == bind_id || view.references(bind_id, POOL)?.contains(&claimant);
     Ok(has_claim && view.references(bind_id, HELD)?.iter().any(|node| node == node_id))
 }
 
@@ -88,7 +123,16 @@ pub(crate) fn let_go(
     if nodes.iter().any(|node| node == node_id) {
         change.link(bind_id, HELD, others)?;
     }
-    Ok(holders(change, bind_id)?.is_empty())
+    if !holders(change, bind_id)?.is_empty() {
+        return Ok(false);
+    }
+    for pool in change.references(bind_id, POOL)? {
+        change.link(bind_id, POOL, [])?;
+        if !is_held(change, &pool)? {
+            change.release(ENDPOINTS, &pool)?;
+        }
+    }
+    Ok(true)
 }
 
 /// The nodes that hold a bind.
@@ -125,6 +169,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+    use crate::service::cluster::rows::EndpointClaim;
     use crate::service::store::Store;
 
     /// Stores two nodes, and does something.
@@ -198,6 +243,36 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn binds_of_one_account_may_share_an_endpoint() {
+        let held = changed(|change| {
+            let key = EndpointKey::http("a.test", 443);
+            let shared = |account: &str| EndpointClaim {
+                key: EndpointKey::http("a.test", 443),
+                pool: Some(account.to_owned()),
+            };
+            let holds = |bind_id: &str, claim: &EndpointClaim, node_id: &str| {
+                Ok::<_, StoreError>(hold(change, bind_id, claim, &owner(node_id))?)
+            };
+            let joined = [
+                holds("one", &shared("usr_1"), "node_1")?,
+                holds("two", &shared("usr_1"), "node_2")?,
+                holds("three", &shared("usr_2"), "node_2")?,
+                holds("four", &EndpointClaim::from(key.clone()), "node_2")?,
+            ];
+            let_go(change, "one", "node_1")?;
+            let while_one_is_left = holds("four", &EndpointClaim::from(key.clone()), "node_2")?;
+            let_go(change, "two", "node_2")?;
+            let claimant = claimant_at(change, &key)?;
+            Ok((joined, while_one_is_left, claimant, holds("four", &key.into(), "node_2")?))
+        });
+
+        let (joined, while_one_is_left, claimant, last) = held.await;
+        use HoldResult::{Done, Taken};
+        assert_eq!(joined, [Done, Done, Taken, Taken]);
+        assert_eq!((while_one_is_left, claimant, last), (Taken, None, Done));
+    }
+
+    #[tokio::test]
     async fn a_bind_that_moves_gives_its_endpoint_up() {
         let held = changed(|change| {
             let (old, new) = (EndpointKey::port(2000), EndpointKey::port(2001));
@@ -215,7 +290,7 @@ mod tests {
             let key = EndpointKey::http("a.test", 443);
             membership::fence(change, &owner("node_1"), 0)?;
             let late = hold(change, "one", &key, &owner("node_1"))?;
-            Ok((late, bind_at(change, &key)?, hold(change, "two", &key, &owner("node_2"))?))
+            Ok((late, claimant_at(change, &key)?, hold(change, "two", &key, &owner("node_2"))?))
         });
 
         assert_eq!(held.await, (HoldResult::Superseded, None, HoldResult::Done));

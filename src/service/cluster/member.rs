@@ -23,7 +23,7 @@ use super::membership::{self, Joined};
 use super::node::{LEASE, NodeDocument, NodeRecord, NodeState, PROTOCOL_VERSION};
 use super::process::{self, LocalNode};
 use super::row_changes::{self, AnnounceError};
-use super::rows::{EndpointKey, RowOwner, SessionDocument, TunnelDocument};
+use super::rows::{EndpointClaim, RowOwner, SessionDocument, TunnelDocument};
 use super::upkeep::LOOK_INTERVAL;
 use crate::api::id::{has_prefix, prefix};
 use crate::logging::or_debug;
@@ -159,7 +159,7 @@ impl Cluster {
     }
 
     /// The binds that this node holds, and their endpoints.
-    pub(super) fn binds(&self) -> Vec<(String, EndpointKey)> {
+    pub(super) fn binds(&self) -> Vec<(String, EndpointClaim)> {
         self.rows.binds()
     }
 
@@ -189,8 +189,8 @@ impl Cluster {
     }
 
     /// Remembers that this node holds a bind, which the caller writes.
-    pub(crate) fn hold(&self, bind_id: &str, key: EndpointKey) {
-        self.rows.hold(bind_id, key);
+    pub(crate) fn hold(&self, bind_id: &str, claim: EndpointClaim) {
+        self.rows.hold(bind_id, claim);
     }
 
     /// Forgets a bind that this node has not got.

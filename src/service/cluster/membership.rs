@@ -2,7 +2,7 @@
 
 use super::holds::{self, HoldResult};
 use super::node::{NodeDocument, NodeRecord, NodeState};
-use super::rows::{EndpointRow, RowOwner, SessionDocument, TunnelDocument};
+use super::rows::{ClaimRef, EndpointRow, RowOwner, SessionDocument, TunnelDocument};
 use crate::api::id::{has_prefix, prefix};
 use crate::service::store::{StoreError, Transaction};
 
@@ -137,11 +137,12 @@ pub(super) fn put_tunnel(
     change: &Transaction<'_>,
     tunnel: &TunnelDocument,
 ) -> Result<HoldResult, StoreError> {
-    let TunnelDocument { id, owner, bind_id, endpoint, .. } = tunnel;
-    if let Some(EndpointRow { key, .. }) = endpoint
+    let TunnelDocument { id, owner, bind_id, endpoint, account_id, .. } = tunnel;
+    if let Some(EndpointRow { key, pooled, .. }) = endpoint
         && !holds::is_held_by(change, bind_id, key, &owner.node_id)?
     {
-        match holds::hold(change, bind_id, key, owner)? {
+        let claim = ClaimRef { key, pool: pooled.then_some(account_id) };
+        match holds::hold(change, bind_id, claim, owner)? {
             HoldResult::Done => {}
             refused => return Ok(refused),
         }

@@ -32,21 +32,21 @@ use crate::api::id::prefix;
 use crate::service::store::LeftOut;
 
 pub(crate) use directory::KnownNode;
-pub(crate) use holds::{HoldResult, all_held, bind_at, hold, holders};
+pub(crate) use holds::{HoldResult, all_held, claimant_at, hold, holders};
 pub(crate) use listing::{OwnedRow, find, page};
 pub(crate) use member::{Cluster, NodeOptions};
 pub(crate) use membership::is_serving;
 pub(crate) use peers::{BoundPeerListener, CommandFailure, PeerServices, Peers};
 pub(crate) use rows::{
-    EndpointKey, EndpointRow, RemotePlace, RemoteTunnel, RowOwner, SessionDocument, TlsHandling,
-    TunnelDocument,
+    ClaimRef, EndpointClaim, EndpointKey, EndpointRow, RemotePlace, RemoteTunnel, RowOwner,
+    SessionDocument, TlsHandling, TunnelDocument,
 };
 
 /// What nodes have in a database for as long as they run, which is nothing to a service on a copy of it.
 pub(crate) const ROWS_OF_NODES: LeftOut<'static> = LeftOut {
     settings: &[],
     kinds: &[prefix::NODE, prefix::TUNNEL_SESSION, prefix::TUNNEL],
-    roles: &[membership::ROWS, holds::HELD],
+    roles: &[membership::ROWS, holds::HELD, holds::POOL],
     spaces: &[membership::NAMES, holds::ENDPOINTS],
 };
 

@@ -58,7 +58,7 @@ fn apply(
         RowChange::Session(session) => membership::put_session(change, session)?,
         RowChange::Tunnel(tunnel) => return membership::put_tunnel(change, tunnel),
         RowChange::Remove(id) => membership::remove_row(change, id)?,
-        RowChange::Hold { bind_id, key } => return holds::hold(change, bind_id, key, owner),
+        RowChange::Hold { bind_id, claim } => return holds::hold(change, bind_id, claim, owner),
         RowChange::LetGo { bind_id, waits: true } => {
             cleaning::release(change, bind_id, &owner.node_id)?;
         }
@@ -89,7 +89,7 @@ mod tests {
     }
 
     fn hold(bind_id: &str) -> RowChange {
-        RowChange::Hold { bind_id: bind_id.to_owned(), key: key() }
+        RowChange::Hold { bind_id: bind_id.to_owned(), claim: key().into() }
     }
 
     fn tunnel(bind_id: &str) -> RowChange {
@@ -142,7 +142,7 @@ mod tests {
 
             assert_eq!(lost, [""; 0]);
             assert!(is_stored(&store, "one"));
-            let at = store.read_blocking(|view| holds::bind_at(view, &key())).unwrap();
+            let at = store.read_blocking(|view| holds::claimant_at(view, &key())).unwrap();
             assert_eq!(at.as_deref(), Some("one"));
         }
     }
@@ -160,7 +160,7 @@ mod tests {
 
             let kept = store.read_blocking(|view| view.find::<Reservation>("one")).unwrap();
             assert_eq!(kept.map(|kept| kept.idle.is_some()), waits.then_some(true));
-            let at = store.read_blocking(|view| holds::bind_at(view, &key())).unwrap();
+            let at = store.read_blocking(|view| holds::claimant_at(view, &key())).unwrap();
             assert_eq!(at, None, "others may have it");
         }
     }

@@ -104,6 +104,8 @@ pub(crate) struct EndpointRow {
     pub tls: TlsHandling,
     /// The version of the PROXY protocol that the agent wants; 0 for none.
     pub proxy_proto: u8,
+    /// Whether other endpoints of its account may share the address.
+    pub pooled: bool,
 }
 
 impl Document for TunnelDocument {
@@ -151,6 +153,46 @@ impl EndpointKey {
     }
 }
 
+/// What a bind has, and whose binds may have it as well.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct EndpointClaim {
+    pub key: EndpointKey,
+    /// The account whose binds share it; none where no others may have it.
+    pub pool: Option<String>,
+}
+
+impl From<EndpointKey> for EndpointClaim {
+    fn from(key: EndpointKey) -> Self {
+        Self { key, pool: None }
+    }
+}
+
+/// The same, borrowed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ClaimRef<'a> {
+    pub key: &'a EndpointKey,
+    pub pool: Option<&'a str>,
+}
+
+impl<'a> From<&'a EndpointClaim> for ClaimRef<'a> {
+    fn from(claim: &'a EndpointClaim) -> Self {
+        Self { key: &claim.key, pool: claim.pool.as_deref() }
+    }
+}
+
+impl<'a> From<&'a EndpointKey> for ClaimRef<'a> {
+    fn from(key: &'a EndpointKey) -> Self {
+        Self { key, pool: None }
+    }
+}
+
+impl ClaimRef<'_> {
+    /// What stands for the binds that share the endpoint.
+    pub fn pool_id(self) -> Option<String> {
+        self.pool.map(|account| format!("pool {account} {}", self.key))
+    }
+}
+
 impl Display for EndpointKey {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.0)
@@ -177,7 +219,7 @@ pub(crate) struct RemoteTunnel {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum RemotePlace {
     /// At an address of its own.
-    Endpoint { url: Box<str>, key: EndpointKey, tls: TlsHandling, proxy_proto: u8 },
+    Endpoint { url: Box<str>, key: EndpointKey, tls: TlsHandling, proxy_proto: u8, pooled: bool },
     /// Through edges, by its labels.
     Labels(BTreeMap<String, String>),
 }
@@ -186,8 +228,8 @@ impl RemoteTunnel {
     /// What other nodes keep of a row.
     pub fn of(row: TunnelDocument) -> Self {
         let place = match row.endpoint {
-            Some(EndpointRow { url, key, tls, proxy_proto, .. }) => {
-                RemotePlace::Endpoint { url: url.into(), key, tls, proxy_proto }
+            Some(EndpointRow { url, key, tls, proxy_proto, pooled, .. }) => {
+                RemotePlace::Endpoint { url: url.into(), key, tls, proxy_proto, pooled }
             }
             None => RemotePlace::Labels(row.labels.unwrap_or_default()),
         };
@@ -214,6 +256,12 @@ impl RemoteTunnel {
     pub fn ends_tls(&self) -> bool {
         let RemotePlace::Endpoint { key, tls, .. } = &self.place else { return false };
         *tls == TlsHandling::Mutual && key.https_host().is_some()
+    }
+
+    /// Whether its endpoint is one of those that this account shares.
+    pub fn is_pooled_by(&self, account_id: &str) -> bool {
+        matches!(self.place, RemotePlace::Endpoint { pooled: true, .. })
+            && *self.account_id == *account_id
     }
 
     /// What visitors find its endpoint by; none for a labeled tunnel.

@@ -12,6 +12,7 @@ use crate::api::remote::edges::routes::HttpsEdgeRoute;
 use crate::api::remote::edges::tcp::TcpEdge;
 use crate::api::remote::endpoints::{Endpoint, Get, List};
 use crate::api::{Description, Metadata, Operation, Text, Timestamp};
+use crate::gateway::is_internal;
 use crate::service::Refusal;
 use crate::service::address::Base;
 use crate::service::agents::{own_port, public_host, tunnel_row};
@@ -80,6 +81,7 @@ fn of_tunnel(tunnel: TunnelDocument) -> Option<Endpoint> {
         principal: refer(&tunnel.account_id),
         tunnel: refer(&tunnel.id),
         tunnel_session: refer(&tunnel.session_id),
+        pooling_enabled: Some(endpoint.pooled),
         upstream_url: Some(tunnel.forwards_to),
         upstream_protocol: Some(if tunnel.http2 { "http2" } else { "http1" }.to_owned()),
         ..at(&endpoint.url, place)
@@ -190,7 +192,7 @@ fn at(url: &str, (host, port): (&str, u16)) -> Endpoint {
         host: Some(host.to_owned()),
         port: Some(port.into()),
         description: Some(String::new()),
-        bindings: Some(vec!["public".to_owned()]),
+        bindings: Some(vec![if is_internal(host) { "internal" } else { "public" }.to_owned()]),
         pooling_enabled: Some(false),
         region: Some("local".to_owned()),
         ..Endpoint::default()

@@ -219,8 +219,11 @@ fn end_tunnel_of_another(state: &ServiceState, address: &ReservedAddr) {
     let port = address.addr.as_deref().and_then(|text| host_port(text).ok());
     let Some((_, port)) = port else { return };
     let registry = &state.registry;
-    let Some((bind_id, holder_id, _)) = registry.holder_of_port(port) else { return };
-    if address.owner_id.as_deref() != Some(&holder_id) {
+    // Several of an account may share it.
+    while let Some((bind_id, holder_id, _)) = registry.holder_of_port(port) {
+        if address.owner_id.as_deref() == Some(&holder_id) {
+            return;
+        }
         tracing::info!(bind = bind_id, "an endpoint ends: its port was reserved by another");
         if registry.drop_bind(&bind_id).is_none() {
             tracing::debug!(bind = bind_id, "nobody served it");

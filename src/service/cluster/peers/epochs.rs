@@ -16,7 +16,7 @@ use super::message::kind;
 use super::sessions::PeerSession;
 use crate::mux::Stream;
 use crate::protocol::rpc::{self, IncomingCall, RpcError, RpcRequest};
-use crate::service::cluster::{Cluster, EndpointKey, RowOwner};
+use crate::service::cluster::{Cluster, EndpointKey, RemoteTunnel, RowOwner};
 
 /// How often others are asked, while the database does not say anything.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -34,6 +34,8 @@ pub(super) struct EpochQuestion {
     pub version: i64,
     /// What it holds, by the identifiers of binds.
     pub binds: Vec<(String, EndpointKey)>,
+    /// Those of them that share their endpoints, and the accounts whose binds these are.
+    pub pools: HashMap<String, String>,
 }
 
 /// What the other node knows of that.
@@ -60,17 +62,21 @@ impl Linker {
     }
 
     fn epoch_of(&self, question: EpochQuestion) -> EpochResponse {
-        let EpochQuestion { owner, version, binds } = question;
+        let EpochQuestion { owner, version, binds, pools } = question;
         if !self.directory.has_ended(&owner, version) {
             return EpochResponse::default();
         }
         let own = self.services.cluster.as_ref().map(|cluster| cluster.binds()).unwrap_or_default();
-        let own: HashMap<EndpointKey, String> =
-            own.into_iter().map(|(id, key)| (key, id)).collect();
+        let own: HashMap<EndpointKey, (String, Option<String>)> =
+            own.into_iter().map(|(id, claim)| (claim.key, (id, claim.pool))).collect();
         let is_lost = |bind_id: &String, key: &EndpointKey| {
+            let pool = pools.get(bind_id);
+            let is_shared = |it: &RemoteTunnel| pool.is_some_and(|pool| it.is_pooled_by(pool));
             let others = self.directory.at(key);
-            others.iter().any(|tunnel| *tunnel.bind_id != **bind_id)
-                || own.get(key).is_some_and(|own| own != bind_id)
+            others.iter().any(|tunnel| *tunnel.bind_id != **bind_id && !is_shared(tunnel))
+                || own.get(key).is_some_and(|(own, its_pool)| {
+                    own != bind_id && (pool.is_none() || its_pool.as_ref() != pool)
+                })
         };
         let lost = binds.into_iter().filter(|(bind_id, key)| is_lost(bind_id, key));
         EpochResponse { is_over: true, lost: lost.map(|(bind_id, _)| bind_id).collect() }
@@ -108,7 +114,9 @@ async fn lost_binds(session: &PeerSession, cluster: &Cluster) -> Result<Vec<Stri
         return Ok(lost);
     }
     for binds in cluster.binds().chunks(MAX_BINDS) {
-        let question = EpochQuestion { binds: binds.to_vec(), ..question.clone() };
+        let named = binds.iter().map(|(id, claim)| (id.clone(), claim.key.clone())).collect();
+        let pooled = binds.iter().filter_map(|(id, claim)| Some((id.clone(), claim.pool.clone()?)));
+        let question = EpochQuestion { binds: named, pools: pooled.collect(), ..question.clone() };
         lost.extend(ask(session, &question).await?.lost);
     }
     Ok(lost)

@@ -211,6 +211,7 @@ async fn a_node_learns_from_another_that_its_epoch_and_its_endpoints_are_gone() 
         owner: RowOwner { node_id: id(0), epoch: 1 },
         version,
         binds: vec![("mine".to_owned(), kept.clone()), ("gone".to_owned(), lost.clone())],
+        ..EpochQuestion::default()
     };
     let note = |node: Option<NodeDocument>, version| {
         let tunnel = |id: &str, bind_id: &str, key: &EndpointKey| TunnelDocument {
