@@ -19,6 +19,7 @@ mod body;
 mod callers;
 mod certificates;
 mod check;
+mod cloud_endpoint;
 mod cluster;
 pub mod code;
 pub mod config;

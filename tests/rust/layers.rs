@@ -71,7 +71,11 @@ const FOR_ALL: &[&str] = &["fork", "logging"];
 /// Rooms, and what they may use of their own folder and of those beside it.
 const ROOMS: &[(&str, &str, &[&str])] = &[
     ("service/store", "service", &["store"]),
-    ("service/publish", "service", &["certificates", "check", "publish", "references", "store"]),
+    (
+        "service/publish",
+        "service",
+        &["certificates", "check", "cloud_endpoint", "publish", "references", "store"],
+    ),
     ("service/cluster", "service", &["Error", "agents", "cluster", "error", "store"]),
     (
         "service/agents",

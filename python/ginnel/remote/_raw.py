@@ -701,15 +701,21 @@ class AsyncRawBotUsers(Resource):
 class RawEndpoints(Resource):
     """`endpoints`, with its responses as they came."""
 
+    create = raw(Endpoints.create)
     list = raw_list(Endpoints.list)
     get = raw(Endpoints.get)
+    update = raw(Endpoints.update)
+    delete = raw(Endpoints.delete)
 
 
 class AsyncRawEndpoints(Resource):
     """`endpoints`, with its responses as they came."""
 
+    create = raw_async(AsyncEndpoints.create)
     list = raw_async_list(AsyncEndpoints.list)
     get = raw_async(AsyncEndpoints.get)
+    update = raw_async(AsyncEndpoints.update)
+    delete = raw_async(AsyncEndpoints.delete)
 
 
 class RawTunnels(Resource):

@@ -9,7 +9,7 @@ from .refs import Ref
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from .._core.pager import AsyncPager, Pager
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Endpoint(Record):
-    """A public address that a tunnel or an edge serves now."""
+    """An address that a tunnel, an edge or a traffic policy alone serves now."""
 
     id: str
     """Unique identifier, `ep_` and 27 characters; that of an edge's endpoint stays the same."""
     uri: str
     """The address of this endpoint in the API."""
     created_at: datetime | None = None
-    """When the tunnel was started, or the edge was created."""
+    """When the tunnel was started, or the edge or cloud endpoint was created."""
     updated_at: datetime | None = None
-    """The same: endpoints are not changed."""
+    """When a cloud endpoint was last changed; others are not changed."""
     type: str | None = None
-    """`ephemeral` for a tunnel's, `edge` for an edge's."""
+    """`ephemeral` for a tunnel's, `edge` for an edge's, `cloud` for a traffic policy's."""
     url: str | None = None
-    """The public address."""
+    """The public address; of a cloud endpoint as it was asked for."""
     public_url: str | None = None
-    """The public address, by its old name."""
+    """The public address, with the port of the service where that is not the usual one."""
     proto: str | None = None
     """`http`, `https`, `tcp` or `tls`."""
     scheme: str | None = None
@@ -44,17 +44,17 @@ class Endpoint(Record):
     port: int | None = None
     """The port."""
     metadata: str | None = None
-    """Free text of the agent or the edge."""
+    """Arbitrary text of the agent, the edge or the cloud endpoint."""
     description: str | None = None
-    """What the edge is for; empty for a tunnel."""
+    """What the edge or cloud endpoint is for; empty for a tunnel."""
     principal: Ref | None = None
     """Who owns it: a user or bot user; null for an edge that was made before owners were noted."""
     tunnel: Ref | None = None
-    """The tunnel; null for an edge."""
+    """The tunnel; null for others."""
     tunnel_session: Ref | None = None
-    """The session of the tunnel; null for an edge."""
+    """The session of the tunnel; null for others."""
     edge: Ref | None = None
-    """The edge; null for a tunnel."""
+    """The edge; null for others."""
     domain: Ref | None = None
     """The reserved domain that the host belongs to, if there is one."""
     tcp_addr: Ref | None = None
@@ -64,17 +64,52 @@ class Endpoint(Record):
     upstream_protocol: str | None = None
     """`http1` or `http2`: how the agent's service is spoken with; null for an edge."""
     bindings: list[str] | None = field(default=None, hash=False)
-    """Always `["public"]`."""
+    """`["public"]`, or `["internal"]` for a host below `.internal`, to which only policies lead."""
     pooling_enabled: bool | None = None
-    """Always false: an endpoint is served by one tunnel or edge."""
+    """Whether other tunnels of the account may share the address."""
     region: str | None = None
     """The region of the service."""
+    traffic_policy: str | None = None
+    """The traffic policy of a cloud endpoint, in JSON or YAML; null for others."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the response that this version does not know."""
 
 
 class Endpoints(Resource):
-    """Endpoints: the public addresses that are served now, by tunnels or by edges."""
+    """Endpoints: the addresses that tunnels, edges or traffic policies alone serve now."""
+
+    def create(
+        self,
+        *,
+        url: str,
+        traffic_policy: str,
+        type: str | None = None,
+        description: str | None = None,
+        metadata: str | None = None,
+        bindings: Sequence[str] | None = None,
+        pooling_enabled: bool | None = None,
+    ) -> Endpoint:
+        """Create a cloud endpoint: a traffic policy serves it, whether an agent is there or not.
+
+        Args:
+            url: `https://host`, `http://host` or `tcp://host:port`; a host below `.internal` is
+                for policies.
+            traffic_policy: Rules that act on its traffic, in JSON or YAML; what none of them
+                answers or forwards fails.
+            type: `cloud`.
+            description: What the edge or cloud endpoint is for; empty for a tunnel.
+            metadata: Arbitrary text of the agent, the edge or the cloud endpoint.
+            bindings: `["public"]`, or `["internal"]` for a host below `.internal`; left out for
+                what the URL says.
+            pooling_enabled: False: cloud endpoints share no URL.
+
+        `POST /endpoints`
+        """
+        return self._core.call(
+            "endpoints.create",
+            Endpoint,
+            (url, traffic_policy, type, description, metadata, bindings, pooling_enabled),
+        )
 
     def list(self, *, before_id: str | None = None, limit: int | None = None) -> Pager[Endpoint]:
         """List the endpoints that are online, on whichever node, newest first.
@@ -100,9 +135,85 @@ class Endpoints(Resource):
         """
         return self._core.call("endpoints.get", Endpoint, (id,))
 
+    def update(
+        self,
+        id: str,
+        *,
+        url: str | None = None,
+        traffic_policy: str | None = None,
+        type: str | None = None,
+        description: str | None = None,
+        metadata: str | None = None,
+        bindings: Sequence[str] | None = None,
+        pooling_enabled: bool | None = None,
+    ) -> Endpoint:
+        """Change a cloud endpoint; what is left out keeps its value.
+
+        Args:
+            id: Unique identifier, `ep_` and 27 characters; that of an edge's endpoint stays the
+                same.
+            url: Its new URL; empty for the one that it has.
+            traffic_policy: The new rules; empty for those that it has.
+            type: `cloud`.
+            description: What the edge or cloud endpoint is for; empty for a tunnel.
+            metadata: Arbitrary text of the agent, the edge or the cloud endpoint.
+            bindings: What the URL says.
+            pooling_enabled: False: cloud endpoints share no URL.
+
+        `PATCH /endpoints/{id}`
+        """
+        return self._core.call(
+            "endpoints.update",
+            Endpoint,
+            (id, url, traffic_policy, type, description, metadata, bindings, pooling_enabled),
+        )
+
+    def delete(self, id: str) -> None:
+        """Delete a cloud endpoint; its address is free, and traffic to it ends.
+
+        Args:
+            id: The identifier of the resource.
+
+        `DELETE /endpoints/{id}`
+        """
+        return self._core.call("endpoints.delete", None, (id,))
+
 
 class AsyncEndpoints(Resource):
-    """Endpoints: the public addresses that are served now, by tunnels or by edges."""
+    """Endpoints: the addresses that tunnels, edges or traffic policies alone serve now."""
+
+    async def create(
+        self,
+        *,
+        url: str,
+        traffic_policy: str,
+        type: str | None = None,
+        description: str | None = None,
+        metadata: str | None = None,
+        bindings: Sequence[str] | None = None,
+        pooling_enabled: bool | None = None,
+    ) -> Endpoint:
+        """Create a cloud endpoint: a traffic policy serves it, whether an agent is there or not.
+
+        Args:
+            url: `https://host`, `http://host` or `tcp://host:port`; a host below `.internal` is
+                for policies.
+            traffic_policy: Rules that act on its traffic, in JSON or YAML; what none of them
+                answers or forwards fails.
+            type: `cloud`.
+            description: What the edge or cloud endpoint is for; empty for a tunnel.
+            metadata: Arbitrary text of the agent, the edge or the cloud endpoint.
+            bindings: `["public"]`, or `["internal"]` for a host below `.internal`; left out for
+                what the URL says.
+            pooling_enabled: False: cloud endpoints share no URL.
+
+        `POST /endpoints`
+        """
+        return await self._core.start(
+            "endpoints.create",
+            Endpoint,
+            (url, traffic_policy, type, description, metadata, bindings, pooling_enabled),
+        )
 
     def list(
         self, *, before_id: str | None = None, limit: int | None = None
@@ -129,3 +240,46 @@ class AsyncEndpoints(Resource):
         `GET /endpoints/{id}`
         """
         return await self._core.start("endpoints.get", Endpoint, (id,))
+
+    async def update(
+        self,
+        id: str,
+        *,
+        url: str | None = None,
+        traffic_policy: str | None = None,
+        type: str | None = None,
+        description: str | None = None,
+        metadata: str | None = None,
+        bindings: Sequence[str] | None = None,
+        pooling_enabled: bool | None = None,
+    ) -> Endpoint:
+        """Change a cloud endpoint; what is left out keeps its value.
+
+        Args:
+            id: Unique identifier, `ep_` and 27 characters; that of an edge's endpoint stays the
+                same.
+            url: Its new URL; empty for the one that it has.
+            traffic_policy: The new rules; empty for those that it has.
+            type: `cloud`.
+            description: What the edge or cloud endpoint is for; empty for a tunnel.
+            metadata: Arbitrary text of the agent, the edge or the cloud endpoint.
+            bindings: What the URL says.
+            pooling_enabled: False: cloud endpoints share no URL.
+
+        `PATCH /endpoints/{id}`
+        """
+        return await self._core.start(
+            "endpoints.update",
+            Endpoint,
+            (id, url, traffic_policy, type, description, metadata, bindings, pooling_enabled),
+        )
+
+    async def delete(self, id: str) -> None:
+        """Delete a cloud endpoint; its address is free, and traffic to it ends.
+
+        Args:
+            id: The identifier of the resource.
+
+        `DELETE /endpoints/{id}`
+        """
+        return await self._core.start("endpoints.delete", None, (id,))

@@ -1,25 +1,25 @@
-//! Endpoints: the public addresses that are served now, by tunnels or by edges.
+//! Endpoints: the addresses that tunnels, edges or traffic policies alone serve now.
 
 use crate::api::macros::{resource, wire};
 use crate::api::remote::Ref;
-use crate::api::{Metadata, Timestamp};
+use crate::api::{Description, Metadata, Timestamp};
 
 wire! {
-    /// A public address that a tunnel or an edge serves now.
+    /// An address that a tunnel, an edge or a traffic policy alone serves now.
     pub struct Endpoint {
         /// Unique identifier, `ep_` and 27 characters; that of an edge's endpoint stays the same.
         pub id: String,
         /// The address of this endpoint in the API.
         pub uri: String,
-        /// When the tunnel was started, or the edge was created.
+        /// When the tunnel was started, or the edge or cloud endpoint was created.
         pub created_at: Option<Timestamp>,
-        /// The same: endpoints are not changed.
+        /// When a cloud endpoint was last changed; others are not changed.
         pub updated_at: Option<Timestamp>,
-        /// `ephemeral` for a tunnel's, `edge` for an edge's.
+        /// `ephemeral` for a tunnel's, `edge` for an edge's, `cloud` for a traffic policy's.
         pub r#type: Option<String>,
-        /// The public address.
+        /// The public address; of a cloud endpoint as it was asked for.
         pub url: Option<String>,
-        /// The public address, by its old name.
+        /// The public address, with the port of the service where that is not the usual one.
         pub public_url: Option<String>,
         /// `http`, `https`, `tcp` or `tls`.
         pub proto: Option<String>,
@@ -31,17 +31,17 @@ wire! {
         pub host: Option<String>,
         /// The port.
         pub port: Option<i64>,
-        /// Free text of the agent or the edge.
+        /// Arbitrary text of the agent, the edge or the cloud endpoint.
         pub metadata: Option<Metadata>,
-        /// What the edge is for; empty for a tunnel.
+        /// What the edge or cloud endpoint is for; empty for a tunnel.
         pub description: Option<String>,
         /// Who owns it: a user or bot user; null for an edge that was made before owners were noted.
         pub principal: Option<Ref>,
-        /// The tunnel; null for an edge.
+        /// The tunnel; null for others.
         pub tunnel: Option<Ref>,
-        /// The session of the tunnel; null for an edge.
+        /// The session of the tunnel; null for others.
         pub tunnel_session: Option<Ref>,
-        /// The edge; null for a tunnel.
+        /// The edge; null for others.
         pub edge: Option<Ref>,
         /// The reserved domain that the host belongs to, if there is one.
         pub domain: Option<Ref>,
@@ -51,21 +51,56 @@ wire! {
         pub upstream_url: Option<String>,
         /// `http1` or `http2`: how the agent's service is spoken with; null for an edge.
         pub upstream_protocol: Option<String>,
-        /// Always `["public"]`.
+        /// `["public"]`, or `["internal"]` for a host below `.internal`, to which only policies lead.
         pub bindings: Option<Vec<String>>,
-        /// Always false: an endpoint is served by one tunnel or edge.
+        /// Whether other tunnels of the account may share the address.
         pub pooling_enabled: Option<bool>,
         /// The region of the service.
         pub region: Option<String>,
+        /// The traffic policy of a cloud endpoint, in JSON or YAML; null for others.
+        pub traffic_policy: Option<String>,
     }
 }
 
 resource! {
-    /// Endpoints: the public addresses that are served now, by tunnels or by edges.
+    /// Endpoints: the addresses that tunnels, edges or traffic policies alone serve now.
     "endpoints" {
+        /// Create a cloud endpoint: a traffic policy serves it, whether an agent is there or not.
+        POST "/endpoints" Create(
+            /// `https://host`, `http://host` or `tcp://host:port`; a host below `.internal` is for policies.
+            url: String,
+            /// Rules that act on its traffic, in JSON or YAML; what none of them answers or forwards fails.
+            traffic_policy: String,
+            [
+            /// `cloud`.
+            r#type: String,
+            description: Description,
+            metadata: Metadata,
+            /// `["public"]`, or `["internal"]` for a host below `.internal`; left out for what the URL says.
+            bindings: Vec<String>,
+            /// False: cloud endpoints share no URL.
+            pooling_enabled: bool,
+        ]) -> Endpoint;
         /// List the endpoints that are online, on whichever node, newest first.
         GET "/endpoints" List([before_id: String, limit: i64]) -> [endpoints: Endpoint];
         /// Fetch one endpoint.
         GET "/endpoints/{id}" Get(id: String) -> Endpoint;
+        /// Change a cloud endpoint; what is left out keeps its value.
+        PATCH "/endpoints/{id}" Update(id: String, [
+            /// Its new URL; empty for the one that it has.
+            url: String,
+            /// The new rules; empty for those that it has.
+            traffic_policy: String,
+            /// `cloud`.
+            r#type: String,
+            description: Description,
+            metadata: Metadata,
+            /// What the URL says.
+            bindings: Vec<String>,
+            /// False: cloud endpoints share no URL.
+            pooling_enabled: bool,
+        ]) -> Endpoint;
+        /// Delete a cloud endpoint; its address is free, and traffic to it ends.
+        DELETE "/endpoints/{id}" Delete(id: String);
     }
 }

@@ -7,6 +7,7 @@
 
 mod backends;
 mod certificates;
+mod cloud_endpoints;
 mod https_edges;
 mod ip_policies;
 mod ip_restrictions;

@@ -9,6 +9,7 @@ use crate::gateway::Gateway;
 use crate::gateway::modules::policy_cache::PolicyCache;
 use crate::service::publish::backends::Backends;
 use crate::service::publish::certificates::PublishedCertificates;
+use crate::service::publish::cloud_endpoints::CloudEndpoints;
 use crate::service::publish::https_edges::HttpsEdges;
 use crate::service::publish::ip_policies::IpPolicyTable;
 use crate::service::publish::ip_restrictions;
@@ -29,6 +30,7 @@ const PUBLISHED_KINDS: &[&str] = &[
     prefix::HTTPS_EDGE,
     prefix::HTTPS_ROUTE,
     prefix::TCP_EDGE,
+    prefix::ENDPOINT,
     prefix::RESERVED_DOMAIN,
     prefix::MANAGED_NAME,
 ];
@@ -42,6 +44,7 @@ pub(super) struct RouteTables {
     modules: ModuleCompiler,
     https_edges: HttpsEdges,
     tcp_edges: Arc<TcpEdges>,
+    cloud_endpoints: CloudEndpoints,
     certificates: PublishedCertificates,
 }
 
@@ -57,6 +60,7 @@ impl RouteTables {
             ip_policies: IpPolicyTable::new(gateway.clone()),
             modules: ModuleCompiler::new(gateway.clone(), policies),
             https_edges: HttpsEdges::new(gateway.clone()),
+            cloud_endpoints: CloudEndpoints::new(gateway.clone(), tcp_edges.clone()),
             tcp_edges,
             certificates: PublishedCertificates::new(gateway.clone()),
         }
@@ -71,6 +75,7 @@ impl RouteTables {
         let mut edges: Vec<_> = view.all::<TcpEdge>()?.into_iter().map(|edge| edge.id).collect();
         edges.reverse();
         self.refresh(view, &gone_first(self.tcp_edges.ids(), edges))?;
+        self.cloud_endpoints.load(view, &mut self.modules)?;
         self.certificates.load(view)
     }
 
@@ -93,8 +98,16 @@ impl RouteTables {
 
     /// Publishes what has changed, each thing once.
     fn refresh(&mut self, view: &View<'_>, changed: &[String]) -> Result<(), store::StoreError> {
-        let Self { gateway, backends, ip_policies, modules, https_edges, tcp_edges, certificates } =
-            self;
+        let Self {
+            gateway,
+            backends,
+            ip_policies,
+            modules,
+            https_edges,
+            tcp_edges,
+            cloud_endpoints,
+            certificates,
+        } = self;
         let mut owners = Vec::new();
         let mut known = HashSet::new();
         for id in changed {
@@ -109,6 +122,7 @@ impl RouteTables {
             match kind(id) {
                 prefix::HTTPS_EDGE => https_edges.refresh(view, modules, backends, id)?,
                 prefix::TCP_EDGE => tcp_edges.refresh(view, modules, backends, id)?,
+                prefix::ENDPOINT => cloud_endpoints.refresh(view, modules, id)?,
                 prefix::IP_RESTRICTION => ip_restrictions::refresh(gateway, view)?,
                 prefix::IP_POLICY => ip_policies.refresh(view, id)?,
                 prefix::RESERVED_DOMAIN => certificates.refresh_domain(view, id)?,
@@ -123,6 +137,7 @@ impl RouteTables {
     pub(super) fn take_missing(&mut self) {
         self.tcp_edges.listen_again();
         self.https_edges.take_names_again();
+        self.cloud_endpoints.take_names_again();
     }
 }
 

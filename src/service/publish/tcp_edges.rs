@@ -48,13 +48,19 @@ impl TcpEdges {
         id: &str,
     ) -> Result<(), store::StoreError> {
         let Some(edge) = view.find::<TcpEdge>(id)? else {
-            self.edges().remove(id);
+            self.remove(id);
             modules.forget(id);
             return Ok(());
         };
         let ports = ports(edge.hostports.as_deref().unwrap_or_default());
         let virtual_host =
             VirtualHost::of(route(edge, modules, backends, self.gateway.edge_metrics(id)));
+        self.publish(id, ports, virtual_host);
+        Ok(())
+    }
+
+    /// Serves what is at ports, in place of those that it had.
+    pub(super) fn publish(&self, id: &str, ports: BTreeSet<u16>, virtual_host: VirtualHost) {
         let mut edges = self.edges();
         let known = edges.entry(id.to_owned()).or_default();
         known.virtual_host.store(Arc::new(virtual_host));
@@ -63,7 +69,11 @@ impl TcpEdges {
             known.listeners.entry(port).or_default();
         }
         known.listen(&self.gateway);
-        Ok(())
+    }
+
+    /// Takes back what is gone.
+    pub(super) fn remove(&self, id: &str) {
+        self.edges().remove(id);
     }
 
     /// The identifiers of all edges.

@@ -1,0 +1,162 @@
+//! Cloud endpoints: public addresses that a traffic policy serves, whether an agent is there or not.
+
+use serde::{Deserialize, Serialize};
+
+use super::check::{host_port, is_host};
+use super::store::Document;
+use crate::api::id::prefix;
+use crate::api::{Description, Metadata, Timestamp};
+use crate::gateway::is_internal;
+use crate::policy::Scope;
+
+/// A cloud endpoint as it is stored.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct CloudEndpoint {
+    /// Unique identifier, `ep_` and 27 characters.
+    pub id: String,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    pub owner_id: String,
+    /// In the form of [`CloudAddress::url`].
+    pub url: String,
+    pub description: Description,
+    pub metadata: Metadata,
+    /// The document, in JSON or YAML.
+    pub traffic_policy: String,
+}
+
+impl Document for CloudEndpoint {
+    const PREFIX: &'static str = prefix::ENDPOINT;
+
+    fn id(&self) -> &str {
+        &self.id
+    }
+}
+
+/// Where a cloud endpoint is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct CloudAddress {
+    pub scheme: CloudScheme,
+    /// In lower case; a leading `*.` is allowed where requests name their host.
+    pub host: String,
+    pub port: u16,
+}
+
+/// What a cloud endpoint speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CloudScheme {
+    Http,
+    Https,
+    Tcp,
+}
+
+impl CloudScheme {
+    /// What its policy is compiled for.
+    pub fn scope(self) -> Scope {
+        match self {
+            Self::Http | Self::Https => Scope::HttpTunnel,
+            Self::Tcp => Scope::TcpTunnel,
+        }
+    }
+}
+
+impl CloudAddress {
+    /// Reads a URL, or a host alone, which stands for HTTPS.
+    ///
+    /// # Errors
+    /// With what is wrong, for a sentence behind the name of the field.
+    pub fn read(text: &str) -> Result<Self, String> {
+        let lower = text.to_ascii_lowercase();
+        let (scheme, place) = lower.split_once("://").unwrap_or(("https", &lower));
+        let place = place.trim_end_matches('/');
+        let invalid = |problem: &str| Err(format!("{text:?} {problem}"));
+        match scheme {
+            "http" => Self::of_requests(CloudScheme::Http, place, 80),
+            "https" => Self::of_requests(CloudScheme::Https, place, 443),
+            "tcp" => Self::of_bytes(place),
+            "tls" => {
+                return invalid("is not supported: use https://, or the tls tunnel of an agent");
+            }
+            _ => return invalid("begins with none of https://, http://, tcp://"),
+        }
+        .or_else(|problem| invalid(&problem))
+    }
+
+    fn of_requests(scheme: CloudScheme, place: &str, port: u16) -> Result<Self, String> {
+        let host = match place.rsplit_once(':') {
+            Some((host, text)) if text == port.to_string() => host,
+            Some(_) => return Err(format!("may have no port but {port}")),
+            None => place,
+        };
+        if !is_host(host.strip_prefix("*.").unwrap_or(host)) {
+            return Err("is not a URL with a host name and nothing behind it".to_owned());
+        }
+        Ok(Self { scheme, host: host.to_owned(), port })
+    }
+
+    fn of_bytes(place: &str) -> Result<Self, String> {
+        let (host, port) = host_port(place).map_err(|_| "is not tcp://host:port".to_owned())?;
+        if is_internal(host) {
+            return Err("is not supported: internal TCP endpoints are agents' alone".to_owned());
+        }
+        Ok(Self { scheme: CloudScheme::Tcp, host: host.to_owned(), port })
+    }
+
+    /// The URL without the usual port.
+    pub fn url(&self) -> String {
+        match self.scheme {
+            CloudScheme::Http => format!("http://{}", self.host),
+            CloudScheme::Https => format!("https://{}", self.host),
+            CloudScheme::Tcp => format!("tcp://{}", self.hostport()),
+        }
+    }
+
+    /// Host and port: nothing else that is served may have the same.
+    pub fn hostport(&self) -> String {
+        format!("{}:{}", self.host, self.port)
+    }
+
+    /// Whether only policies lead to it.
+    pub fn is_internal(&self) -> bool {
+        is_internal(&self.host)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_a_host_and_the_usual_port_or_a_port_of_its_own() {
+        for (text, url, hostport) in [
+            ("https://A.test/", "https://a.test", "a.test:443"),
+            ("a.test", "https://a.test", "a.test:443"),
+            ("http://a.test:80", "http://a.test", "a.test:80"),
+            ("https://*.a.test", "https://*.a.test", "*.a.test:443"),
+            ("tcp://a.test:22", "tcp://a.test:22", "a.test:22"),
+        ] {
+            let read = CloudAddress::read(text).unwrap();
+            assert_eq!((read.url().as_str(), read.hostport().as_str()), (url, hostport), "{text}");
+        }
+        assert!(CloudAddress::read("http://a.internal").unwrap().is_internal());
+    }
+
+    #[test]
+    fn what_is_no_public_url_is_refused() {
+        for (text, problem) in [
+            ("https://a.test:8443", "may have no port but 443"),
+            ("https://a.test/path", "nothing behind it"),
+            ("https://user@a.test", "nothing behind it"),
+            ("https://", "nothing behind it"),
+            ("tcp://a.test", "is not tcp://host:port"),
+            ("tcp://db.internal:5432", "agents' alone"),
+            ("tls://a.test", "is not supported"),
+            ("ftp://a.test", "begins with none of"),
+        ] {
+            let refused = CloudAddress::read(text).unwrap_err();
+            assert!(refused.contains(problem) && refused.contains(text), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Cloud endpoints: names and ports that traffic policies serve.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+
+use crate::api::remote::edges::modules::TrafficPolicyDocument;
+use crate::gateway::Gateway;
+use crate::gateway::modules::edge_module::{EdgeModule, ModuleBuilder};
+use crate::gateway::routing::backend::Backend;
+use crate::gateway::routing::hosts::HostChanges;
+use crate::gateway::routing::virtual_host::{Route, VirtualHost};
+use crate::service::cloud_endpoint::{CloudAddress, CloudEndpoint, CloudScheme};
+use crate::service::publish::modules::ModuleCompiler;
+use crate::service::publish::tcp_edges::TcpEdges;
+use crate::service::store::{self, View};
+
+/// The endpoints, and which of them lack their names.
+pub(super) struct CloudEndpoints {
+    gateway: Gateway,
+    ports: Arc<TcpEdges>,
+    endpoints: HashMap<String, PublishedEndpoint>,
+    /// Those whose names somebody else has.
+    incomplete: HashSet<String>,
+}
+
+/// An endpoint, and the name that it has; none where it has a port of its own.
+#[derive(Default)]
+struct PublishedEndpoint {
+    virtual_host: Arc<ArcSwap<VirtualHost>>,
+    name: Option<(String, u16)>,
+}
+
+impl CloudEndpoints {
+    pub(super) fn new(gateway: Gateway, ports: Arc<TcpEdges>) -> Self {
+        Self { gateway, ports, endpoints: HashMap::new(), incomplete: HashSet::new() }
+    }
+
+    /// Publishes all endpoints, and takes back those that are gone.
+    pub(super) fn load(
+        &mut self,
+        view: &View<'_>,
+        modules: &mut ModuleCompiler,
+    ) -> Result<(), store::StoreError> {
+        let mut gone: HashSet<String> = self.endpoints.keys().cloned().collect();
+        let mut stored = Vec::new();
+        view.each(|endpoint: CloudEndpoint| {
+            gone.remove(&endpoint.id);
+            stored.push(endpoint);
+            Ok(())
+        })?;
+        let gateway = self.gateway.clone();
+        let mut names = gateway.change_names();
+        gone.iter().for_each(|id| self.remove(id, modules, &mut names));
+        stored.into_iter().for_each(|endpoint| self.publish(endpoint, modules, &mut names));
+        Ok(())
+    }
+
+    /// Publishes an endpoint, which may be gone.
+    pub(super) fn refresh(
+        &mut self,
+        view: &View<'_>,
+        modules: &mut ModuleCompiler,
+        id: &str,
+    ) -> Result<(), store::StoreError> {
+        let stored = view.find::<CloudEndpoint>(id)?;
+        let gateway = self.gateway.clone();
+        let mut names = gateway.change_names();
+        match stored {
+            Some(endpoint) => self.publish(endpoint, modules, &mut names),
+            None => self.remove(id, modules, &mut names),
+        }
+        Ok(())
+    }
+
+    /// Tries again to get the names that others had.
+    pub(super) fn take_names_again(&mut self) {
+        let Self { gateway, endpoints, incomplete, .. } = self;
+        if !incomplete.is_empty() {
+            let mut names = gateway.change_names();
+            incomplete.retain(|id| endpoints.get(id).is_some_and(|it| !it.add_name(&mut names)));
+        }
+    }
+
+    fn remove(&mut self, id: &str, modules: &mut ModuleCompiler, names: &mut HostChanges<'_>) {
+        modules.forget(id);
+        self.incomplete.remove(id);
+        self.ports.remove(id);
+        if let Some(mut gone) = self.endpoints.remove(id) {
+            gone.take_name(names, None);
+            // Connections that are kept alive meet nobody from now on.
+            gone.virtual_host.store(Arc::default());
+        }
+    }
+
+    fn publish(
+        &mut self,
+        endpoint: CloudEndpoint,
+        modules: &mut ModuleCompiler,
+        names: &mut HostChanges<'_>,
+    ) {
+        let id = endpoint.id.clone();
+        // What is stored was checked.
+        let Ok(address) = CloudAddress::read(&endpoint.url) else { return };
+        let route = route(endpoint, &address, modules, &self.gateway);
+        let known = self.endpoints.entry(id.clone()).or_default();
+        if address.scheme == CloudScheme::Tcp {
+            known.take_name(names, None);
+            self.incomplete.remove(&id);
+            self.ports.publish(&id, BTreeSet::from([address.port]), VirtualHost::of(route));
+            return;
+        }
+        self.ports.remove(&id);
+        known.virtual_host.store(Arc::new(VirtualHost::of(route)));
+        match known.take_name(names, Some((address.host, address.port))) {
+            true => self.incomplete.remove(&id),
+            false => self.incomplete.insert(id),
+        };
+    }
+}
+
+impl PublishedEndpoint {
+    /// Takes a name in place of the one that it had; false when it is another's.
+    fn take_name(&mut self, names: &mut HostChanges<'_>, name: Option<(String, u16)>) -> bool {
+        if let Some((old, port)) = self.name.take_if(|old| Some(&*old) != name.as_ref()) {
+            names.remove(&old, port, &self.virtual_host);
+        }
+        self.name = name;
+        self.add_name(names)
+    }
+
+    fn add_name(&self, names: &mut HostChanges<'_>) -> bool {
+        let Some((name, port)) = &self.name else { return true };
+        names.add(name, *port, &self.virtual_host, false)
+    }
+}
+
+fn route(
+    endpoint: CloudEndpoint,
+    address: &CloudAddress,
+    modules: &mut ModuleCompiler,
+    gateway: &Gateway,
+) -> Route {
+    let policy =
+        TrafficPolicyDocument { enabled: Some(true), value: Some(endpoint.traffic_policy) };
+    let build = |builder: &mut ModuleBuilder<'_>| vec![policy.build(builder)];
+    let modules = modules.build(&endpoint.id, address.scheme.scope(), build);
+    let metrics = gateway.edge_metrics(&endpoint.id);
+    let backend = Arc::new(ArcSwap::from_pointee(Backend::nothing()));
+    let (id, edge_id) = (endpoint.id.into(), "".into());
+    Route { id, edge_id, modules, host_header: None, backend, metrics }
+}
