@@ -79,7 +79,10 @@ pub(crate) async fn pass(
         // That node tells of it.
         trace.discard();
     }
-    trace.note(|it| it.edge_id = Some(route.edge_id.clone()));
+    trace.note(|it| {
+        it.edge_id = Some(route.edge_id.clone());
+        it.route_id = Some(route.id.clone());
+    });
     if let Some(metrics) = &route.metrics {
         metrics.connected(visitor.proto);
     }

@@ -70,6 +70,9 @@ impl CloudAddress {
         let lower = text.to_ascii_lowercase();
         let (scheme, place) = lower.split_once("://").unwrap_or(("https", &lower));
         let place = place.trim_end_matches('/');
+        if place.contains('@') {
+            return Err("must not hold a user or a password".to_owned());
+        }
         let invalid = |problem: &str| Err(format!("{text:?} {problem}"));
         match scheme {
             "http" => Self::of_requests(CloudScheme::Http, place, 80),
@@ -92,6 +95,9 @@ impl CloudAddress {
         if !is_host(host.strip_prefix("*.").unwrap_or(host)) {
             return Err("is not a URL with a host name and nothing behind it".to_owned());
         }
+        if host.starts_with("*.") && is_internal(host) {
+            return Err("is not supported: internal endpoints have no wildcards".to_owned());
+        }
         Ok(Self { scheme, host: host.to_owned(), port })
     }
 
@@ -112,9 +118,18 @@ impl CloudAddress {
         }
     }
 
-    /// Host and port: nothing else that is served may have the same.
+    /// Host and port.
     pub fn hostport(&self) -> String {
         format!("{}:{}", self.host, self.port)
+    }
+
+    /// What no other edge or cloud endpoint may have: bytes name no host, so that a port is one whatever stands
+    /// before it.
+    pub fn claim(&self) -> String {
+        match self.scheme {
+            CloudScheme::Tcp => format!(":{}", self.port),
+            _ => self.hostport(),
+        }
     }
 
     /// Whether only policies lead to it.
@@ -148,7 +163,7 @@ mod tests {
         for (text, problem) in [
             ("https://a.test:8443", "may have no port but 443"),
             ("https://a.test/path", "nothing behind it"),
-            ("https://user@a.test", "nothing behind it"),
+            ("https://*.internal", "no wildcards"),
             ("https://", "nothing behind it"),
             ("tcp://a.test", "is not tcp://host:port"),
             ("tcp://db.internal:5432", "agents' alone"),
@@ -158,5 +173,7 @@ mod tests {
             let refused = CloudAddress::read(text).unwrap_err();
             assert!(refused.contains(problem) && refused.contains(text), "{refused}");
         }
+        let secret = CloudAddress::read("https://user:secret@a.test").unwrap_err();
+        assert!(secret.contains("a password") && !secret.contains("secret@"), "{secret}");
     }
 }

@@ -48,6 +48,7 @@ codes! {
     LIMIT_OUT_OF_RANGE = 233, 400, "A page size out of range.";
     WRONG_PREFIXES = 243, 400, "An identifier of another kind; several kinds are possible.";
     LIMIT_NOT_A_NUMBER = 244, 400, "A page size that is not a number.";
+    ENDPOINT_CHANGED = 215, 409, "Another call changed the cloud endpoint at the same time.";
     ENDPOINT_ONLINE = 334, 409, "Another endpoint has the URL.";
     ACL_ENTRY = 600, 400, "An entry of an access list that has no known form.";
     KEY_DESCRIPTION = 604, 400, "The description of a key or credential is too long.";

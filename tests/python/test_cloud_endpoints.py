@@ -200,6 +200,48 @@ async def test_an_address_is_served_by_one(client: Any, service: ginnel.Service)
         await client.endpoints.create(url="https://e.example.test", traffic_policy=respond("z"))
 
 
+async def test_a_port_is_one_whatever_host_stands_before_it(
+    client: Any, service: ginnel.Service
+) -> None:
+    port = free_port()
+    policy = json.dumps({"on_tcp_connect": [{"actions": [{"type": "deny"}]}]})
+    made = await client.endpoints.create(url=f"tcp://a.test:{port}", traffic_policy=policy)
+
+    with pytest.raises(ginnel.ConflictError):
+        await client.endpoints.create(url=f"tcp://b.test:{port}", traffic_policy=policy)
+    reserved = await client.reserved_addrs.create(port=port)
+    with pytest.raises(ginnel.ConflictError, match=made.id):
+        await client.reserved_addrs.delete(reserved.id)
+    # Bytes name no host.
+    with bot(service) as (remote, _, _):
+        remote.reserved_domains.create(domain="a.test")
+
+
+async def test_an_update_may_change_the_protocol_with_the_policy(
+    client: Any, service: ginnel.Service
+) -> None:
+    port = free_port()
+    policy = json.dumps({"on_tcp_connect": [{"actions": [{"type": "deny"}]}]})
+    made = await client.endpoints.create(url=f"http://{HOST}", traffic_policy=respond("x"))
+
+    with pytest.raises(ginnel.BadRequestError):
+        await client.endpoints.update(made.id, url=f"tcp://127.0.0.1:{port}")
+    assert visit(service) == (200, b"x")
+    moved = await client.endpoints.update(
+        made.id, url=f"tcp://127.0.0.1:{port}", traffic_policy=policy
+    )
+
+    assert moved.proto == "tcp"
+    assert visit(service)[0] == 404
+    back = await client.endpoints.update(
+        made.id, url=f"http://*.{HOST}", traffic_policy=respond("y")
+    )
+    assert back.proto == "http"
+    assert visit(service, f"any.{HOST}") == (200, b"y")
+    with pytest.raises(ConnectionRefusedError):
+        say(f"127.0.0.1:{port}", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+
+
 def test_reserved_domains_are_their_owners(service: ginnel.Service) -> None:
     with service.client() as admin, bot(service) as (remote, _, _):
         domain = admin.reserved_domains.create(domain="*.owned.example.test")

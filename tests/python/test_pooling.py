@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import json
 import socket
 import threading
 import time
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -165,6 +167,49 @@ def test_what_one_cannot_reach_another_serves(service: ginnel.Service) -> None:
             assert names(service, 40) == {"a"}
 
 
+def test_what_one_cannot_reach_passes_no_policy_by(service: ginnel.Service) -> None:
+    with socket.socket() as closed, named("a") as a:
+        closed.bind(("127.0.0.1", 0))
+        with ginnel.Agent(service) as one, ginnel.Agent(service) as other:
+            shared(one, a, basic_auth=["user:password"])
+            # Nobody listens there, and nobody asks for a password.
+            shared(other, closed.getsockname()[1])
+
+            assert names(service, 40) == {"401", "502"}
+
+
+def test_endpoints_that_end_tls_in_other_ways_do_not_share(
+    service: ginnel.Service, tmp_path: Path
+) -> None:
+    authorities = tmp_path / "ca.pem"
+    authorities.write_text(service.ca_pem)
+    with ginnel.Agent(service) as one, ginnel.Agent(service) as other:
+        shared(one, 1, schemes=["https"])
+
+        with pytest.raises(ginnel.APIStatusError, match="how TLS ends"):
+            shared(other, 1, schemes=["https"], mutual_tls_cas=str(authorities))
+
+
+def test_internal_endpoints_are_shared_and_have_no_wildcards(service: ginnel.Service) -> None:
+    inward = {"type": "forward-internal", "config": {"url": "http://app.internal"}}
+    policy = json.dumps({"on_http_request": [{"actions": [inward]}]})
+    with (
+        named("a") as a,
+        named("b") as b,
+        ginnel.Agent(service) as one,
+        ginnel.Agent(service) as two,
+    ):
+        shared(one, a, domain="app.internal")
+        shared(two, b, domain="app.internal")
+        with service.client() as remote:
+            remote.endpoints.create(url=f"http://{HOST}", traffic_policy=policy)
+
+            assert names(service) == {"a", "b"}
+
+        with pytest.raises(ginnel.APIStatusError, match="no wildcards"):
+            shared(two, b, name="wild", domain="*.internal")
+
+
 def test_tcp_ports_are_shared_as_well(service: ginnel.Service) -> None:
     with (
         named("a") as a,
@@ -264,15 +309,15 @@ def test_a_request_in_flight_ends_before_its_tunnel_stops(service: ginnel.Servic
         assert visit.result() == "a"
 
 
-def test_agents_of_two_nodes_share_a_url(store: str) -> None:
-    def node(name: str) -> ginnel.Service:
-        return ginnel.Service(
-            store=store, settings={"node_name": name, "peer_addr": "127.0.0.1:0"}
-        )
+def node(store: str, name: str) -> ginnel.Service:
+    settings: Any = {"node_name": name, "peer_addr": "127.0.0.1:0"}
+    return ginnel.Service(store=store, settings=settings)
 
+
+def test_agents_of_two_nodes_share_a_url(store: str, tmp_path: Path) -> None:
     with (
-        node("one") as one,
-        node("two") as two,
+        node(store, "one") as one,
+        node(store, "two") as two,
         named("a") as a,
         named("b") as b,
         ginnel.Agent(one) as here,
@@ -290,3 +335,46 @@ def test_agents_of_two_nodes_share_a_url(store: str) -> None:
             shared(there, b, name="alone", pooling_enabled=False)
         shared(there, b)
         assert names(two, 10) == {"b"}
+        # What nobody can decide for both is the same at both.
+        authorities = tmp_path / "ca.pem"
+        authorities.write_text(one.ca_pem)
+        secure: dict[str, Any] = {"domain": "s.example.test", "schemes": ["https"], "name": "s"}
+        shared(here, a, **secure)
+        with pytest.raises(ginnel.APIStatusError, match="already online"):
+            shared(there, b, **secure, mutual_tls_cas=str(authorities))
+
+
+def test_nothing_is_lost_while_one_leaves_at_another_node(store: str) -> None:
+    over = threading.Event()
+    counts: collections.Counter[str] = collections.Counter()
+    with (
+        node(store, "one") as one,
+        node(store, "two") as two,
+        node(store, "three") as three,
+        named("a") as a,
+        named("b") as b,
+        ginnel.Agent(two, authtoken=one.authtoken) as stays,
+        ginnel.Agent(three, authtoken=one.authtoken) as leaves,
+        ThreadPoolExecutor(2) as visitors,
+    ):
+        shared(stays, a)
+        shared(leaves, b)
+        wait_until(lambda: names(one, 20) == {"a", "b"}, "the way to both nodes")
+
+        def visit() -> None:
+            while not over.is_set():
+                counts[who(one)] += 1
+                time.sleep(0.01)
+
+        visits = [visitors.submit(visit) for _ in range(2)]
+        try:
+            with leaves.client() as local:
+                local.tunnels.stop("t")
+            left = counts["a"] + 40
+            wait_until(lambda: counts["a"] >= left, "more requests")
+        finally:
+            over.set()
+        for visit_ in visits:
+            visit_.result()
+
+    assert set(counts) == {"a", "b"}, counts

@@ -169,7 +169,7 @@ class Endpoints(Resource):
         )
 
     def delete(self, id: str) -> None:
-        """Delete a cloud endpoint; its address is free, and traffic to it ends.
+        """Delete a cloud endpoint: its address is free, and takes no new traffic.
 
         Args:
             id: The identifier of the resource.
@@ -275,7 +275,7 @@ class AsyncEndpoints(Resource):
         )
 
     async def delete(self, id: str) -> None:
-        """Delete a cloud endpoint; its address is free, and traffic to it ends.
+        """Delete a cloud endpoint: its address is free, and takes no new traffic.
 
         Args:
             id: The identifier of the resource.

@@ -100,7 +100,7 @@ resource! {
             /// False: cloud endpoints share no URL.
             pooling_enabled: bool,
         ]) -> Endpoint;
-        /// Delete a cloud endpoint; its address is free, and traffic to it ends.
+        /// Delete a cloud endpoint: its address is free, and takes no new traffic.
         DELETE "/endpoints/{id}" Delete(id: String);
     }
 }

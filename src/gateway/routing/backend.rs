@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -37,7 +37,8 @@ pub(crate) enum BackendKind {
     Offline,
     /// One target.
     Upstream(Upstream),
-    /// Endpoints that share an address: the one whose modules a request went through, then the others.
+    /// Endpoints that share an address: the one whose modules a request went through, then those with the
+    /// same options.
     Pool { first: Option<Upstream>, all: Arc<[Upstream]> },
     /// All online tunnels with these labels, in turn.
     Group { labels: BTreeMap<String, String>, turn: AtomicUsize },
@@ -222,8 +223,13 @@ fn pick(children: &[(u64, Arc<ArcSwap<Backend>>)]) -> Option<Arc<ArcSwap<Backend
 
 /// A number from 0 to one below this, or 0.
 pub(crate) fn random_below(limit: usize) -> usize {
+    /// Counts in steps that no limit divides; what is made of the count looks random, without a system call.
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let mut number = COUNT.fetch_add(0x9e37_79b9_7f4a_7c15, Relaxed);
+    number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     let limit = u64::try_from(limit).unwrap_or(u64::MAX).max(1);
-    usize::try_from(random() % limit).unwrap_or(0)
+    usize::try_from((number ^ (number >> 31)) % limit).unwrap_or(0)
 }
 
 fn random() -> u64 {

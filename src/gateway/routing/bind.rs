@@ -192,13 +192,15 @@ impl GatewayState {
         let key = PoolKey::requested(spec, host.as_deref());
         let _binding = pools.binding.lock().await;
         if let Some(key) = &key
-            && let Some(seat) = pools.join(self, key, spec, route.clone())?
+            && let Some(seat) = pools.join(self, key, (spec, host.as_deref()), route.clone())?
         {
             return Ok(seat);
         }
-        let EndpointAddress { url, host, name, listener } = self.place(spec, host, routes).await?;
-        let place = PoolPlace { url, host, name, listener };
-        let seat = pools.open(self, spec, place, routes.virtual_host.clone(), route);
+        let placed = self.place(spec, host.clone(), routes).await?;
+        let EndpointAddress { url, host: shown_host, name, listener } = placed;
+        let place = PoolPlace { url, host: shown_host, name, listener };
+        let (terms, virtual_host) = ((spec, host.as_deref()), routes.virtual_host.clone());
+        let seat = pools.open(self, terms, place, virtual_host, route);
         seat.ok_or(BindError::Unsupported("pooling of this endpoint"))
     }
 
@@ -383,10 +385,15 @@ impl GatewayState {
     }
 }
 
-/// A host name in lower case; a leading `*.` is allowed.
+/// A host name in lower case; a leading `*.` is allowed, but not for names that only policies lead to, which
+/// would be everybody's.
 fn checked_host(host: &str) -> Result<String, BindError> {
     let name = host.trim_end_matches('.').to_ascii_lowercase();
     let labels = name.strip_prefix("*.").unwrap_or(&name);
+    if labels.len() < name.len() && is_internal(&name) {
+        let problem = format!("{host:?}: internal endpoints have no wildcards");
+        return Err(BindError::Invalid { field: "host", problem });
+    }
     if name.len() <= 253 && labels.split('.').all(is_label) {
         return Ok(name);
     }

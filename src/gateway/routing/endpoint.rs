@@ -1,14 +1,15 @@
 //! Agents' own endpoints that are public, and addresses that several of one account share.
 //!
 //! At a shared address each request goes to one of the endpoints at random, and through the modules of that
-//! one. While it was not sent, any other of them may take it. An endpoint whose agent is away gets none as
-//! long as another is there.
+//! one. While it was not sent, those of the others may take it that have the same options, so that nothing
+//! passes modules by. An endpoint whose agent is away gets none as long as another is there.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
+use sha2::{Digest, Sha256};
 
 use crate::gateway::routing::backend::{Backend, BackendKind};
 use crate::gateway::routing::endpoint_spec::{
@@ -183,9 +184,9 @@ impl PublicEndpoint {
         EndpointTraffic { virtual_host: self.routes.virtual_host.clone(), proto: self.proto }
     }
 
-    /// Whether others may share its address.
-    pub(crate) fn is_pooled(&self) -> bool {
-        self.seat.is_some()
+    /// The pool of those that share its address; none where no others may.
+    pub(crate) fn pool(&self) -> Option<&str> {
+        self.seat.as_ref().map(|seat| seat.pool.id.as_str())
     }
 
     /// Sends traffic to another target from the next request on; to none, the endpoint keeps its
@@ -256,6 +257,8 @@ pub(crate) struct EndpointPools {
 /// An address that endpoints share.
 pub(super) struct EndpointPool {
     key: PoolKey,
+    /// What pools of one address, on whichever nodes, have in common that are one: account and terms.
+    id: String,
     /// The account whose endpoints may join.
     owner: String,
     terms: PoolTerms,
@@ -278,6 +281,7 @@ struct PoolMembers {
 /// What all endpoints of an address have in common: it is decided before one of them is chosen.
 #[derive(Debug, Clone, PartialEq)]
 struct PoolTerms {
+    host: Option<String>,
     proto: Proto,
     tls_termination: Option<TlsTerminationSpec>,
     mutual_tls_cas: Option<Vec<u8>>,
@@ -285,6 +289,7 @@ struct PoolTerms {
 
 struct PoolMember {
     route: Arc<Route>,
+    options: EndpointOptions,
     /// None while its agent is away.
     upstream: Option<Upstream>,
 }
@@ -335,12 +340,25 @@ impl PoolKey {
 }
 
 impl PoolTerms {
-    fn of(spec: &EndpointSpec) -> Self {
+    fn of(spec: &EndpointSpec, host: Option<&str>) -> Self {
         Self {
+            host: host.map(str::to_owned),
             proto: spec.proto,
             tls_termination: spec.options.tls_termination.clone(),
             mutual_tls_cas: spec.options.mutual_tls_cas.clone(),
         }
+    }
+}
+
+impl PoolTerms {
+    /// The same on all nodes for the same terms.
+    fn digest(&self) -> String {
+        let Self { host, proto, tls_termination, mutual_tls_cas } = self;
+        let ends = tls_termination.as_ref();
+        let chain = ends.and_then(|it| it.certificate.as_ref()).map(|(chain, _)| chain);
+        let versions = ends.map(|it| it.versions);
+        let text = format!("{host:?} {proto:?} {versions:?} {chain:?} {mutual_tls_cas:?}");
+        Sha256::digest(text).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
     }
 }
 
@@ -350,7 +368,7 @@ impl EndpointPools {
         &self,
         gateway: &Arc<GatewayState>,
         key: &PoolKey,
-        spec: &EndpointSpec,
+        (spec, host): (&EndpointSpec, Option<&str>),
         route: Arc<Route>,
     ) -> Result<Option<PoolSeat>, BindError> {
         let pools = self.lock();
@@ -358,32 +376,35 @@ impl EndpointPools {
         if spec.pool_owner.as_ref() != Some(&pool.owner) {
             return Ok(None);
         }
-        if pool.terms != PoolTerms::of(spec) {
-            let problem = format!("the endpoints at {} end TLS in another way", pool.url);
+        if pool.terms != PoolTerms::of(spec, host) {
+            let problem =
+                format!("the endpoints at {} differ in host, protocol or how TLS ends", pool.url);
             return Err(BindError::Invalid { field: "pooling_enabled", problem });
         }
-        Ok(Some(PoolSeat::take(gateway, pool.clone(), route)))
+        Ok(Some(PoolSeat::take(gateway, pool.clone(), spec, route)))
     }
 
     /// Lets others share an address that an endpoint has just taken.
     pub(super) fn open(
         &self,
         gateway: &Arc<GatewayState>,
-        spec: &EndpointSpec,
+        (spec, host): (&EndpointSpec, Option<&str>),
         place: PoolPlace,
         virtual_host: Arc<ArcSwap<VirtualHost>>,
         route: Arc<Route>,
     ) -> Option<PoolSeat> {
         let key = PoolKey::taken(spec, &place)?;
         let tls_policy = virtual_host.load().tls_policy.clone();
-        let PoolPlace { url, host, name, listener } = place;
+        let PoolPlace { url, host: shown_host, name, listener } = place;
         let address = listener.as_ref().map(Listener::address);
+        let (owner, terms) = (spec.pool_owner.clone()?, PoolTerms::of(spec, host));
         let pool = Arc::new(EndpointPool {
             key: key.clone(),
-            owner: spec.pool_owner.clone()?,
-            terms: PoolTerms::of(spec),
+            id: format!("{owner} {}", terms.digest()),
+            owner,
+            terms,
             url,
-            host,
+            host: shown_host,
             address,
             name,
             virtual_host,
@@ -391,7 +412,7 @@ impl EndpointPools {
             state: Mutex::new(PoolMembers { members: Vec::new(), listener }),
         });
         self.lock().insert(key, pool.clone());
-        Some(PoolSeat::take(gateway, pool, route))
+        Some(PoolSeat::take(gateway, pool, spec, route))
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<PoolKey, Arc<EndpointPool>>> {
@@ -406,9 +427,9 @@ impl EndpointPool {
 
     /// Has requests go to those that are there; called with each change.
     fn publish(&self, members: &[PoolMember]) {
-        let online: Arc<[Upstream]> = members.iter().filter_map(|it| it.upstream.clone()).collect();
         for member in members {
-            member.route.backend.store(Arc::new(shared_backend(member.upstream.as_ref(), &online)));
+            let peers = peers(members, &member.options);
+            member.route.backend.store(Arc::new(shared_backend(member.upstream.as_ref(), peers)));
         }
         let there = |member: &&PoolMember| member.upstream.is_some();
         let mut routes: Vec<_> =
@@ -421,20 +442,32 @@ impl EndpointPool {
     }
 }
 
+/// Those that are there and have these options: what passed the modules of one has passed theirs.
+fn peers(members: &[PoolMember], options: &EndpointOptions) -> Arc<[Upstream]> {
+    let alike = members.iter().filter(|member| member.options == *options);
+    alike.filter_map(|member| member.upstream.clone()).collect()
+}
+
 /// Where the requests of a member go: to itself, and then to the others.
-fn shared_backend(own: Option<&Upstream>, online: &Arc<[Upstream]>) -> Backend {
-    let kind = match (own, online.len()) {
+fn shared_backend(own: Option<&Upstream>, peers: Arc<[Upstream]>) -> Backend {
+    let kind = match (own, peers.len()) {
         (_, 0) => BackendKind::Offline,
         (Some(own), 1) => BackendKind::Upstream(own.clone()),
-        (own, _) => BackendKind::Pool { first: own.cloned(), all: online.clone() },
+        (own, _) => BackendKind::Pool { first: own.cloned(), all: peers },
     };
     Backend { id: "".into(), kind }
 }
 
 impl PoolSeat {
-    fn take(gateway: &Arc<GatewayState>, pool: Arc<EndpointPool>, route: Arc<Route>) -> Self {
+    fn take(
+        gateway: &Arc<GatewayState>,
+        pool: Arc<EndpointPool>,
+        spec: &EndpointSpec,
+        route: Arc<Route>,
+    ) -> Self {
         let mut state = pool.lock();
-        state.members.push(PoolMember { route: route.clone(), upstream: None });
+        let options = spec.options.clone();
+        state.members.push(PoolMember { route: route.clone(), options, upstream: None });
         pool.publish(&state.members);
         drop(state);
         Self { pool, route, gateway: gateway.clone() }
@@ -457,11 +490,11 @@ impl Drop for PoolSeat {
         // Nobody joins meanwhile.
         let mut pools = self.gateway.endpoint_pools.lock();
         let mut state = self.pool.lock();
-        state.members.retain(|member| !Arc::ptr_eq(&member.route, &self.route));
-        let others: Arc<[Upstream]> =
-            state.members.iter().filter_map(|it| it.upstream.clone()).collect();
+        let is_own = |member: &PoolMember| Arc::ptr_eq(&member.route, &self.route);
+        let own = state.members.iter().position(is_own).map(|at| state.members.remove(at));
         // Requests that were given to this endpoint and not sent yet go to the others.
-        self.route.backend.store(Arc::new(shared_backend(None, &others)));
+        let peers = own.map(|own| peers(&state.members, &own.options)).unwrap_or_default();
+        self.route.backend.store(Arc::new(shared_backend(None, peers)));
         if !state.members.is_empty() {
             self.pool.publish(&state.members);
             return;

@@ -283,7 +283,9 @@ impl Route {
         if let BackendKind::Offline = backend.kind {
             return Err(error_response::NO_ENDPOINT);
         }
+        let is_pool = matches!(backend.kind, BackendKind::Pool { .. });
         drop(backend);
+        let mut lost = None;
         let mut candidates = BackendCandidates::of(context.gateway, self.backend.clone());
         let mut last = None;
         while let Some(candidate) = candidates.next() {
@@ -321,16 +323,17 @@ impl Route {
                     );
                     return Ok(answer);
                 }
-                (ForwardOutcome::Lost(_), Some(spare)) => {
+                // One may have ended meanwhile; what ends two is not sent to all.
+                (ForwardOutcome::Lost(error), Some(spare)) if is_pool && lost.is_none() => {
                     exchange = spare;
-                    last = Some(DialError::Unreachable(String::new()));
+                    lost = Some(error);
                 }
-                (ForwardOutcome::Lost(error), None) => return Err(error),
+                (ForwardOutcome::Lost(error), _) => return Err(error),
                 (ForwardOutcome::Answered(response), _) => return Ok(response),
                 (ForwardOutcome::Failed(error), _) => return Err(error),
             }
         }
-        Err(candidates.exhausted(last.as_ref()))
+        Err(lost.unwrap_or_else(|| candidates.exhausted(last.as_ref())))
     }
 
     /// Lets a visitor talk to the target in bytes, over a WebSocket.

@@ -107,6 +107,12 @@ struct RegisteredEndpoint {
     idle: Option<Instant>,
 }
 
+/// A tunnel that has ended, and the endpoint that it had; dropping that takes it offline.
+pub(crate) struct EndedBind {
+    pub tunnel: Arc<OnlineTunnel>,
+    pub endpoint: Option<PublicEndpoint>,
+}
+
 /// What became of the request to have a bind again.
 pub(crate) enum Reclaimed {
     /// It goes on under its old address; `moved` from the agent of another credential.
@@ -268,18 +274,19 @@ impl Registry {
         }
     }
 
-    /// Ends a tunnel of a session, and returns it; none when the session has none of that id.
+    /// Ends a tunnel of a session, and returns it with its endpoint; none when the session has none of that id.
     ///
     /// What its visitors are being served goes on.
-    pub fn unbind(&self, online: &OnlineAgent, bind_id: &str) -> Option<Arc<OnlineTunnel>> {
+    pub(crate) fn unbind(&self, online: &OnlineAgent, bind_id: &str) -> Option<EndedBind> {
         let mut inner = self.lock();
         inner.binds.get(bind_id)?.tunnel_of(online)?;
         if let Some(binds) = inner.binds_of_sessions.get_mut(&online.id) {
             binds.remove(bind_id);
         }
-        let tunnel = inner.remove_bind(bind_id)?.tunnel?;
+        let bound = inner.remove_bind(bind_id)?;
+        let tunnel = bound.tunnel?;
         inner.remove_tunnel(&tunnel.id);
-        Some(tunnel)
+        Some(EndedBind { tunnel, endpoint: bound.endpoint })
     }
 
     /// The agents that have a session or an address.

@@ -51,7 +51,7 @@ pub(crate) fn tunnel_row(
     };
     match &tunnel.kind {
         TunnelKind::Labeled(labels) => TunnelDocument { labels: Some(labels.clone()), ..row },
-        TunnelKind::Endpoint { endpoint_id, url, proto, proxy_proto, pooled } => {
+        TunnelKind::Endpoint { endpoint_id, url, proto, proxy_proto, pool } => {
             let endpoint = EndpointRow {
                 id: endpoint_id.clone(),
                 url: url.clone(),
@@ -59,7 +59,7 @@ pub(crate) fn tunnel_row(
                 key: endpoint.map(endpoint_key).unwrap_or_default(),
                 tls: endpoint.map(tls_handling).unwrap_or_default(),
                 proxy_proto: *proxy_proto,
-                pooled: *pooled,
+                pool: pool.clone(),
             };
             TunnelDocument { endpoint: Some(endpoint), ..row }
         }

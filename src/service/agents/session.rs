@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Serialize;
 use tracing::Instrument;
@@ -20,7 +21,7 @@ use crate::protocol::rpc::{self, IncomingCall};
 use crate::protocol::{read_kind, stream_kind};
 use crate::service::agents::access::AccessList;
 use crate::service::agents::login::{EndpointRegistration, LoggedInAgent, PendingLogin, REGION};
-use crate::service::agents::registry::{OnlineAgent, Reclaimed};
+use crate::service::agents::registry::{EndedBind, OnlineAgent, Reclaimed};
 use crate::service::agents::reservation::Reservation;
 use crate::service::agents::socket::Prompt;
 use crate::service::agents::state::{AgentRefusal, AgentsState, FAULT_CODE};
@@ -30,6 +31,8 @@ use crate::service::agents::{bind_request, limits, revocation};
 /// How many addresses are tried for an agent that takes any: those of other nodes are not known to be
 /// theirs before.
 const MAX_ADDRESSES: usize = 8;
+/// How long other nodes need at most to read what is written, with some room.
+const NEWS_INTERVAL: Duration = Duration::from_millis(400);
 
 /// One agent that has authenticated.
 struct AgentSession {
@@ -135,14 +138,14 @@ impl AgentSession {
             }
             stream_kind::UNBIND => {
                 let unbind: Unbind = call.decode()?;
-                if !self.unbind(&unbind.id) {
+                let Some(ended) = self.state.registry.unbind(&self.online, &unbind.id) else {
                     let refused =
                         AgentRefusal(format!("no tunnel has the id {:?}", unbind.id), 3200);
                     return call.refuse(self.state.text(refused)).await;
-                }
+                };
                 // New visitors do not reach it any more, and others may have its address; who waits for
                 // the answer may rely on that.
-                self.state.announced().await;
+                self.leave(ended).await;
                 let answered = call.answer(&CommandResponse::default()).await;
                 self.state.drop_reservations(vec![unbind.id]).await;
                 answered
@@ -171,9 +174,25 @@ impl AgentSession {
 
     /// Ends a tunnel of the session; false where it has none of this name.
     fn unbind(&self, id: &str) -> bool {
-        let Some(tunnel) = self.state.registry.unbind(&self.online, id) else { return false };
-        self.state.gateway.close_idle(&tunnel.id);
+        let Some(ended) = self.state.registry.unbind(&self.online, id) else { return false };
+        self.state.gateway.close_idle(&ended.tunnel.id);
         true
+    }
+
+    /// Waits until no new visitors reach a tunnel that has ended. One that shares its address takes those who
+    /// are led here by nodes that do not know yet: others could have served them.
+    async fn leave(&self, ended: EndedBind) {
+        let EndedBind { tunnel, endpoint } = ended;
+        let shared = endpoint.filter(|it| it.pool().is_some() && self.state.cluster.is_some());
+        if shared.is_none() {
+            self.state.gateway.close_idle(&tunnel.id);
+        }
+        self.state.announced().await;
+        if shared.is_some() {
+            tokio::time::sleep(NEWS_INTERVAL).await;
+            drop(shared);
+            self.state.gateway.close_idle(&tunnel.id);
+        }
     }
 
     async fn bind_with_retries(&self, bind: &Bind) -> Result<BindAnswer, AgentRefusal> {
@@ -422,7 +441,7 @@ impl BindPlan<'_> {
         endpoint: &PublicEndpoint,
         (id, endpoint_id): (String, String),
     ) -> Arc<OnlineTunnel> {
-        let (url, pooled) = (endpoint.url(), endpoint.is_pooled());
+        let (url, pool) = (endpoint.url(), endpoint.pool().map(str::to_owned));
         let proto = url.split(':').next().unwrap_or_default().to_owned();
         let proxy_proto = self.proxy_proto;
         Arc::new(OnlineTunnel {
@@ -438,7 +457,7 @@ impl BindPlan<'_> {
                 url: url.to_owned(),
                 proto,
                 proxy_proto,
-                pooled,
+                pool,
             },
             life: Life::new(self.online),
         })

@@ -18,7 +18,7 @@ use crate::service::agents::registry::{OnlineAgent, Registry};
 use crate::service::agents::reservation::Reservation;
 use crate::service::agents::rows;
 use crate::service::cluster::{
-    ClaimRef, Cluster, EndpointClaim, EndpointKey, HoldResult, RemotePlace, claimant_at,
+    Cluster, EndpointClaim, EndpointKey, HoldResult, RemotePlace, claimant_at,
 };
 use crate::service::domains::{DomainClaim, DomainDenial, is_foreign_port};
 use crate::service::store::{self, StorageFault, Store, StoreError};
@@ -175,7 +175,7 @@ impl AgentsState {
             kept.keep(&self.store, credential_id).await?;
             return Ok(true);
         };
-        let pool = endpoint.is_pooled().then(|| kept.owner_id.clone());
+        let pool = endpoint.pool().map(str::to_owned);
         let (bind_id, key) = (kept.id.clone(), rows::endpoint_key(endpoint));
         let claim = EndpointClaim { key, pool };
         cluster.hold(&bind_id, claim.clone());
@@ -219,10 +219,14 @@ impl AgentsState {
     ) -> Result<Option<String>, StoreError> {
         let Some((key, url)) = self.seen_elsewhere(spec, bind_id) else { return Ok(None) };
         // What is known of other nodes may be old.
-        let claim = ClaimRef { key: &key, pool: spec.pool_owner.as_deref() };
-        let own = claim.pool_id().unwrap_or_else(|| bind_id.to_owned());
+        let pool_of_own = spec.pool_owner.as_ref().map(|owner| format!("pool {owner} "));
         let claimant = self.store.read(move |view| claimant_at(view, &key)).await?;
-        Ok(claimant.filter(|claimant| *claimant != own).map(|_| url))
+        // Whether it can be joined is found out when it is bound.
+        let is_own = |claimant: &str| {
+            let joins = pool_of_own.as_ref().is_some_and(|own| claimant.starts_with(own));
+            claimant == bind_id || joins
+        };
+        Ok(claimant.filter(|claimant| !is_own(claimant)).map(|_| url))
     }
 
     /// The same, as far as it is known here.

@@ -63,7 +63,13 @@ impl Life {
 /// How a tunnel is reached.
 pub(crate) enum TunnelKind {
     /// At an address of its own.
-    Endpoint { endpoint_id: String, url: String, proto: String, proxy_proto: u8, pooled: bool },
+    Endpoint {
+        endpoint_id: String,
+        url: String,
+        proto: String,
+        proxy_proto: u8,
+        pool: Option<String>,
+    },
     /// Through edges, by its labels.
     Labeled(BTreeMap<String, String>),
 }

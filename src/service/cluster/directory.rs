@@ -321,7 +321,7 @@ impl DirectoryState {
 
     /// Begins with any of those that share an endpoint and stay.
     fn spread(&self, tunnels: &mut [Arc<RemoteTunnel>]) {
-        let is_shared = |it: &RemoteTunnel| it.is_pooled_by(&it.account_id) && !self.is_leaving(it);
+        let is_shared = |it: &RemoteTunnel| it.pool().is_some() && !self.is_leaving(it);
         let staying = tunnels.iter().take_while(|it| is_shared(it)).count();
         if let Some(others) = tunnels.get_mut(..staying).filter(|others| others.len() > 1) {
             others.rotate_left(random_below(staying));

@@ -137,11 +137,11 @@ pub(super) fn put_tunnel(
     change: &Transaction<'_>,
     tunnel: &TunnelDocument,
 ) -> Result<HoldResult, StoreError> {
-    let TunnelDocument { id, owner, bind_id, endpoint, account_id, .. } = tunnel;
-    if let Some(EndpointRow { key, pooled, .. }) = endpoint
+    let TunnelDocument { id, owner, bind_id, endpoint, .. } = tunnel;
+    if let Some(EndpointRow { key, pool, .. }) = endpoint
         && !holds::is_held_by(change, bind_id, key, &owner.node_id)?
     {
-        let claim = ClaimRef { key, pool: pooled.then_some(account_id) };
+        let claim = ClaimRef { key, pool: pool.as_deref() };
         match holds::hold(change, bind_id, claim, owner)? {
             HoldResult::Done => {}
             refused => return Ok(refused),

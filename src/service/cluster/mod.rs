@@ -38,8 +38,8 @@ pub(crate) use member::{Cluster, NodeOptions};
 pub(crate) use membership::is_serving;
 pub(crate) use peers::{BoundPeerListener, CommandFailure, PeerServices, Peers};
 pub(crate) use rows::{
-    ClaimRef, EndpointClaim, EndpointKey, EndpointRow, RemotePlace, RemoteTunnel, RowOwner,
-    SessionDocument, TlsHandling, TunnelDocument,
+    EndpointClaim, EndpointKey, EndpointRow, RemotePlace, RemoteTunnel, RowOwner, SessionDocument,
+    TlsHandling, TunnelDocument,
 };
 
 /// What nodes have in a database for as long as they run, which is nothing to a service on a copy of it.

@@ -104,8 +104,9 @@ pub(crate) struct EndpointRow {
     pub tls: TlsHandling,
     /// The version of the PROXY protocol that the agent wants; 0 for none.
     pub proxy_proto: u8,
-    /// Whether other endpoints of its account may share the address.
-    pub pooled: bool,
+    /// The pool of those that share its address; none where no others may.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
 }
 
 impl Document for TunnelDocument {
@@ -157,7 +158,8 @@ impl EndpointKey {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct EndpointClaim {
     pub key: EndpointKey,
-    /// The account whose binds share it; none where no others may have it.
+    /// The pool of those that share it: its account, and what all of them have in common. None where no others
+    /// may have it.
     pub pool: Option<String>,
 }
 
@@ -189,7 +191,7 @@ impl<'a> From<&'a EndpointKey> for ClaimRef<'a> {
 impl ClaimRef<'_> {
     /// What stands for the binds that share the endpoint.
     pub fn pool_id(self) -> Option<String> {
-        self.pool.map(|account| format!("pool {account} {}", self.key))
+        self.pool.map(|pool| format!("pool {pool} {}", self.key))
     }
 }
 
@@ -219,7 +221,13 @@ pub(crate) struct RemoteTunnel {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum RemotePlace {
     /// At an address of its own.
-    Endpoint { url: Box<str>, key: EndpointKey, tls: TlsHandling, proxy_proto: u8, pooled: bool },
+    Endpoint {
+        url: Box<str>,
+        key: EndpointKey,
+        tls: TlsHandling,
+        proxy_proto: u8,
+        pool: Option<Box<str>>,
+    },
     /// Through edges, by its labels.
     Labels(BTreeMap<String, String>),
 }
@@ -228,8 +236,9 @@ impl RemoteTunnel {
     /// What other nodes keep of a row.
     pub fn of(row: TunnelDocument) -> Self {
         let place = match row.endpoint {
-            Some(EndpointRow { url, key, tls, proxy_proto, pooled, .. }) => {
-                RemotePlace::Endpoint { url: url.into(), key, tls, proxy_proto, pooled }
+            Some(EndpointRow { url, key, tls, proxy_proto, pool, .. }) => {
+                let pool = pool.map(Into::into);
+                RemotePlace::Endpoint { url: url.into(), key, tls, proxy_proto, pool }
             }
             None => RemotePlace::Labels(row.labels.unwrap_or_default()),
         };
@@ -258,10 +267,12 @@ impl RemoteTunnel {
         *tls == TlsHandling::Mutual && key.https_host().is_some()
     }
 
-    /// Whether its endpoint is one of those that this account shares.
-    pub fn is_pooled_by(&self, account_id: &str) -> bool {
-        matches!(self.place, RemotePlace::Endpoint { pooled: true, .. })
-            && *self.account_id == *account_id
+    /// The pool of those that share its endpoint; none where no others may.
+    pub fn pool(&self) -> Option<&str> {
+        match &self.place {
+            RemotePlace::Endpoint { pool, .. } => pool.as_deref(),
+            RemotePlace::Labels(_) => None,
+        }
     }
 
     /// What visitors find its endpoint by; none for a labeled tunnel.

@@ -13,6 +13,7 @@ use crate::service::check::host_port;
 use crate::service::cluster::EndpointKey;
 use crate::service::context::{ServiceState, found, remove};
 use crate::service::domains::{ADDRESS, HOSTPORTS_OWNER, PORTS, address_at};
+use crate::service::references::HOSTPORTS;
 use crate::service::store::{Changes, StoreError, Transaction};
 use crate::service::{Refusal, code};
 
@@ -128,7 +129,7 @@ fn unclaimed(change: &Transaction<'_>, candidates: &[u16]) -> Result<u16, Refusa
     Err(Refusal::new(code::ADDR_ONLINE, "port: the service found no free port; name one"))
 }
 
-/// Notes which edges have the port already; refuses it when one of them is another owner's.
+/// Notes which edges and cloud endpoints have the port already; refuses it when one of them is another owner's.
 fn adopt_edges(
     change: &Transaction<'_>,
     id: &str,
@@ -137,23 +138,30 @@ fn adopt_edges(
     is_admin: bool,
 ) -> Result<bool, Refusal> {
     let mut has_edge = false;
-    for edge in change.all::<TcpEdge>()? {
-        let mut hostports = edge.hostports.iter().flatten();
-        if !hostports.any(|text| host_port(text).is_ok_and(|(_, its)| its == port)) {
-            continue;
-        }
-        let owners = change.references(&edge.id, HOSTPORTS_OWNER)?;
+    let of_cloud = change.claimant(HOSTPORTS, &format!(":{port}"))?;
+    for id_of_edge in edges_at(change, port)?.into_iter().chain(of_cloud) {
+        let owners = change.references(&id_of_edge, HOSTPORTS_OWNER)?;
         // Whose an edge of an older version is, nobody has noted.
         let is_known = is_admin || !owners.is_empty();
         if !is_known || owners.iter().any(|owner| owner != owner_id) {
-            let message = format!("port: {port} is in use by {} of another owner", edge.id);
+            let message = format!("port: {port} is in use by {id_of_edge} of another owner");
             return Err(Refusal::new(code::ADDR_ONLINE, message));
         }
-        let known = change.references(&edge.id, ADDRESS)?;
-        change.link(&edge.id, ADDRESS, known.iter().map(String::as_str).chain([id]))?;
+        let known = change.references(&id_of_edge, ADDRESS)?;
+        change.link(&id_of_edge, ADDRESS, known.iter().map(String::as_str).chain([id]))?;
         has_edge = true;
     }
     Ok(has_edge)
+}
+
+/// The TCP edges that have a port.
+fn edges_at(change: &Transaction<'_>, port: u16) -> Result<Vec<String>, Refusal> {
+    let has_port = |edge: &TcpEdge| {
+        let mut hostports = edge.hostports.iter().flatten();
+        hostports.any(|text| host_port(text).is_ok_and(|(_, its)| its == port))
+    };
+    let edges = change.all::<TcpEdge>()?.into_iter().filter(has_port);
+    Ok(edges.map(|edge| edge.id).collect())
 }
 
 /// Refuses a port that an agent of another owner has, or a program that is none of the owner's.

@@ -32,6 +32,13 @@ struct PublishedEndpoint {
     name: Option<(String, u16)>,
 }
 
+/// An endpoint that can be published.
+struct CompiledEndpoint {
+    id: String,
+    address: CloudAddress,
+    virtual_host: VirtualHost,
+}
+
 impl CloudEndpoints {
     pub(super) fn new(gateway: Gateway, ports: Arc<TcpEdges>) -> Self {
         Self { gateway, ports, endpoints: HashMap::new(), incomplete: HashSet::new() }
@@ -47,13 +54,13 @@ impl CloudEndpoints {
         let mut stored = Vec::new();
         view.each(|endpoint: CloudEndpoint| {
             gone.remove(&endpoint.id);
-            stored.push(endpoint);
+            stored.extend(compiled(endpoint, modules, &self.gateway));
             Ok(())
         })?;
         let gateway = self.gateway.clone();
         let mut names = gateway.change_names();
         gone.iter().for_each(|id| self.remove(id, modules, &mut names));
-        stored.into_iter().for_each(|endpoint| self.publish(endpoint, modules, &mut names));
+        stored.into_iter().for_each(|endpoint| self.publish(endpoint, &mut names));
         Ok(())
     }
 
@@ -64,12 +71,12 @@ impl CloudEndpoints {
         modules: &mut ModuleCompiler,
         id: &str,
     ) -> Result<(), store::StoreError> {
-        let stored = view.find::<CloudEndpoint>(id)?;
         let gateway = self.gateway.clone();
-        let mut names = gateway.change_names();
-        match stored {
-            Some(endpoint) => self.publish(endpoint, modules, &mut names),
-            None => self.remove(id, modules, &mut names),
+        // Whoever makes something public waits for the names, so policies are compiled before.
+        let stored = view.find::<CloudEndpoint>(id)?;
+        match stored.and_then(|endpoint| compiled(endpoint, modules, &gateway)) {
+            Some(endpoint) => self.publish(endpoint, &mut gateway.change_names()),
+            None => self.remove(id, modules, &mut gateway.change_names()),
         }
         Ok(())
     }
@@ -94,25 +101,17 @@ impl CloudEndpoints {
         }
     }
 
-    fn publish(
-        &mut self,
-        endpoint: CloudEndpoint,
-        modules: &mut ModuleCompiler,
-        names: &mut HostChanges<'_>,
-    ) {
-        let id = endpoint.id.clone();
-        // What is stored was checked.
-        let Ok(address) = CloudAddress::read(&endpoint.url) else { return };
-        let route = route(endpoint, &address, modules, &self.gateway);
+    fn publish(&mut self, endpoint: CompiledEndpoint, names: &mut HostChanges<'_>) {
+        let CompiledEndpoint { id, address, virtual_host } = endpoint;
         let known = self.endpoints.entry(id.clone()).or_default();
         if address.scheme == CloudScheme::Tcp {
             known.take_name(names, None);
             self.incomplete.remove(&id);
-            self.ports.publish(&id, BTreeSet::from([address.port]), VirtualHost::of(route));
+            self.ports.publish(&id, BTreeSet::from([address.port]), virtual_host);
             return;
         }
         self.ports.remove(&id);
-        known.virtual_host.store(Arc::new(VirtualHost::of(route)));
+        known.virtual_host.store(Arc::new(virtual_host));
         match known.take_name(names, Some((address.host, address.port))) {
             true => self.incomplete.remove(&id),
             false => self.incomplete.insert(id),
@@ -136,18 +135,20 @@ impl PublishedEndpoint {
     }
 }
 
-fn route(
+/// An endpoint with its policy compiled; none of an address that cannot be read, which is none that was checked.
+fn compiled(
     endpoint: CloudEndpoint,
-    address: &CloudAddress,
     modules: &mut ModuleCompiler,
     gateway: &Gateway,
-) -> Route {
+) -> Option<CompiledEndpoint> {
+    let address = CloudAddress::read(&endpoint.url).ok()?;
     let policy =
         TrafficPolicyDocument { enabled: Some(true), value: Some(endpoint.traffic_policy) };
     let build = |builder: &mut ModuleBuilder<'_>| vec![policy.build(builder)];
     let modules = modules.build(&endpoint.id, address.scheme.scope(), build);
     let metrics = gateway.edge_metrics(&endpoint.id);
     let backend = Arc::new(ArcSwap::from_pointee(Backend::nothing()));
-    let (id, edge_id) = (endpoint.id.into(), "".into());
-    Route { id, edge_id, modules, host_header: None, backend, metrics }
+    let (id, edge_id) = (endpoint.id.as_str().into(), "".into());
+    let route = Route { id, edge_id, modules, host_header: None, backend, metrics };
+    Some(CompiledEndpoint { id: endpoint.id, address, virtual_host: VirtualHost::of(route) })
 }

@@ -34,7 +34,7 @@ pub(super) struct EpochQuestion {
     pub version: i64,
     /// What it holds, by the identifiers of binds.
     pub binds: Vec<(String, EndpointKey)>,
-    /// Those of them that share their endpoints, and the accounts whose binds these are.
+    /// Those of them that share their endpoints, and their pools.
     pub pools: HashMap<String, String>,
 }
 
@@ -71,7 +71,8 @@ impl Linker {
             own.into_iter().map(|(id, claim)| (claim.key, (id, claim.pool))).collect();
         let is_lost = |bind_id: &String, key: &EndpointKey| {
             let pool = pools.get(bind_id);
-            let is_shared = |it: &RemoteTunnel| pool.is_some_and(|pool| it.is_pooled_by(pool));
+            let is_shared =
+                |it: &RemoteTunnel| pool.is_some() && it.pool() == pool.map(String::as_str);
             let others = self.directory.at(key);
             others.iter().any(|tunnel| *tunnel.bind_id != **bind_id && !is_shared(tunnel))
                 || own.get(key).is_some_and(|(own, its_pool)| {

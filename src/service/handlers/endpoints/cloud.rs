@@ -56,27 +56,32 @@ pub(super) async fn update(service: Context, params: Update) -> OperationResult<
     // Generated clients send empty texts and lists for what is not given.
     let url = params.url.filter(|url| !url.is_empty());
     let text = params.traffic_policy.filter(|text| !text.is_empty());
-    let (has_url, has_policy) = (url.is_some(), text.is_some());
-    let address = read_url(&url.unwrap_or(before.url))?;
+    let address = read_url(url.as_ref().unwrap_or(&before.url))?;
     check_type(params.r#type.as_deref())?;
     check_terms(&address, params.bindings.as_deref(), params.pooling_enabled)?;
-    // Another URL may need another kind of policy.
-    let text = text.unwrap_or(before.traffic_policy);
-    let policy = CheckedPolicy::check(&service, &address, text).await?;
-    if has_url {
+    if url.is_some() {
         check_free(&service, &address, &id)?;
     }
-    let only_reserved = service.shared.reserved_domains_only;
+    let policy = match (&url, text) {
+        // It was checked, and other settings may forbid it now.
+        (None, None) => None,
+        // Another URL may need another kind of policy.
+        (_, text) => {
+            let text = text.unwrap_or_else(|| before.traffic_policy.clone());
+            Some(CheckedPolicy::check(&service, &address, text).await?)
+        }
+    };
+    let (has_url, owner) = (url.is_some(), EndpointOwner::of(&service));
     let update = service.write(move |change| {
         let mut endpoint: CloudEndpoint = found(change, &id)?;
-        if has_url {
-            let owner = EndpointOwner { owner_id: endpoint.owner_id.clone(), only_reserved };
-            owner.claim(change, &id, &address)?;
-            endpoint.url = address.url();
-        }
-        if has_policy {
+        if let Some(policy) = policy {
+            check_unchanged(&before, &endpoint)?;
             policy.check_references(change)?;
             endpoint.traffic_policy = policy.text;
+        }
+        if has_url {
+            owner.claim(change, &id, &address)?;
+            (endpoint.url, endpoint.owner_id) = (address.url(), owner.owner_id);
         }
         endpoint.description = params.description.unwrap_or(endpoint.description);
         endpoint.metadata = params.metadata.unwrap_or(endpoint.metadata);
@@ -86,6 +91,15 @@ pub(super) async fn update(service: Context, params: Update) -> OperationResult<
     });
     let endpoint = update.await?;
     show(&service, endpoint).await
+}
+
+/// Refuses a change whose policy was checked for what the endpoint was before another call.
+fn check_unchanged(before: &CloudEndpoint, now: &CloudEndpoint) -> Result<(), Refusal> {
+    if (&before.url, &before.traffic_policy) == (&now.url, &now.traffic_policy) {
+        return Ok(());
+    }
+    let message = "another call has changed the endpoint meanwhile: look at it, and try again";
+    Err(Refusal::new(code::ENDPOINT_CHANGED, message))
 }
 
 pub(super) async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
@@ -223,13 +237,13 @@ impl EndpointOwner {
         id: &str,
         address: &CloudAddress,
     ) -> Result<(), Refusal> {
-        let hostport = address.hostport();
-        if let Some(other) = change.claimant(HOSTPORTS, &hostport)?.filter(|other| other != id) {
+        let claimed = address.claim();
+        if let Some(other) = change.claimant(HOSTPORTS, &claimed)?.filter(|other| other != id) {
             let message = format!("url: {:?} belongs to {other}", address.url());
             return Err(Refusal::new(code::ENDPOINT_ONLINE, message));
         }
         change.release(HOSTPORTS, id)?;
-        change.claim(HOSTPORTS, &hostport, id)?;
+        change.claim(HOSTPORTS, &claimed, id)?;
         let reserved_address = self.address(change, address)?;
         change.link(id, ADDRESS, reserved_address.as_deref())?;
         change.link(id, DOMAIN, self.domain(change, address)?.as_deref())?;

@@ -103,7 +103,7 @@ fn of_tunnel(tunnel: TunnelDocument) -> Option<Endpoint> {
         principal: refer(&tunnel.account_id),
         tunnel: refer(&tunnel.id),
         tunnel_session: refer(&tunnel.session_id),
-        pooling_enabled: Some(endpoint.pooled),
+        pooling_enabled: Some(endpoint.pool.is_some()),
         upstream_url: Some(tunnel.forwards_to),
         upstream_protocol: Some(if tunnel.http2 { "http2" } else { "http1" }.to_owned()),
         ..at(&endpoint.url, place)
