@@ -131,6 +131,7 @@ def take_start(page: Page, base: str, suffix: str) -> None:
 def choose(page: Page) -> None:
     """Opens the newest request to the hook, while the list goes on."""
     page.locator("#rows .row", has_text="/hook/orders").first.dispatch_event("click")
+    page.locator("#detail .title").wait_for()
 
 
 def take(page: Page, base: str, suffix: str) -> None:

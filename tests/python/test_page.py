@@ -355,8 +355,8 @@ def test_the_status_page_lives_and_starts_and_stops_tunnels(house: House, page: 
     card = page.locator(".card")
     expect(card).to_have_count(1)
     expect(card).to_contain_text("Requests3")
-    expect(card.locator("polyline").first).to_have_attribute(
-        "points", re.compile(r"\d+\.\d,\d+\.\d ")
+    expect(card.locator(".plot-line").first).to_have_attribute(
+        "d", re.compile(r"M[\d.]+ [\d.]+.*L[\d.]+ ")
     )
     expect(page.locator("#options")).to_contain_text("authtoken••••••")
     expect(page.get_by_role("meter")).to_be_visible()

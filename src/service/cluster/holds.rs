@@ -251,7 +251,7 @@ mod tests {
                 pool: Some(account.to_owned()),
             };
             let holds = |bind_id: &str, claim: &EndpointClaim, node_id: &str| {
-                Ok::<_, StoreError>(hold(change, bind_id, claim, &owner(node_id))?)
+                hold(change, bind_id, claim, &owner(node_id))
             };
             let joined = [
                 holds("one", &shared("usr_1"), "node_1")?,

@@ -58,7 +58,7 @@ export class TimePlot {
       pointermove: (event) => this.point(event), pointerleave: () => this.leave(),
       pointerdown: (event) => this.press(event), pointerup: (event) => this.release(event),
       keydown: (event) => this.key(event), blur: () => this.leave(),
-    }, this.grid, this.range, ...this.lines, this.cursor);
+    }, this.grid, this.range, ...this.lines.toReversed(), this.cursor);
     this.about = make("output", { class: "plot-about" });
     this.legend = make("span", { class: "plot-legend" }, series.length < 2 ? [] : series.map(({ name, kind }) =>
       make("span", { class: `plot-key ${kind}` }, name)));

@@ -394,7 +394,8 @@ async fn an_agent_without_its_local_service_is_passed_over() {
             .await;
         assert_eq!((status(&posted), code(&posted)), ("502", "8012"), "{path} may have seen it");
     }
-    assert_eq!(*seen.lock().unwrap(), 4, "each request was seen once");
+    // A session that ends closes without a byte as well, so that a GET is tried once more.
+    assert_eq!(*seen.lock().unwrap(), 5, "each POST was seen once");
 }
 
 #[tokio::test]

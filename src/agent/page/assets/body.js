@@ -255,7 +255,7 @@ function broken(read, language, message, [line, column]) {
 }
 
 /** Valid JSON, laid out; as it is where that would be much longer. */
-function lines(read) {
+export function lines(read) {
   let out = "";
   let depth = 0;
   let at = -1;

@@ -40,7 +40,7 @@ export function render(place, detail, actions, original) {
     detail.note ? make("p", { class: "request-note", id: "note" }, detail.note) : "",
     facts(detail, actions),
     rules(detail.rules) ?? "",
-    timing(detail.timings) ?? "",
+    timing(detail) ?? "",
     actions.messages ?? "",
     make("div", { class: "parts" },
       part("Request", detail.request, detail, actions),
@@ -64,7 +64,7 @@ function tools(detail, actions) {
     },
   }, make("option", { value: "" }, "Copy as…"), ...copies.map(([value, name]) => make("option", { value }, name)));
   return make("div", { class: "tools" },
-    button("↻ Replay", actions.replay, { id: "replay", "aria-keyshortcuts": "r" }),
+    button("↻ Replay", actions.replay, { id: "replay", class: detail.held ? null : "strong", "aria-keyshortcuts": "r" }),
     button("Edit and replay", actions.edit, { id: "edit", "aria-keyshortcuts": "e" }),
     button("★ Pin", actions.pin, { id: "pin", "aria-keyshortcuts": "p", "aria-pressed": detail.pinned, title: "Newer requests do not displace what is pinned" }),
     button(detail.note ? "✐ Change the note…" : "✐ Note…", actions.note, { id: "write-note", "aria-keyshortcuts": "n" }),
@@ -122,17 +122,19 @@ function rules(list) {
 const STAGES = [["waited", "waited"], ["connected", "connected"], ["first_byte", "first byte"], ["body", "body"]];
 
 /** How long each stage took, as a bar; null where that was not recorded. */
-function timing(timings) {
+function timing({ timings, stream }) {
   if (!timings) return null;
   const all = STAGES.reduce((sum, [key]) => sum + (timings[key] ?? 0), 0);
-  const bar = make("div", { class: "timing-bar", "aria-hidden": "true" }, STAGES.map(([key]) => {
+  const share = (key) => (all ? ((timings[key] ?? 0) / all) * 100 : 0);
+  // What would be thinner than a line is told by its number alone.
+  const bar = make("div", { class: "timing-bar", "aria-hidden": "true" }, STAGES.filter(([key]) => share(key) >= 0.5).map(([key]) => {
     const stage = make("span", { class: key });
-    stage.style.width = `${all ? ((timings[key] ?? 0) / all) * 100 : 0}%`;
+    stage.style.flexGrow = share(key);
     return stage;
   }));
   return make("section", { class: "timing", "aria-label": "Timing" }, bar,
     make("p", { class: "timing-key" }, STAGES.map(([key, word]) =>
-      make("span", {}, make("i", { class: key, "aria-hidden": "true" }), `${word} ${time(timings[key] ?? 0)}`))));
+      make("span", {}, make("i", { class: key, "aria-hidden": "true" }), `${key === "body" && stream === "websocket" ? "open" : word} ${time(timings[key] ?? 0)}`))));
 }
 
 function part(name, part, detail, actions) {

@@ -1,16 +1,20 @@
 // What is different between two requests, or two answers.
 
 import { make, text } from "./dom.js";
-import { cut, few, readable, unread } from "./body.js";
+import { cut, few, lines as layOut, mistake, readable, unread } from "./body.js";
 
 const MOST = 3000;
 
-/** The lines of a message. */
-function lines(part) {
+/** The lines of a message; `tidy` with headers by name and a line for each member of JSON. */
+function lines(part, tidy = false) {
   if (!part) return ["(none)"];
   const hidden = isHidden(part) ? `(${unread(part)})` : null;
-  const body = hidden ?? text(readable(part), cut(part));
-  const head = [part.line, ...part.headers.map((field) => `${field.name}: ${field.value}`)];
+  const sent = hidden ?? text(readable(part), cut(part));
+  const body = tidy && /^\s*[[{]/.test(sent ?? "") && mistake(sent) === null ? layOut(sent) : sent;
+  const fields = part.headers.map((field) => `${field.name}: ${field.value}`);
+  const name = (field) => field.slice(0, field.indexOf(":")).toLowerCase();
+  if (tidy) fields.sort((a, b) => name(a).localeCompare(name(b)));
+  const head = [part.line, ...fields];
   return [...head, "", ...(body === null ? [`(${part.length} bytes)`] : body.split("\n"))];
 }
 
@@ -21,7 +25,9 @@ function isHidden(part) {
 
 /** Both messages in one: lines that went, came, and stayed. */
 export function difference(before, after) {
-  const changes = compare(lines(before), lines(after));
+  const tidy = compare(lines(before, true), lines(after, true));
+  // Where only order or blanks differ, as both were sent.
+  const changes = tidy?.some(([sign]) => sign !== " ") ? tidy : compare(lines(before), lines(after));
   if (!changes) return make("p", { class: "hint" }, "They are too long to be compared.");
   if (changes.every(([sign]) => sign === " ")) {
     const known = isHidden(after) ? "They are the same, as far as they can be read." : "They are the same.";

@@ -51,8 +51,8 @@ export async function edit(detail, exact, { send }) {
   field("Tunnel", tunnel), field("Method", method), field("Path and query", target),
   field("Headers, one on each line", fields, "Masked values are sent as they were. The length of the body is computed."),
   field("Body", body, bodyHint), field("Body from a file", file), problem,
-  make("div", { class: "tools" },
-    make("button", { id: "edit-send" }, "Send"),
+  make("div", { class: "actions" },
+    make("button", { id: "edit-send", class: "strong" }, "Send"),
     button("Cancel", () => dialog.close())));
 
   async function changes() {

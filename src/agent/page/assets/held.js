@@ -147,7 +147,7 @@ function change(held, done) {
   }, { class: "small" }) : null;
   const box = dialog("Change the request", make("div", {}, facts([["Held by", held.hold], ["Tunnel", held.tunnel], ["Left", timeLeft(held)]]),
     make("div", { class: "fields line-fields" }, field("Method", method), field("Path and query", target)),
-    field("Headers, one on each line", headers, "Masked values are sent as they were."),
+    field("Headers, one on each line", headers, "Masked values are sent as they were. The length of the body is computed."),
     field("Body", body, message.masked ? "It has secrets, and is sent as it is." : original === null ? "It is not text, and is sent as it is." : null), secrets),
   [["Send on", async () => {
     const edits = {};

@@ -310,6 +310,8 @@ function choose(id, { keep = false } = {}) {
   page.chosen = id;
   list.look(id);
   if (!keep) address(false);
+  // Not the words of a page where nothing is chosen.
+  if (place.childElementCount === 1 && place.firstChild.matches(".hint")) say(place.firstChild, "Loading…");
   clearTimeout(preview);
   preview = setTimeout(load, PREVIEW);
 }

@@ -6,6 +6,8 @@ import { ask } from "./server.js";
 import { copyButton } from "./ui.js";
 
 const MOST = 8;
+/** Addresses that no other machine reaches. */
+const HERE = /^https?:\/\/(127\.|\[::1\]|([^/]+\.)?localhost\b)/;
 
 /** The block above the list: open while nothing was captured, folded later. */
 export class Start {
@@ -82,5 +84,5 @@ function card({ name, public_url: url, proto, config }) {
 
 function code(url) {
   const drawn = qrCode(url, `QR code of ${url}`);
-  return drawn ? make("div", { class: "start-code" }, drawn, make("p", { class: "hint" }, "For a phone")) : null;
+  return drawn ? make("div", { class: "start-code" }, drawn, make("p", { class: "hint" }, HERE.test(url) ? "Only on this machine" : "For a phone")) : null;
 }

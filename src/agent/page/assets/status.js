@@ -1,12 +1,12 @@
 // The status page: looked at every second, with plots of what happened since it was opened.
 
-import { announce, button, byId, bytes, draw, make, say, time } from "./dom.js";
+import { announce, button, byId, bytes, make, say, time } from "./dom.js";
 import { showOutage, showState } from "./outage.js";
+import { TimePlot, brief } from "./plot.js";
 import { ask } from "./server.js";
 
 const PAUSE = 1000;
 const SAMPLES = 120;
-const [WIDTH, HEIGHT] = [220, 60];
 
 const history = new Map();
 const cards = new Map();
@@ -26,7 +26,7 @@ function setUp() {
   parts.failures = make("ol", { class: "failures" });
   byId("status").replaceChildren(
     make("section", {}, make("h2", {}, "Session"), facts("session")),
-    make("section", {}, make("h2", {}, "Tunnels"), parts.tunnels, starting()),
+    make("section", {}, make("h2", {}, "Tunnels"), parts.tunnels, make("h3", {}, "Start a tunnel"), starting()),
     make("section", {}, make("h2", {}, "Captured requests"), parts.meter, parts.room, parts.file),
     make("section", {}, make("h2", {}, "Options in effect"), facts("options")),
     make("section", {}, make("h2", {}, "Recent errors"), parts.failures),
@@ -150,7 +150,7 @@ function sample({ name, metrics: { http, conns } }) {
   const seconds = before ? (now - before.now) / 1000 : 1;
   const rate = before ? Math.max(http.count - before.count, 0) / seconds : 0;
   past.push({
-    now, count: http.count, rate, p50: http.p50 / 1e6, p95: http.p95 / 1e6, open: conns.gauge,
+    now, at: Date.now(), count: http.count, rate, p50: http.p50 / 1e6, p95: http.p95 / 1e6, open: conns.gauge,
   });
   history.set(name, past.slice(-SAMPLES));
 }
@@ -159,10 +159,10 @@ function card(tunnel) {
   const element = make("article", { class: "card" });
   const figures = make("dl", { class: "facts" });
   const plots = [
-    plot("Requests", "requests/s", (sample) => sample.rate),
-    plot("Median duration", "ms", (sample) => sample.p50),
-    plot("95th percentile", "ms", (sample) => sample.p95),
-    plot("Open connections", "connections", (sample) => sample.open),
+    plot("Requests per second", brief, (sample) => sample.rate),
+    plot("Median duration", time, (sample) => sample.p50),
+    plot("95th percentile", time, (sample) => sample.p95),
+    plot("Open connections", brief, (sample) => sample.open),
   ];
   const definition = make("pre", { tabindex: "0" });
   const address = make("a", { rel: "noreferrer", target: "_blank" });
@@ -186,7 +186,7 @@ function card(tunnel) {
         ["Status", now.status],
         ["Requests", String(http.count)],
         ["Rates", `${per(http.rate1)}, ${per(http.rate5)}, ${per(http.rate15)} (1, 5, 15 min)`],
-        ["Percentiles", [50, 90, 95, 99].map((p) => `p${p} ${time(http[`p${p}`] / 1e6)}`).join(", ")],
+        ["Percentiles", [50, 90, 95, 99].map((p) => `p${p}\u00a0${time(http[`p${p}`] / 1e6).replace(" ", "\u00a0")}`).join(", ")],
         ["Connections", `${conns.gauge} open, ${conns.count} in total`],
       ]);
       say(definition, JSON.stringify(now.definition, null, 2));
@@ -199,26 +199,14 @@ function per(rate) {
   return `${rate.toFixed(2)}/s`;
 }
 
-/** A line over time, with its highest and latest value. */
-function plot(title, unit, value) {
-  const line = draw("polyline", { class: "curve" });
-  const picture = draw("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": title }, line);
-  const about = make("figcaption");
-  return {
-    element: make("figure", {}, picture, about),
-    show: (samples) => {
-      const values = samples.map(value);
-      const top = Math.max(...values, 0.001);
-      const points = values.map((at, index) => {
-        const x = WIDTH - (values.length - 1 - index) * (WIDTH / (SAMPLES - 1));
-        return `${x.toFixed(1)},${(HEIGHT - 2 - (at / top) * (HEIGHT - 6)).toFixed(1)}`;
-      });
-      line.setAttribute("points", points.join(" "));
-      const summary = `${title}: ${values.at(-1).toFixed(1)} ${unit}, at most ${Math.max(...values).toFixed(1)} in ${samples.length} s`;
-      say(about, summary);
-      picture.setAttribute("aria-label", summary);
-    },
+/** A line over time, with its latest value beside the title. */
+function plot(title, format, value) {
+  const drawn = new TimePlot({ title, unit: "", format, height: 110, series: [{ name: title, kind: "accent" }] });
+  const show = (samples) => {
+    say(drawn.legend, format(value(samples.at(-1))));
+    drawn.show(samples.map(({ at }) => at), [samples.map(value)]);
   };
+  return { element: drawn.element, show };
 }
 
 async function stop({ name, uri }) {

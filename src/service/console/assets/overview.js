@@ -68,13 +68,15 @@ export async function overviewView({ model, caller, signal }) {
     say(tiles.duration.value, time(last.findLast((it) => it.p95_ms != null)?.p95_ms) || "–");
     say(tiles.duration.hint, "last 10 s with requests");
     plots.hidden = samples.length < 2;
+    const minutes = Math.round((samples.length * interval) / 60);
+    const past = minutes >= 60 ? "The last hour" : minutes > 1 ? `The last ${minutes} minutes` : "The last minute";
     rate.show(at, [samples.map((it) => it.requests / interval)]);
     errors.show(at, ["server_errors", "client_errors"].map((name) => samples.map((it) => share(it[name], it.requests))));
     duration.show(at, ["p50_ms", "p95_ms", "p99_ms"].map((name) => samples.map((it) => it[name])));
     volume.show(at, ["sent", "received"].map((name) => samples.map((it) => it[name] / interval)));
     volume.element.hidden = !overview.counts_always;
     say(figures, [
-      plots.hidden ? "Plots begin after half a minute." : `The last hour${overview.node ? ` of ${overview.node}` : ""}, in steps of ${interval} s.`,
+      plots.hidden ? "Plots begin after half a minute." : `${past}${overview.node ? ` of ${overview.node}` : ""}, in steps of ${interval} s.`,
       overview.counts_always ? "" : "Counted only while somebody is logged in: with the setting admin_addr the service counts all the time.",
     ].filter(Boolean).join(" "));
     showProblems(overview.problems);

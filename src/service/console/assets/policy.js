@@ -144,7 +144,7 @@ function tryForm(editor) {
     isHttp ? make("div", { class: "fields" }, field("Method", method), field("URL", url)) : null,
     field("Address of the visitor", source),
     isHttp ? make("details", {}, make("summary", {}, "Headers and body"), field("Headers", headers, "name: value, one on each line"), field("Body", body)) : null,
-    make("button", { class: "strong" }, "Try it"), result);
+    make("button", {}, "Try it"), result);
 }
 
 /** What became of a request, and which rule decided. */

@@ -11,8 +11,8 @@ import { at } from "./views.js";
 const MOST = 10_000;
 const AGAIN = 2000;
 const FIELDS = [
-  ["host", "Host", "a part of it"], ["path", "Path", "a part of it"], ["status", "Status", "404 or 5xx"], ["edge", "Edge or route", "identifier"],
-  ["rule", "Rule", "a part of its name"], ["module", "Module or action", "such as deny"], ["source", "Source", "address or CIDR"],
+  ["host", "Host", "part of it"], ["path", "Path", "part of it"], ["status", "Status", "404 or 5xx"], ["edge", "Edge or route", "identifier"],
+  ["rule", "Rule", "part of it"], ["module", "Module or action", "such as deny"], ["source", "Source", "IP or CIDR"],
 ];
 
 const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
@@ -49,7 +49,7 @@ function detail(event) {
       event.backend_id && ["Backend", link(null, event.backend_id)],
     ]),
     make("h3", {}, "The visitor"), facts([
-      ["Source", event.peer], ["Protocol", event.proto], ["Time", event.time], ["Took", time(event.duration_ms)],
+      ["Source", event.peer], ["Protocol", event.proto], ["Time", event.time.replace("T", " ").replace("Z", " UTC")], ["Took", time(event.duration_ms)],
       event.request_id && ["Request", event.request_id], event.node && ["Node", event.node],
       event.received_bytes != null && ["Received", `${event.received_bytes} B`], event.sent_bytes != null && ["Sent", `${event.sent_bytes} B`],
     ]),
@@ -111,7 +111,7 @@ export function trafficView({ signal, parameters }) {
   const pause = button("Pause", () => {
     paused = !paused;
     pause.setAttribute("aria-pressed", paused);
-    say(pause, paused ? "Go on" : "Pause");
+    say(pause, paused ? "Resume" : "Pause");
     if (!paused) add(held.splice(0));
     tell(paused ? "Paused" : "Live");
   }, { "aria-pressed": "false" });
