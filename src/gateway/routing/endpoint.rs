@@ -427,8 +427,18 @@ impl EndpointPool {
 
     /// Has requests go to those that are there; called with each change.
     fn publish(&self, members: &[PoolMember]) {
+        // Most pools have one kind of members, so that their number counts once.
+        let mut kinds: Vec<(&EndpointOptions, Arc<[Upstream]>)> = Vec::new();
         for member in members {
-            let peers = peers(members, &member.options);
+            let known = kinds.iter().find(|(options, _)| **options == member.options);
+            let peers = match known {
+                Some((_, peers)) => peers.clone(),
+                None => {
+                    let peers = peers(members, &member.options);
+                    kinds.push((&member.options, peers.clone()));
+                    peers
+                }
+            };
             member.route.backend.store(Arc::new(shared_backend(member.upstream.as_ref(), peers)));
         }
         let there = |member: &&PoolMember| member.upstream.is_some();

@@ -137,7 +137,12 @@ async fn a_visitor_inside_a_black_hole_gets_an_answer() {
     let linked = Linked::with(SHORT, LONG).await;
 
     linked.wire.swallow();
-    let answer = timeout(PATIENCE, client().get(&linked.url).send()).await.expect("an answer");
+    let (got, posted) = tokio::join!(
+        timeout(PATIENCE, client().get(&linked.url).send()),
+        timeout(PATIENCE, client().post(&linked.url).body("once").send()),
+    );
 
-    assert_eq!(answer.unwrap().status(), 502);
+    // What may be repeated is, and nobody is there any more.
+    assert_eq!(got.expect("an answer").unwrap().status(), 404);
+    assert_eq!(posted.expect("an answer").unwrap().status(), 502);
 }
