@@ -368,6 +368,7 @@ def test_nothing_is_lost_while_one_leaves_at_another_node(store: str) -> None:
 
         visits = [visitors.submit(visit) for _ in range(2)]
         try:
+            wait_until(lambda: {"a", "b"} <= set(counts), "both to be visited")
             with leaves.client() as local:
                 local.tunnels.stop("t")
             left = counts["a"] + 40
