@@ -11,7 +11,7 @@ pub struct HeadChange {
     pub added: Vec<(HeaderName, HeaderValue)>,
     /// Fields that are removed, however often they are there.
     pub removed: Vec<HeaderName>,
-    /// What agents are told of the rule, once it has matched.
+    /// What agents learn of the rule, once it has matched.
     pub notes: OnceLock<RuleNotePair>,
 }
 

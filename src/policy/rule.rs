@@ -25,7 +25,7 @@ pub struct Rule {
     pub expressions: Vec<Expression>,
     /// What is done then, in order.
     pub actions: Vec<ActionStep>,
-    /// What agents are told of it, once one was.
+    /// What agents learn of it, once one was.
     notes: OnceLock<RuleNotePair>,
 }
 
@@ -52,7 +52,7 @@ impl Rule {
         rule
     }
 
-    /// What agents are told of the rule where it acts on a request; it is the rule with this number of a
+    /// What agents learn of the rule where it acts on a request; it is the rule with this number of a
     /// module.
     pub fn notes(&self, module: &str, index: usize) -> &RuleNotePair {
         self.notes.get_or_init(|| RuleNotePair::of(self, module, index))

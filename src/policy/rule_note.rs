@@ -1,4 +1,4 @@
-//! What agents are told of a rule that acted on a request.
+//! What agents learn of a rule that acted on a request.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

@@ -1,4 +1,4 @@
-//! What an agent is told of the rules that acted on a request: a header that it alone knows, and takes out.
+//! What an agent learns of the rules that acted on a request: a header that it alone knows, and takes out.
 
 use http::{HeaderName, HeaderValue, Request};
 

@@ -502,7 +502,7 @@ impl Drop for PoolSeat {
         let mut state = self.pool.lock();
         let is_own = |member: &PoolMember| Arc::ptr_eq(&member.route, &self.route);
         let own = state.members.iter().position(is_own).map(|at| state.members.remove(at));
-        // Requests that were given to this endpoint and not sent yet go to the others.
+        // Requests of this endpoint that were not sent yet go to the others.
         let peers = own.map(|own| peers(&state.members, &own.options)).unwrap_or_default();
         self.route.backend.store(Arc::new(shared_backend(None, peers)));
         if !state.members.is_empty() {

@@ -115,7 +115,7 @@ function rules(list) {
         make("span", { class: "hint" }, ` ${module}, rule ${index + 1} for requests`), " ",
         ...actions.flatMap((action) => [badge(action, ""), " "])),
       expressions?.length ? expressions.map((text) => make("pre", { tabindex: "0", "aria-label": "Expression" }, text))
-        : make("p", { class: "hint" }, "No expression is told: there is none, it is long, or the rule is one of an edge.")))),
+        : make("p", { class: "hint" }, "No expression is known: there is none, it is long, or the rule is one of an edge.")))),
     make("p", { class: "hint" }, "What a policy denies never comes to the agent; the service’s console and its events have it."));
 }
 
@@ -126,7 +126,7 @@ function timing({ timings, stream }) {
   if (!timings) return null;
   const all = STAGES.reduce((sum, [key]) => sum + (timings[key] ?? 0), 0);
   const share = (key) => (all ? ((timings[key] ?? 0) / all) * 100 : 0);
-  // What would be thinner than a line is told by its number alone.
+  // What would be thinner than a line is shown by its number alone.
   const bar = make("div", { class: "timing-bar", "aria-hidden": "true" }, STAGES.filter(([key]) => share(key) >= 0.5).map(([key]) => {
     const stage = make("span", { class: key });
     stage.style.flexGrow = share(key);

@@ -27,7 +27,7 @@ use crate::policy::{
 pub(crate) struct PolicyExecution {
     exchange: Exchange,
     body: RequestBody,
-    /// What agents are told of the rules that have acted.
+    /// What agents learn of the rules that have acted.
     notes: Vec<RuleNotePair>,
     /// Whether the policy is that of the endpoint which the request goes to.
     is_own: bool,
@@ -109,8 +109,8 @@ impl PolicyExecution {
         settle(&mut head)?;
         if !self.notes.is_empty() {
             let RuleNotes(notes) = head.extensions.get_or_insert_default();
-            let told = self.notes.iter().map(|notes| notes.for_agent(self.is_own).clone());
-            notes.extend(told);
+            let for_agent = self.notes.iter().map(|notes| notes.for_agent(self.is_own).clone());
+            notes.extend(for_agent);
         }
         let body = match content {
             Content::Full(bytes) => {
@@ -241,7 +241,7 @@ impl PolicyExecution {
         };
     }
 
-    /// Keeps what agents are told of the rules that have matched since the last time.
+    /// Keeps what agents learn of the rules that have matched since the last time.
     fn note_rules(&mut self, rules: &Rules, module: &str) {
         let matched = self.exchange.record.matched.as_mut().map(std::mem::take);
         for index in matched.unwrap_or_default() {

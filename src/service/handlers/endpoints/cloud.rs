@@ -53,7 +53,7 @@ pub(super) async fn create(service: Context, params: Create) -> OperationResult<
 pub(super) async fn update(service: Context, params: Update) -> OperationResult<Update> {
     let id = params.id.clone();
     let before = stored(&service, &id).await?;
-    // Generated clients send empty texts and lists for what is not given.
+    // Generated clients send empty texts and lists for what is left out.
     let url = params.url.filter(|url| !url.is_empty());
     let text = params.traffic_policy.filter(|text| !text.is_empty());
     let address = read_url(url.as_ref().unwrap_or(&before.url))?;
