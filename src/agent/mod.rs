@@ -42,6 +42,7 @@ pub use error::Error;
 pub(crate) use inner::AgentInner;
 pub use options::{AgentOptions, WebAddress};
 pub use page::masked_target;
+pub(crate) use page::{HeaderView, MessageView, RequestDetail, RequestFilter, RequestSummary};
 pub use replay::ReplayError;
 pub use session::{OnlineSession, OnlineSessions, SessionState, StartError, TunnelBindError};
 pub use tls::Trust;
@@ -60,6 +61,7 @@ use intercept::Interceptors;
 use metrics::{RequestCounts, TunnelMetrics};
 use monitoring::AgentMonitor;
 use relay::{ForbiddenAddresses, HttpForwarder, LocalAddress, LocalUpstream};
+use replay::ReplayPlan;
 use session::state::SharedSessionHistory;
 use tunnels::Tunnels;
 use web::WebServer;
@@ -161,6 +163,32 @@ impl Agent {
     /// The captured requests.
     pub fn captures(&self) -> &Arc<CaptureStore> {
         &self.shared.captures
+    }
+
+    /// The newest captured requests that a filter lets through, newest first, without secrets.
+    pub(crate) fn requests(&self, filter: &RequestFilter, limit: usize) -> Vec<RequestSummary> {
+        let all = self.shared.captures.list(usize::MAX, None);
+        let matching = all.iter().filter(|record| filter.holds(record));
+        matching.take(limit).map(|record| RequestSummary::of(record)).collect()
+    }
+
+    /// All about one captured request without its secrets, if it is still kept.
+    pub(crate) fn request(&self, id: &str) -> Option<RequestDetail> {
+        let record = self.shared.captures.find(id)?;
+        Some(RequestDetail::of(&self.shared, &record, false))
+    }
+
+    /// Sends a captured request again, to the local service of its tunnel; ends when that has responded, or
+    /// after ten seconds.
+    ///
+    /// # Errors
+    /// When it is no longer kept, was not kept whole, or its tunnel does not run.
+    pub(crate) fn replay(
+        &self,
+        id: &str,
+    ) -> impl Future<Output = Result<(), ReplayError>> + Send + use<> {
+        let (shared, id) = (self.shared.clone(), id.to_owned());
+        async move { shared.replay(&id, None, ReplayPlan::new(None, None, None)?).await }
     }
 
     /// The tunnels that run, oldest first.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import select
@@ -13,9 +14,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
+from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 import pytest
@@ -50,7 +53,7 @@ class Terminal:
         frames = self.written.split("\x1b[H")
         whole = [frame for frame in frames[1:] if "\x1b[J" in frame]
         last = whole[-1].partition("\x1b[J")[0] if whole else ""
-        return [line.replace("\x1b[K", "").rstrip("\r") for line in last.split("\n")]
+        return [re.sub(r"\x1b\[\d*[Km]", "", line).rstrip("\r") for line in last.split("\n")]
 
     def until(self, pattern: str) -> re.Match[str]:
         """Waits until the screen shows something."""
@@ -236,6 +239,151 @@ def test_what_keeps_an_agent_from_connecting_is_shown() -> None:
         shown.until(r"Session +connecting \(127\.0\.0\.1:1: ")
 
 
+@contextmanager
+def view_of(folder: Path, *options: str) -> Iterator[tuple[Terminal, str]]:
+    """The view of a tunnel to a folder, and the tunnel's URL."""
+    with terminal("dev", "http", f"file://{folder}", *options) as shown:
+        url = shown.until(r"Forwarding +(http://\S+) -> file://")[1]
+        yield shown, url
+
+
+UP, DOWN, PAGE_DOWN, END, ESCAPE = "\x1b[A", "\x1b[B", "\x1b[6~", "\x1b[F", "\x1b"
+
+
+def test_requests_are_selected_opened_and_replayed_by_keys(tmp_path: Path) -> None:
+    (tmp_path / "order.json").write_text('{"order": {"id": 7}, "password": "swordfish"}')
+
+    with view_of(tmp_path) as (shown, url):
+        shown.until("select")
+        visit(f"{url}/order.json?token=swordfish")
+        visit(f"{url}/missing")
+        shown.until("/missing")
+        shown.type(DOWN)
+        shown.until(r"\n> \d\d:\d\d:\d\d\.\d{3} GET +/missing")
+        assert "\x1b[7m> " in shown.written
+        shown.type("j")
+        shown.until(r"\n> \S+ GET +/order\.json\?token=•+ +200 OK")
+        shown.type("\r")
+        shown.until(r"^GET /order\.json\?token=•+\n200 OK in \d+\.\d ms\n")
+        shown.until(r"Time +waited \d")
+        shown.type(PAGE_DOWN)
+        shown.type(END)
+        shown.until(r'"order": \{\n +"id": 7')
+        assert "swordfish" not in shown.written
+
+        shown.type("r")
+        shown.until("replayed")
+        shown.type(ESCAPE)
+        shown.until(r"Requests\n")
+        rows = [line for line in shown.screen if "/order.json" in line]
+        assert len(rows) == 2
+        assert rows[1].startswith("> ")
+        shown.type(UP)
+        shown.until(r"\n> \S+ GET +/missing")
+
+
+def test_requests_are_filtered_as_in_the_page(tmp_path: Path) -> None:
+    (tmp_path / "here.txt").write_text("here")
+
+    with view_of(tmp_path) as (shown, url):
+        visit(f"{url}/missing")
+        visit(f"{url}/here.txt")
+        shown.until(r"/here\.txt")
+        shown.type("/status:40")
+        shown.until(r"filter: status:40▏")
+        shown.type("x\r")
+        shown.until("filter: status:40x: must be a number, a class such as 5xx, or pending")
+        shown.type("\x7f4\r")
+        shown.until(r"Requests  filter: status:404\n(?!(.|\n)*here\.txt)(.|\n)*/missing")
+        shown.type("/ zz")
+        shown.until("status:404 zz▏")
+        shown.type(ESCAPE)
+        shown.until(r"filter: status:404\n(.|\n)*/missing")
+        shown.type(ESCAPE)
+        shown.until(r"Requests\n(.|\n)*here\.txt(.|\n)*missing")
+
+
+def test_an_open_request_that_is_removed_says_so(tmp_path: Path) -> None:
+    with view_of(tmp_path) as (shown, url):
+        visit(f"{url}/missing")
+        shown.until("/missing")
+        shown.type("\r")
+        shown.until(r"^GET /missing\n404 Not Found")
+        shown.type(ESCAPE)
+        inspect = shown.until(r"Inspect +(http://\S+)")[1]
+        shown.type("\r")
+        shown.until(r"^GET /missing\n")
+        with ginnel.AgentClient(base_url=f"{inspect}/api") as agent:
+            agent.requests.clear()
+        shown.until("The request is no longer kept.")
+        shown.type("r")
+        shown.until("not replayed: no captured request has the id")
+
+
+def test_what_is_typed_by_cats_breaks_nothing(tmp_path: Path) -> None:
+    with view_of(tmp_path) as (shown, url):
+        letters = bytes(code for code in range(256) if code not in (3, 4, 17, 19, 26, 28))
+        os.write(shown.end, letters * 3 + b"\x1b[999;999;999~\x1b[<0;1;1M\x1bO\xff\xfe\r\r")
+        visit(f"{url}/after")
+        for _ in range(6):
+            shown.type(ESCAPE)
+            time.sleep(0.15)
+        shown.until("/after")
+
+
+def test_a_terminal_that_takes_nothing_holds_up_nobody_but_itself(tmp_path: Path) -> None:
+    (tmp_path / "here.txt").write_text("here")
+
+    with view_of(tmp_path) as (shown, url):
+        # Nobody reads what is drawn, as with Ctrl-S: a few hundred frames do not fit.
+        began = time.monotonic()
+        for _ in range(40):
+            os.write(shown.end, b"\x1b[B" * 20)
+            urlopen(f"{url}/here.txt", timeout=10).close()
+            time.sleep(0.02)
+        assert time.monotonic() - began < 10
+        shown.process.send_signal(signal.SIGINT)
+        assert shown.process.wait(10) == 0
+
+
+def test_keys_are_the_terminals_again_at_the_end(tmp_path: Path) -> None:
+    end, other = pty.openpty()
+    before = termios.tcgetattr(other)
+    command = [sys.executable, "-m", "ginnel", "dev", "http", f"file://{tmp_path}"]
+    with subprocess.Popen(
+        [*command, "--web-addr", "127.0.0.1:0"], stdin=other, stdout=other, stderr=other
+    ) as process:
+        shown = Terminal(process, end)
+        shown.until("select")
+        assert not termios.tcgetattr(other)[3] & (termios.ICANON | termios.ECHO)
+        process.send_signal(signal.SIGINT)
+        shown.said(LEAVE)
+        assert process.wait(30) == 0
+    assert termios.tcgetattr(other) == before
+    os.close(other)
+    os.close(end)
+
+
+def test_a_view_without_a_keyboard_offers_no_keys(tmp_path: Path) -> None:
+    end, other = pty.openpty()
+    command = [sys.executable, "-m", "ginnel", "dev", "http", f"file://{tmp_path}"]
+    with subprocess.Popen(
+        [*command, "--web-addr", "127.0.0.1:0"],
+        stdin=subprocess.DEVNULL,
+        stdout=other,
+        stderr=other,
+    ) as process:
+        os.close(other)
+        shown = Terminal(process, end)
+        shown.until("Forwarding")
+        assert not any("select" in line for line in shown.screen)
+        process.send_signal(signal.SIGTERM)
+        while shown.read():
+            pass
+        assert process.wait(30) == 0
+    os.close(end)
+
+
 def test_without_a_terminal_there_are_lines() -> None:
     command = [sys.executable, "-m", "ginnel", "http", "8080", "--server-addr", "127.0.0.1:1"]
     with subprocess.Popen(
@@ -247,6 +395,38 @@ def test_without_a_terminal_there_are_lines() -> None:
         assert process.stdout
         assert "Inspect: http://127.0.0.1:" in process.stdout.readline()
         assert "127.0.0.1:1: " in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+
+
+def test_who_does_not_read_the_lines_holds_up_no_visitor(tmp_path: Path) -> None:
+    (tmp_path / "here.txt").write_text("here")
+    command = [sys.executable, "-m", "ginnel", "dev", "http", f"file://{tmp_path}"]
+    with subprocess.Popen(
+        [*command, "--web-addr", "127.0.0.1:0", "--json"], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout
+        tunnel = next(line for line in process.stdout if '"event":"tunnel"' in line)
+        url = urlsplit(json.loads(tunnel)["public_url"])
+        connection = HTTPConnection(url.netloc, timeout=10)
+        visits = 2000
+        for _ in range(visits):
+            connection.request("GET", f"/here.txt?{'x' * 1000}")
+            assert connection.getresponse().read() == b"here"
+        connection.close()
+        events = iter(process.stdout.readline, "")
+        read = [json.loads(next(events)) for _ in range(20)]
+        assert all(event["event"] == "request" for event in read)
+        # Who reads again is told what is missing, and of what comes then.
+        numbers = {"request": 20, "dropped": 0}
+        while numbers["request"] + numbers["dropped"] < visits or not numbers["dropped"]:
+            visit(f"{url.scheme}://{url.netloc}/later")
+            for event in map(json.loads, events):
+                numbers["request"] += event["event"] == "request"
+                numbers["dropped"] += event.get("dropped", 0)
+                if event.get("uri") == "/later":
+                    break
+        assert numbers["dropped"] > 100
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 0
 

@@ -30,7 +30,7 @@ const MAX_FILTER_BYTES: usize = 1000;
 
 /// The terms, all of which must hold.
 #[derive(Debug, Default)]
-pub(super) struct RequestFilter(Vec<FilterTerm>);
+pub(crate) struct RequestFilter(Vec<FilterTerm>);
 
 #[derive(Debug)]
 struct FilterTerm {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use chrono::SecondsFormat;
 use serde::Serialize;
 
-use super::view::{MessageView, Summary};
+use super::view::{MessageView, RequestSummary};
 use crate::agent::edits::RequestEdits;
 use crate::agent::inner::AgentInner;
 use crate::agent::intercept::WaitingRequest;
@@ -16,7 +16,7 @@ use crate::agent::web::{WebRejection, decided, edited, find_held};
 #[derive(Debug, Serialize)]
 pub(super) struct HeldView {
     #[serde(flatten)]
-    summary: Summary,
+    summary: RequestSummary,
     /// When it is let go, RFC 3339 with milliseconds.
     until: String,
     /// Whether it can be changed: all of its body is there.
@@ -26,7 +26,7 @@ pub(super) struct HeldView {
 
 impl HeldView {
     fn of(held: &WaitingRequest, reveal: bool) -> Self {
-        let mut summary = Summary::of(&held.record);
+        let mut summary = RequestSummary::of(&held.record);
         if reveal {
             summary.target = held.request.start_line()[1].to_string();
         }

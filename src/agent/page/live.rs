@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::filter::RequestFilter;
-use super::view::Summary;
+use super::view::RequestSummary;
 use crate::agent::capture::Usage;
 use crate::agent::inner::AgentInner;
 use crate::net::ShutdownPhase;
@@ -39,7 +39,7 @@ pub(super) struct LiveUpdate {
     /// Whether what the page has is to be forgotten first.
     pub reset: bool,
     /// Newest last.
-    pub requests: Vec<Summary>,
+    pub requests: Vec<RequestSummary>,
     /// Records that changed and are not to be shown any more.
     pub hidden: Vec<String>,
     /// Whether there are older records than these, on a reset.
@@ -117,7 +117,7 @@ pub(super) fn update(
                 hidden.push(record.id.clone());
             }
         } else if requests.len() < max_requests {
-            requests.push(Summary::of(record));
+            requests.push(RequestSummary::of(record));
         } else {
             more = true;
             break;
@@ -146,11 +146,14 @@ pub(super) fn older(
     shared: &AgentInner,
     filter: &RequestFilter,
     before: &str,
-) -> (Vec<Summary>, bool) {
+) -> (Vec<RequestSummary>, bool) {
     let all = shared.captures.list(usize::MAX, None);
     let mut matching = all.iter().filter(|r| r.id.as_str() < before && filter.holds(r));
-    let mut requests =
-        matching.by_ref().take(MAX_UPDATE_REQUESTS).map(|r| Summary::of(r)).collect::<Vec<_>>();
+    let mut requests = matching
+        .by_ref()
+        .take(MAX_UPDATE_REQUESTS)
+        .map(|r| RequestSummary::of(r))
+        .collect::<Vec<_>>();
     let more = matching.next().is_some();
     requests.reverse();
     (requests, more)

@@ -39,10 +39,10 @@ use super::inner::AgentInner;
 use super::web::{WebRejection, WebState, guard, read};
 use crate::api::{json_response, mask, success_response};
 use crate::web;
-use filter::RequestFilter;
+pub(crate) use filter::RequestFilter;
 use live::{Cursor, MAX_UPDATE_REQUESTS};
 use shell::FirstView;
-use view::Detail;
+pub(crate) use view::{HeaderView, MessageView, RequestDetail, RequestSummary};
 
 /// How many requests the first view shows.
 const FIRST_VIEW_REQUESTS: usize = 50;
@@ -187,11 +187,11 @@ fn first_view(shared: &AgentInner, query: PageQuery, id: Option<&str>) -> String
     })
 }
 
-fn detail_of(shared: &AgentInner, id: &str, reveal: bool) -> Result<Detail, WebRejection> {
+fn detail_of(shared: &AgentInner, id: &str, reveal: bool) -> Result<RequestDetail, WebRejection> {
     let record = shared.captures.find(id);
     let record =
         record.ok_or_else(|| WebRejection::gone(format!("the request {id} is no longer kept")))?;
-    Ok(Detail::of(shared, &record, reveal))
+    Ok(RequestDetail::of(shared, &record, reveal))
 }
 
 async fn listed(State(state): State<Arc<WebState>>, query: PageQuery) -> WebAnswer<Response> {

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::live::LiveUpdate;
 use super::status::StatusPage;
-use super::view::Detail;
+use super::view::RequestDetail;
 use crate::web::script_data;
 
 const SHELL: &str = include_str!("assets/shell.html");
@@ -86,7 +86,7 @@ pub(super) struct FirstView {
     /// What matches it; none where something is wrong.
     pub update: Option<LiveUpdate>,
     /// The record in the address, while it is kept.
-    pub chosen: Option<Detail>,
+    pub chosen: Option<RequestDetail>,
 }
 
 /// The list of requests, with one of them open.

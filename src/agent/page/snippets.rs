@@ -2,7 +2,7 @@
 //!
 //! What was captured is a stranger's, so every form quotes it for the language that it is in.
 
-use super::view::{Detail, HeaderView};
+use super::view::{HeaderView, RequestDetail};
 use crate::agent::edits::is_made_anew;
 use crate::api::mask;
 use crate::http1::HeadWriter;
@@ -37,7 +37,7 @@ impl SnippetFormat {
     }
 
     /// The request in this form.
-    pub fn write(self, detail: &Detail, agent: &str) -> Vec<u8> {
+    pub fn write(self, detail: &RequestDetail, agent: &str) -> Vec<u8> {
         match self {
             Self::Curl => curl(detail).into_bytes(),
             Self::Requests => requests(detail).into_bytes(),
@@ -49,7 +49,7 @@ impl SnippetFormat {
 }
 
 /// Where the request goes to: the public address, or what the request itself named.
-fn address(detail: &Detail) -> String {
+fn address(detail: &RequestDetail) -> String {
     detail.url.clone().unwrap_or_else(|| {
         let host = detail.request.headers.iter().find(|field| is(field, "host"));
         let host = host.map_or("localhost", |field| field.value.as_str());
@@ -61,14 +61,14 @@ fn is(field: &HeaderView, name: &str) -> bool {
     field.name.eq_ignore_ascii_case(name)
 }
 
-fn sendable(detail: &Detail) -> impl Iterator<Item = &HeaderView> {
+fn sendable(detail: &RequestDetail) -> impl Iterator<Item = &HeaderView> {
     let is_generated = |field: &&HeaderView| {
         is_made_anew(&field.name) || GENERATED_HEADERS.iter().any(|own| is(field, own))
     };
     detail.request.headers.iter().filter(move |field| !is_generated(field))
 }
 
-fn note(detail: &Detail) -> &'static str {
+fn note(detail: &RequestDetail) -> &'static str {
     let masked = detail.request.masked
         || detail.summary.target.contains(mask::MASK)
         || detail.request.headers.iter().any(|field| field.value.contains(mask::MASK));
@@ -76,7 +76,7 @@ fn note(detail: &Detail) -> &'static str {
 }
 
 /// For a POSIX shell.
-fn curl(detail: &Detail) -> String {
+fn curl(detail: &RequestDetail) -> String {
     let mut lines = vec![format!("curl --globoff --path-as-is {}", shell(&address(detail)))];
     let method = detail.summary.method.as_str();
     let body = &detail.request.body.0;
@@ -121,7 +121,7 @@ fn curl(detail: &Detail) -> String {
 }
 
 /// Headers that curl would add on its own, and the request does not have.
-fn withheld(detail: &Detail, has_body: bool) -> impl Iterator<Item = &'static str> {
+fn withheld(detail: &RequestDetail, has_body: bool) -> impl Iterator<Item = &'static str> {
     let own = [("Accept", true), ("User-Agent", true), ("Content-Type", has_body)];
     let missing = |name: &str| !detail.request.headers.iter().any(|field| is(field, name));
     own.into_iter().filter(move |(name, is_added)| *is_added && missing(name)).map(|(name, _)| name)
@@ -133,7 +133,7 @@ fn shell(text: &str) -> String {
 }
 
 /// For Python with the library `requests`.
-fn requests(detail: &Detail) -> String {
+fn requests(detail: &RequestDetail) -> String {
     let mut script = format!("{}import requests\n\nresponse = requests.request(\n", note(detail));
     script += &format!("    {},\n", python(&detail.summary.method));
     script += &format!("    {},\n", python(&address(detail)));
@@ -157,7 +157,7 @@ fn requests(detail: &Detail) -> String {
 }
 
 /// For Python with ginnel: the agent sends it again, with its secrets.
-fn ginnel(detail: &Detail, agent: &str) -> String {
+fn ginnel(detail: &RequestDetail, agent: &str) -> String {
     let id = python(&detail.summary.id);
     format!(
         "from ginnel import AgentClient\n\nwith AgentClient({}) as agent:\n    \
@@ -197,7 +197,7 @@ fn python_bytes(bytes: &[u8]) -> String {
 }
 
 /// As it travelled, but for the framing of chunks.
-fn raw(detail: &Detail) -> Vec<u8> {
+fn raw(detail: &RequestDetail) -> Vec<u8> {
     let mut raw = Vec::new();
     let mut head = HeadWriter::begin(detail.request.line.as_bytes(), &mut raw);
     for field in &detail.request.headers {

@@ -13,7 +13,7 @@ use crate::api::{Base64, mask};
 
 /// One line of the list.
 #[derive(Debug, Serialize)]
-pub(super) struct Summary {
+pub(crate) struct RequestSummary {
     pub id: String,
     /// RFC 3339 with milliseconds, in local time.
     pub start: String,
@@ -67,7 +67,7 @@ pub(super) struct Summary {
 
 /// The parts of the time that an exchange took, in milliseconds.
 #[derive(Debug, Serialize)]
-pub(super) struct TimingView {
+pub(crate) struct TimingView {
     /// Until the agent began to connect to the local service.
     pub waited: f64,
     /// Until there was a connection.
@@ -87,7 +87,7 @@ impl From<ExchangeTiming> for TimingView {
     }
 }
 
-impl Summary {
+impl RequestSummary {
     pub fn of(record: &CaptureRecord) -> Self {
         let exchange = record.exchange();
         let [method, target, _] = exchange.request.start_line();
@@ -129,9 +129,9 @@ impl Summary {
 
 /// Everything about one record.
 #[derive(Debug, Serialize)]
-pub(super) struct Detail {
+pub(crate) struct RequestDetail {
     #[serde(flatten)]
-    pub summary: Summary,
+    pub summary: RequestSummary,
     /// The records that repeat this one, oldest first.
     pub replays: Vec<String>,
     /// Where the public reaches its target; none when the tunnel does not run any more.
@@ -150,7 +150,7 @@ pub(super) struct Detail {
 
 /// A request or an answer.
 #[derive(Debug, Serialize)]
-pub(super) struct MessageView {
+pub(crate) struct MessageView {
     /// The first line.
     pub line: String,
     pub headers: Vec<HeaderView>,
@@ -176,16 +176,16 @@ pub(super) struct MessageView {
 
 /// A header.
 #[derive(Debug, Serialize)]
-pub(super) struct HeaderView {
+pub(crate) struct HeaderView {
     pub name: String,
     pub value: String,
     /// Whether the value is masked unless secrets are shown.
     pub secret: bool,
 }
 
-impl Detail {
+impl RequestDetail {
     pub fn of(shared: &AgentInner, record: &Arc<CaptureRecord>, reveal: bool) -> Self {
-        let mut summary = Summary::of(record);
+        let mut summary = RequestSummary::of(record);
         let exchange = record.exchange().clone();
         if reveal {
             summary.target = exchange.request.start_line()[1].to_string();

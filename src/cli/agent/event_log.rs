@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Local, SecondsFormat};
@@ -15,6 +16,8 @@ use tokio::task::JoinHandle;
 use crate::agent::capture::{CaptureRecord, CaptureStore, CapturedMessage};
 use crate::agent::{Agent, SessionState, masked_target};
 use crate::api::local::tunnels::AgentTunnel;
+use crate::cli::error::CliError;
+use crate::cli::lines::LineWriter;
 use crate::cli::output::say;
 use crate::logging::{ignore, or_debug};
 use crate::service::Service;
@@ -26,6 +29,8 @@ pub(in crate::cli) const UNNAMED: &str = "command_line";
 const BATCH_INTERVAL: Duration = Duration::from_millis(10);
 /// How much text is written at once at most.
 const MAX_BATCH_BYTES: usize = 64 * 1024;
+/// How much waits for the reader of the lines: so many times what is written at once.
+const MAX_QUEUED_BATCHES: usize = 64;
 /// How long requests that end with the agent are waited for.
 const FINISH_TIMEOUT: Duration = Duration::from_millis(500);
 /// How often it is looked for what keeps the agent from connecting.
@@ -37,6 +42,7 @@ pub(super) struct RequestLog {
     /// Dropped when no more requests are to come.
     last: oneshot::Sender<()>,
     writing: JoinHandle<()>,
+    lines: LineWriter,
 }
 
 impl RequestLog {
@@ -44,7 +50,8 @@ impl RequestLog {
     pub fn start(event_log: EventLog, captures: Arc<CaptureStore>) -> Self {
         let (last, over) = oneshot::channel();
         let ended = captures.subscribe_ended();
-        Self { last, writing: tokio::spawn(write(event_log, captures, ended, over)) }
+        let lines = event_log.writer.clone();
+        Self { last, writing: tokio::spawn(write(event_log, captures, ended, over)), lines }
     }
 
     /// Tells of those that are left, once the agent has stopped.
@@ -52,6 +59,7 @@ impl RequestLog {
         drop(self.last);
         // It does not panic, and nobody aborts it.
         or_debug!(self.writing.await, "the log of requests broke");
+        self.lines.flush(FINISH_TIMEOUT);
     }
 }
 
@@ -66,14 +74,14 @@ async fn write(
             next = ended.recv() => next,
             _ = &mut over => break,
         };
-        write_page(event_log, next, &mut ended);
+        write_page(&event_log, next, &mut ended);
         tokio::time::sleep(BATCH_INTERVAL).await;
     }
     let deadline = Instant::now() + FINISH_TIMEOUT;
     loop {
         let is_idle = captures.is_idle();
         while let Some(next) = at_once(&mut ended) {
-            write_page(event_log, next, &mut ended);
+            write_page(&event_log, next, &mut ended);
         }
         if is_idle || Instant::now() > deadline {
             return;
@@ -84,7 +92,7 @@ async fn write(
 
 /// Writes of a request, and of those that have ended since.
 fn write_page(
-    event_log: EventLog,
+    event_log: &EventLog,
     first: Result<Arc<CaptureRecord>, RecvError>,
     ended: &mut Receiver<Arc<CaptureRecord>>,
 ) {
@@ -102,7 +110,7 @@ fn write_page(
         }
         next = if page.lines.len() < MAX_BATCH_BYTES { at_once(ended) } else { None };
     }
-    page.write();
+    event_log.write(page);
 }
 
 /// The next request that has ended, where there is one.
@@ -123,15 +131,43 @@ pub(super) fn try_command(public_url: &str) -> Option<String> {
 }
 
 /// Tells what happens, one line each.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct EventLog {
     /// Whether each line is a JSON object.
-    pub as_json: bool,
+    as_json: bool,
+    writer: LineWriter,
+    /// How many lines found no place.
+    dropped: Arc<AtomicU64>,
 }
 
 impl EventLog {
+    /// A log on the standard output, for people or as JSON.
+    pub fn start(as_json: bool) -> Result<Self, CliError> {
+        let writer = LineWriter::start(MAX_QUEUED_BATCHES, |lines| say(lines.trim_end()))?;
+        Ok(Self { as_json, writer, dropped: Arc::default() })
+    }
+
+    /// Has lines written; what was dropped before is told of first.
+    fn write(&self, page: EventPage) {
+        if page.lines.is_empty() {
+            return;
+        }
+        let dropped = self.dropped.swap(0, Relaxed);
+        let mut lines = String::from_utf8_lossy(&page.lines).into_owned();
+        let count = lines.matches('\n').count() as u64;
+        if dropped > 0 {
+            let mut notice = EventPage::now();
+            let fields = json!({"dropped": dropped});
+            self.add(&mut notice, "dropped", || format!("{dropped} lines were dropped"), || fields);
+            lines.insert_str(0, &String::from_utf8_lossy(&notice.lines));
+        }
+        if !self.writer.add(lines) {
+            self.dropped.fetch_add(dropped + count, Relaxed);
+        }
+    }
+
     /// Where requests can be looked at, and the agent API is.
-    pub fn agent(self, agent: &Agent) {
+    pub fn agent(&self, agent: &Agent) {
         if let Some(url) = agent.url() {
             self.line("agent_api", &format!("Inspect: {url}"), json!({"url": url}));
         }
@@ -142,7 +178,7 @@ impl EventLog {
     }
 
     /// Tells what keeps an agent from connecting; does not end.
-    pub async fn errors(self, agent: &Agent) {
+    pub async fn errors(&self, agent: &Agent) {
         let mut shown = None;
         loop {
             let last = agent.last_error();
@@ -157,12 +193,12 @@ impl EventLog {
     }
 
     /// The tunnels that run.
-    pub fn tunnels(self, agent: &Agent) {
+    pub fn tunnels(&self, agent: &Agent) {
         self.line("online", "online", json!({}));
         agent.tunnels().iter().for_each(|tunnel| self.tunnel(tunnel));
     }
 
-    fn tunnel(self, tunnel: &AgentTunnel) {
+    fn tunnel(&self, tunnel: &AgentTunnel) {
         let (name, url, addr) = (&tunnel.name, &tunnel.public_url, &tunnel.config.addr);
         if self.as_json {
             let fields = json!({"name": name, "public_url": url, "addr": addr});
@@ -180,13 +216,13 @@ impl EventLog {
     }
 
     /// Writes a line for people.
-    fn text(self, text: &str) {
+    fn text(&self, text: &str) {
         self.line("", text, Value::Null);
     }
 
     /// Tells which tunnels visitors cannot reach although there is a session, and which they can
     /// again; `shown` is what was told of them before.
-    fn statuses(self, agent: &Agent, shown: &mut HashMap<String, String>) {
+    fn statuses(&self, agent: &Agent, shown: &mut HashMap<String, String>) {
         for tunnel in agent.tunnels() {
             let (name, status) = (tunnel.name.clone(), tunnel.status.clone().unwrap_or_default());
             if status == "online" {
@@ -203,7 +239,7 @@ impl EventLog {
 
     /// Tells which nodes of the service the agent has sessions with, where it has nodes; `shown` is what
     /// has been shown before.
-    fn nodes(self, state: &SessionState, shown: &mut Vec<String>) {
+    fn nodes(&self, state: &SessionState, shown: &mut Vec<String>) {
         let nodes = state.sessions().filter_map(|online| online.node.as_deref());
         let nodes: Vec<_> = nodes.map(str::to_owned).collect();
         if nodes != *shown && !nodes.is_empty() {
@@ -214,7 +250,7 @@ impl EventLog {
     }
 
     /// Tells how the link to the service is.
-    fn state(self, state: &'static str, reason: Option<String>) {
+    fn state(&self, state: &'static str, reason: Option<String>) {
         let text = match &reason {
             Some(reason) => format!("{state}: {reason}"),
             None => state.to_owned(),
@@ -223,7 +259,7 @@ impl EventLog {
     }
 
     /// Tells what becomes of the session until the agent ends.
-    pub async fn live(self, agent: &Agent) {
+    pub async fn live(&self, agent: &Agent) {
         let mut state = agent.watch();
         // The state at the start has been shown; changes of tunnels are changes of the state as well.
         let (mut shown, mut statuses) = (state.borrow().name(), HashMap::new());
@@ -247,15 +283,15 @@ impl EventLog {
         }
     }
 
-    fn line(self, event: &str, text: &str, fields: Value) {
+    fn line(&self, event: &str, text: &str, fields: Value) {
         let mut page = EventPage::now();
         self.add(&mut page, event, || text.to_owned(), || fields);
-        page.write();
+        self.write(page);
     }
 
     /// Adds one line, in the form that is wanted.
     fn add<F: Serialize>(
-        self,
+        &self,
         page: &mut EventPage,
         event: &str,
         text: impl FnOnce() -> String,
@@ -273,7 +309,7 @@ impl EventLog {
     }
 
     /// Where the management API is; its admin key is in JSON, and for people where they ask for it.
-    pub fn service(self, service: &Service, shows_key: bool) {
+    pub fn service(&self, service: &Service, shows_key: bool) {
         let key = service.api_key().map(|key| key.0.as_str()).unwrap_or_default();
         let text = format!("Management API: {}", service.url());
         self.line("service", &text, json!({"url": service.url(), "api_key": key}));
@@ -283,7 +319,7 @@ impl EventLog {
     }
 
     /// Adds a request that has ended.
-    fn request(self, record: &CaptureRecord, page: &mut EventPage) {
+    fn request(&self, record: &CaptureRecord, page: &mut EventPage) {
         let exchange = record.exchange();
         let Some(took) = exchange.took else { return };
         let [method, uri, _] = exchange.request.start_line();
@@ -320,12 +356,6 @@ impl EventPage {
         let time = Local::now();
         let rfc3339 = time.to_rfc3339_opts(SecondsFormat::Millis, false);
         Self { time, rfc3339, lines: Vec::new() }
-    }
-
-    fn write(self) {
-        if !self.lines.is_empty() {
-            say(String::from_utf8_lossy(&self.lines).trim_end());
-        }
     }
 }
 

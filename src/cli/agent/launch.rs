@@ -84,7 +84,7 @@ async fn serve(plan: LaunchPlan) -> Result<(), CliError> {
         ViewOptions::Ngrok(log) => Some(log.clone()),
         ViewOptions::Lines { .. } => None,
     };
-    let view = AgentView::of(plan.view, &agent, service.as_ref());
+    let view = AgentView::of(plan.view, &agent, service.as_ref())?;
     let requests = view.requests(&agent);
     let is_drawn = matches!(view, AgentView::Console(_));
     on_hangup(move || {
@@ -151,7 +151,7 @@ async fn carry(
     view: AgentView,
 ) -> Result<(), CliError> {
     match view {
-        AgentView::Console(console) => draw(agent, tunnels, console).await?,
+        AgentView::Console(console) => draw(agent, tunnels, *console).await?,
         AgentView::Lines(event_log) => print(agent, tunnels, event_log).await?,
         AgentView::Ngrok(follower) => follow(agent, tunnels, follower).await?,
     }
@@ -237,32 +237,38 @@ pub(in crate::cli) async fn online(agent: &Agent) -> bool {
 
 /// How what happens is shown.
 enum AgentView {
-    Console(Console),
+    Console(Box<Console>),
     Lines(EventLog),
     Ngrok(EventFollower),
 }
 
 impl AgentView {
-    fn of(options: ViewOptions, agent: &Agent, service: Option<&Service>) -> Self {
+    fn of(
+        options: ViewOptions,
+        agent: &Agent,
+        service: Option<&Service>,
+    ) -> Result<Self, CliError> {
         let (requested, as_json, shows_key) = match options {
-            ViewOptions::Ngrok(log) => return Self::Ngrok(EventFollower::new(log, agent)),
+            ViewOptions::Ngrok(log) => return Ok(Self::Ngrok(EventFollower::new(log, agent))),
             ViewOptions::Lines { requested, as_json, shows_key } => (requested, as_json, shows_key),
         };
         let on_terminal = !as_json && requested != Some(false) && std::io::stdout().is_terminal();
         if on_terminal || requested == Some(true) && !as_json {
-            return Self::Console(Console::new(service, shows_key));
+            return Ok(Self::Console(Box::new(Console::new(service, shows_key))));
         }
-        let event_log = EventLog { as_json };
+        let event_log = EventLog::start(as_json)?;
         if let Some(service) = service {
             event_log.service(service, shows_key);
         }
-        Self::Lines(event_log)
+        Ok(Self::Lines(event_log))
     }
 
     /// Tells of requests from now on, where that takes a line each.
     fn requests(&self, agent: &Agent) -> Option<RequestLog> {
         match self {
-            Self::Lines(event_log) => Some(RequestLog::start(*event_log, agent.captures().clone())),
+            Self::Lines(event_log) => {
+                Some(RequestLog::start(event_log.clone(), agent.captures().clone()))
+            }
             Self::Console(_) | Self::Ngrok(_) => None,
         }
     }

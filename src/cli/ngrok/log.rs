@@ -4,8 +4,6 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc::{self, Receiver, SyncSender};
-use std::thread;
 use std::time::Duration;
 
 use chrono::{Local, SecondsFormat};
@@ -13,9 +11,10 @@ use tokio::sync::Notify;
 
 use crate::agent::config::{NgrokLogConfig, NgrokLogFormat, NgrokLogLevel};
 use crate::api::mask;
-use crate::cli::error::{CliError, Exit};
+use crate::cli::error::CliError;
+use crate::cli::lines::LineWriter;
 use crate::cli::log_file::{LogFile, LogOutput};
-use crate::logging::{LogFormat, LogValue, ignore};
+use crate::logging::{LogFormat, LogValue};
 
 /// How many lines wait for the reader of the log; more are dropped and counted.
 const MAX_QUEUED_LINES: usize = 4096;
@@ -31,28 +30,27 @@ pub(in crate::cli) struct NgrokLog {
     is_terminal: bool,
 }
 
-/// Lines on their way to a thread that writes them: a reader who reads no more stops nobody else.
+/// Lines for the thread that writes them.
 struct LogLines {
-    queue: SyncSender<LogEntry>,
+    writer: LineWriter,
     /// How many lines found no place.
     dropped: AtomicU64,
     broken: Arc<Notify>,
 }
 
-enum LogEntry {
-    Line(String),
-    Flush(SyncSender<()>),
-}
-
 impl LogLines {
-    fn start(output: LogOutput) -> Result<Self, CliError> {
-        let (queue, entries) = mpsc::sync_channel(MAX_QUEUED_LINES);
+    fn start(mut output: LogOutput) -> Result<Self, CliError> {
         let broken = Arc::<Notify>::default();
-        let writer = LogThread { output, entries, broken: broken.clone() };
-        let started = thread::Builder::new().name("ginnel-lines".to_owned());
-        let started = started.spawn(move || writer.run());
-        started.map_err(|error| CliError::new(Exit::Failed, format!("the log: {error}")))?;
-        Ok(Self { queue, dropped: AtomicU64::new(0), broken })
+        let is_broken = broken.clone();
+        let writer = LineWriter::start(MAX_QUEUED_LINES, move |line| {
+            output.follow();
+            let is_written = output.write(line);
+            // A file may be there again later.
+            if !is_written && !matches!(output, LogOutput::File(_)) {
+                is_broken.notify_one();
+            }
+        })?;
+        Ok(Self { writer, dropped: AtomicU64::new(0), broken })
     }
 
     fn add(&self, line: String) {
@@ -61,42 +59,8 @@ impl LogLines {
             0 => line,
             count => format!("{line}lvl=warn msg=\"lines were dropped\" obj=app count={count}\n"),
         };
-        if self.queue.try_send(LogEntry::Line(line)).is_err() {
+        if !self.writer.add(line) {
             self.dropped.fetch_add(dropped + 1, Relaxed);
-        }
-    }
-
-    fn flush(&self) {
-        let (done, flushed) = mpsc::sync_channel(1);
-        if self.queue.try_send(LogEntry::Flush(done)).is_ok() {
-            ignore(
-                flushed.recv_timeout(FLUSH_TIMEOUT),
-                "a reader who reads no more is not waited for",
-            );
-        }
-    }
-}
-
-struct LogThread {
-    output: LogOutput,
-    entries: Receiver<LogEntry>,
-    broken: Arc<Notify>,
-}
-
-impl LogThread {
-    fn run(mut self) {
-        while let Ok(entry) = self.entries.recv() {
-            match entry {
-                LogEntry::Flush(done) => ignore(done.try_send(()), "nobody waits any more"),
-                LogEntry::Line(line) => {
-                    self.output.follow();
-                    let is_written = self.output.write(&line);
-                    // A file may be there again later.
-                    if !is_written && !matches!(self.output, LogOutput::File(_)) {
-                        self.broken.notify_one();
-                    }
-                }
-            }
         }
     }
 }
@@ -137,7 +101,7 @@ impl NgrokLog {
     /// Waits for a moment until everything is written.
     pub(super) fn flush(&self) {
         if let Some(lines) = &self.lines {
-            lines.flush();
+            lines.writer.flush(FLUSH_TIMEOUT);
         }
     }
 

@@ -7,6 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use crate::api::{Kind, Shape, mask};
+use crate::cli::marks::RequestMarks;
 use crate::cli::output::say;
 
 /// How answers are printed.
@@ -68,17 +69,6 @@ fn mask_rules(request: &mut Value) {
     }
 }
 
-/// The fields of a captured request that are marks, and their words; a text that is there is one as well.
-const MARKS: [(&str, &str); 7] = [
-    ("mock_id", "mock"),
-    ("hold_id", "held"),
-    ("edited", "edited"),
-    ("rules", "policy"),
-    ("pinned", "pinned"),
-    ("imported", "imported"),
-    ("error", "failed"),
-];
-
 /// A captured request in one line, without secrets: when, what, how it ended, how long it took, its marks.
 pub(super) fn captured_line(request: &Value) -> String {
     let target = mask::target(request["request"]["uri"].as_str().unwrap_or_default()).into_owned();
@@ -88,11 +78,16 @@ pub(super) fn captured_line(request: &Value) -> String {
         Value::Null => "-".to_owned(),
         status => text(status),
     };
-    let marks: Vec<_> = MARKS
-        .iter()
-        .filter(|(field, _)| !request[*field].is_null())
-        .map(|(_, word)| *word)
-        .collect();
+    let has = |field: &str| !request[field].is_null();
+    let marks = RequestMarks {
+        mocked: has("mock_id"),
+        held: has("hold_id"),
+        edited: has("edited"),
+        policy: has("rules"),
+        pinned: has("pinned"),
+        imported: has("imported"),
+        failed: has("error"),
+    };
     let note = request["note"].as_str().map(|note| format!(" note: {}", cell(&note.into())));
     let line = format!(
         "{}  {:7} {:3} {:>9}  {}",
@@ -102,8 +97,7 @@ pub(super) fn captured_line(request: &Value) -> String {
         format!("{milliseconds:.1} ms"),
         cell(&target.into()),
     );
-    let marks = if marks.is_empty() { String::new() } else { format!("  [{}]", marks.join(", ")) };
-    format!("{line}{marks}{}", note.unwrap_or_default())
+    format!("{line}{}{}", marks.suffix(), note.unwrap_or_default())
 }
 
 /// What a message of a stream says, where that is text.

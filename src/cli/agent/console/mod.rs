@@ -1,37 +1,34 @@
 //! A view of the agent that lives on a terminal: session, tunnels, figures and the last requests.
 
+mod frame;
+mod keyboard;
+mod requests;
+mod screen;
+
 use std::fmt::Write as _;
-use std::io::Write as _;
-use std::sync::Arc;
 use std::time::Duration;
 
-use chrono::Timelike;
+use crossterm::event::KeyCode;
 use terminal_size::{Height, Width, terminal_size};
 
-use super::event_log::{plain, try_command};
-use crate::agent::capture::{CaptureRecord, CapturedMessage};
-use crate::agent::{Agent, OnlineSession, SessionState, masked_target};
+use super::event_log::try_command;
+use crate::agent::{Agent, OnlineSession, SessionState};
 use crate::api::local::tunnels::AgentTunnel;
 use crate::cli::signals::{JobControl, JobSignal, is_terminal_gone, outlives_terminal};
-use crate::logging::or_debug;
 use crate::service::Service;
+use frame::{ScreenLine, frame};
+use keyboard::Keyboard;
+use requests::RequestPane;
+use screen::Screen;
 
 /// How often the view is drawn at most.
 const FRAME_INTERVAL: Duration = Duration::from_millis(200);
 /// What the view measures when the terminal does not say: columns and lines.
 const DEFAULT_SIZE: (usize, usize) = (80, 24);
+/// How many lines requests have at least while somebody is busy with them.
+const MIN_REQUEST_LINES: usize = 8;
 /// How wide the names of facts are.
 const NAME_COLUMNS: usize = 14;
-/// How many requests are looked at.
-const MAX_REQUESTS: usize = 200;
-
-/// Lines are not wrapped: letters may be wider than one column.
-const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l";
-const LEAVE: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
-const HOME: &str = "\x1b[H";
-const REST_OF_LINE: &str = "\x1b[K";
-const REST_OF_SCREEN: &str = "\x1b[J";
-
 /// The view; dropping it gives the terminal back as it was.
 pub(super) struct Console {
     /// What is said of a service beside the agent.
@@ -39,6 +36,9 @@ pub(super) struct Console {
     shown: String,
     entered: bool,
     jobs: JobControl,
+    screen: Screen,
+    keyboard: Option<Keyboard>,
+    requests: RequestPane,
     outlives_terminal: bool,
 }
 
@@ -53,7 +53,16 @@ impl Console {
         });
         let service = facts.unwrap_or_default();
         let (shown, outlives_terminal) = (String::new(), outlives_terminal());
-        Self { service, shown, entered: false, jobs: JobControl::new(), outlives_terminal }
+        Self {
+            service,
+            shown,
+            entered: false,
+            jobs: JobControl::new(),
+            screen: Screen::open(),
+            keyboard: Keyboard::open(),
+            requests: RequestPane::new(),
+            outlives_terminal,
+        }
     }
 
     /// Shows the agent while it connects; ends with the terminal only.
@@ -96,6 +105,11 @@ impl Console {
         loop {
             tokio::select! {
                 done = &mut awaited => return done,
+                key = pressed(&mut self.keyboard) => {
+                    self.requests.press(agent, key);
+                    self.draw(agent);
+                }
+                () = self.requests.reply() => self.draw(agent),
                 job = self.jobs.next() => {
                     if matches!(job, JobSignal::Stop) {
                         self.leave();
@@ -116,9 +130,10 @@ impl Console {
 
     fn leave(&mut self) {
         if std::mem::take(&mut self.entered) {
-            let mut output = std::io::stdout().lock();
-            let left = write!(output, "{LEAVE}").and_then(|()| output.flush());
-            or_debug!(left, "the terminal is gone");
+            if let Some(keyboard) = &self.keyboard {
+                keyboard.leave();
+            }
+            self.screen.leave();
         }
     }
 
@@ -133,26 +148,44 @@ impl Console {
         if frame == self.shown {
             return;
         }
-        let mut output = std::io::stdout().lock();
-        let enter = if self.entered { "" } else { ENTER };
-        // A terminal that is gone needs no view.
-        let drawn = write!(output, "{enter}{HOME}{frame}{REST_OF_SCREEN}");
-        or_debug!(drawn.and_then(|()| output.flush()), "the terminal is gone");
+        if let Some(keyboard) = self.keyboard.as_ref().filter(|_| !self.entered) {
+            keyboard.enter();
+        }
         self.entered = true;
+        self.screen.show(frame.clone());
         self.shown = frame;
     }
 
-    fn lines(&self, agent: &Agent, height: usize) -> Vec<String> {
+    fn lines(&mut self, agent: &Agent, height: usize) -> Vec<ScreenLine> {
+        self.requests.refresh(agent);
+        let height = height - usize::from(self.keyboard.is_some() && height > 1);
+        let mut lines = match self.requests.is_detail() {
+            true => self.requests.detail(height),
+            false => self.overview(agent, height),
+        };
+        if self.keyboard.is_some() {
+            lines.truncate(height);
+            lines.resize_with(height, ScreenLine::default);
+            lines.push(self.requests.footer().into());
+        }
+        lines
+    }
+
+    /// The agent, its tunnels, and below them the requests.
+    fn overview(&mut self, agent: &Agent, height: usize) -> Vec<ScreenLine> {
         let tunnels = agent.tunnels();
         let mut lines = vec![format!("ginnel {}", env!("CARGO_PKG_VERSION")), String::new()];
         let facts = self.facts(agent, &tunnels);
         lines.extend(facts.iter().map(|(name, value)| format!("{name:<NAME_COLUMNS$}  {value}")));
         lines.push(String::new());
         lines.extend(figures(&tunnels));
-        let requests = agent.captures().list(height.min(MAX_REQUESTS), None);
-        if !requests.is_empty() {
-            lines.extend([String::new(), "Requests".to_owned()]);
-            lines.extend(requests.iter().map(line));
+        if self.requests.is_in_use() {
+            lines.truncate(height.saturating_sub(MIN_REQUEST_LINES));
+        }
+        let mut lines: Vec<ScreenLine> = lines.into_iter().map(ScreenLine::from).collect();
+        if self.requests.has_lines() {
+            lines.push(ScreenLine::default());
+            lines.extend(self.requests.list(height.saturating_sub(lines.len())));
         }
         lines
     }
@@ -184,6 +217,14 @@ impl Console {
         facts.extend(self.service.iter().cloned());
         facts.extend(urls().find_map(|url| try_command(url)).map(|command| ("try:", command)));
         facts
+    }
+}
+
+/// Waits for a key; for ever where there is no keyboard.
+async fn pressed(keyboard: &mut Option<Keyboard>) -> KeyCode {
+    match keyboard {
+        Some(keyboard) => keyboard.next().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -240,45 +281,6 @@ fn figures(tunnels: &[AgentTunnel]) -> Vec<String> {
     std::iter::once(head).chain(rows).collect()
 }
 
-fn line(record: &Arc<CaptureRecord>) -> String {
-    let exchange = record.exchange();
-    let [method, target, _] = exchange.request.start_line();
-    let status = exchange.response.as_ref().map_or("...".into(), CapturedMessage::status);
-    let took = exchange.took.map(|took| format!("{:.1} ms", millis(took)));
-    let start = record.start();
-    let clock = format!("{}.{:03}", start.format("%H:%M:%S"), start.nanosecond() / 1_000_000);
-    let target = masked_target(&target);
-    format!("{clock} {method:<7} {target:<40} {status:<24} {}", took.unwrap_or_default())
-}
-
 fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
-}
-
-/// What is written: as many lines as there is room for, none longer than the terminal is wide.
-fn frame(lines: &[String], columns: usize, height: usize) -> String {
-    let cut = |line: &String| plain(line).chars().take(columns).collect::<String>();
-    let lines = lines.iter().take(height.max(1)).map(cut).collect::<Vec<_>>();
-    let last = lines.len().saturating_sub(1);
-    let mut frame = String::new();
-    for (at, line) in lines.iter().enumerate() {
-        frame.push_str(line);
-        frame.push_str(REST_OF_LINE);
-        // A line break in the last line would push the first one out.
-        frame.push_str(if at < last { "\r\n" } else { "" });
-    }
-    frame
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_frame_fits_the_terminal_and_does_nothing_to_it() {
-        let lines = ["123456789", "a\x1b[2J", "three"].map(str::to_owned);
-
-        assert_eq!(frame(&lines, 5, 2), "12345\x1b[K\r\na\u{fffd}[2J\x1b[K");
-        assert_eq!(frame(&lines, 80, 9).matches("\r\n").count(), 2);
-    }
 }
