@@ -35,6 +35,10 @@ pub mod prefix {
         USER = "usr",
         /// Bot user.
         BOT_USER = "bot",
+        /// Vault.
+        VAULT = "vault",
+        /// Secret in a vault.
+        VAULT_SECRET = "secret",
         /// IP policy.
         IP_POLICY = "ipp",
         /// Rule of an IP policy.

@@ -19,6 +19,7 @@ pub(crate) mod modules;
 mod relayed;
 mod restrictions;
 pub(crate) mod routing;
+pub(crate) mod secrets;
 pub(crate) mod tcp;
 mod timeouts;
 pub mod tls;
@@ -63,6 +64,7 @@ use modules::traffic_policy::Fetcher;
 use routing::endpoint::EndpointPools;
 use routing::hosts::{HostChanges, Hosts};
 use routing::virtual_host::VirtualHost;
+use secrets::SecretTable;
 use tls::authority::Authority;
 use tls::certificate_error::CertificateError;
 use upstream::forward::Upstream;
@@ -217,6 +219,7 @@ pub(crate) struct GatewayState {
     /// None where there are no other nodes.
     remote_hosts: ArcSwap<Option<Arc<dyn RemoteHosts>>>,
     ip_policies: IpPolicies,
+    secrets: Arc<SecretTable>,
     restrictions: IngressRestrictions,
     endpoint_pools: EndpointPools,
     pools: UpstreamPools,
@@ -301,6 +304,7 @@ impl Gateway {
             groups: ArcSwap::from_pointee(None),
             remote_hosts: ArcSwap::from_pointee(None),
             ip_policies: IpPolicies::default(),
+            secrets: Arc::default(),
             restrictions: IngressRestrictions::default(),
             endpoint_pools: EndpointPools::default(),
             pools,
@@ -479,6 +483,11 @@ impl Gateway {
     /// Where the rules of an IP policy are found, whether it exists or not.
     pub(crate) fn ip_policy(&self, id: &str) -> Arc<ArcSwap<IpRules>> {
         self.0.ip_policies.of(id)
+    }
+
+    /// The secrets that policies of edges and cloud endpoints read.
+    pub(crate) fn secrets(&self) -> &Arc<SecretTable> {
+        &self.0.secrets
     }
 
     /// From where visitors, agents and callers may come.

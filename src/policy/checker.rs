@@ -1,5 +1,6 @@
 //! What every part of a document is checked with: the phase, and the problems found so far.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -7,6 +8,7 @@ use serde_json::Value;
 use super::Phase;
 use super::expression::{Expression, ExpressionError, Reads};
 use super::problem::{DocumentPath, Problem, code};
+use super::secrets::SecretName;
 use super::template::{PatternTemplate, Template, Tree};
 
 /// How deep the values of variables and of log entries may be nested.
@@ -23,6 +25,8 @@ pub(super) struct Checker {
     pub problems: Vec<Problem>,
     /// What anything has looked at so far.
     pub reads: Reads,
+    /// The secrets that anything reads so far.
+    pub secrets: BTreeSet<SecretName>,
     /// How many regular expressions there are so far.
     patterns: usize,
 }
@@ -30,7 +34,8 @@ pub(super) struct Checker {
 impl Checker {
     /// A checker that has found nothing yet.
     pub(super) fn new(phase: Phase) -> Self {
-        Self { phase, problems: Vec::new(), reads: Reads::default(), patterns: 0 }
+        let (problems, reads, secrets, patterns) = Default::default();
+        Self { phase, problems, reads, secrets, patterns }
     }
 
     /// Records a problem.
@@ -56,6 +61,7 @@ impl Checker {
         let compiled = Expression::compile_with(source, self.phase, names);
         let expression = self.accept(place, compiled)?;
         self.reads |= expression.reads_of_note();
+        self.secrets.extend(expression.secrets().iter().cloned());
         self.count_patterns(place, expression.patterns()).then_some(expression)
     }
 
@@ -67,6 +73,7 @@ impl Checker {
         let compiled = Template::compile(source, self.phase);
         let template = self.accept(place, compiled).unwrap_or_default();
         self.reads |= template.reads_of_note();
+        self.secrets.extend(template.secrets().cloned());
         if self.count_patterns(place, template.patterns()) { template } else { Template::default() }
     }
 

@@ -14,6 +14,7 @@ use super::head_rules::HeadRules;
 use super::path::{self, Ambiguity};
 use super::problem::{DocumentPath, Problem, code};
 use super::rule::Rule;
+use super::secrets::SecretName;
 use super::{Phase, Scope};
 
 /// How large a document may be as JSON, in bytes.
@@ -38,6 +39,8 @@ pub struct Policy {
     pub reads_paths: bool,
     /// What its rules ask of the addresses of visitors.
     pub address_kinds: AddressKinds,
+    /// The secrets that its rules read, each once.
+    pub secrets: Vec<SecretName>,
     /// The rules for connections.
     pub connect: Vec<Rule>,
     /// The rules for requests.
@@ -54,9 +57,18 @@ impl Policy {
     /// A policy without rules.
     pub fn empty() -> Self {
         let (connect, request, response, close) = Default::default();
-        let (reads_paths, address_kinds, head_rules) = Default::default();
-        let enabled = true;
-        Self { enabled, reads_paths, address_kinds, connect, request, response, close, head_rules }
+        let (reads_paths, address_kinds, secrets, head_rules) = Default::default();
+        Self {
+            enabled: true,
+            reads_paths,
+            address_kinds,
+            secrets,
+            connect,
+            request,
+            response,
+            close,
+            head_rules,
+        }
     }
 
     /// Compiles a document for what it is put on, or finds all that is wrong with it.
@@ -180,7 +192,10 @@ fn compile(fields: &Map<String, Value>, scope: Scope) -> Result<Policy, Vec<Prob
     }
     policy.reads_paths = checker.reads.path;
     policy.address_kinds = checker.reads.addresses;
-    policy.head_rules = HeadRules::of(&policy.request);
+    policy.secrets = checker.secrets.into_iter().collect();
+    // Whether they are all there is found out where there is a message to refuse.
+    policy.head_rules =
+        if policy.secrets.is_empty() { HeadRules::of(&policy.request) } else { None };
     if checker.problems.is_empty() { Ok(policy) } else { Err(checker.problems) }
 }
 

@@ -57,6 +57,7 @@ mod replace;
 mod rule;
 mod rule_note;
 pub mod run;
+pub mod secrets;
 pub mod state;
 pub mod template;
 pub mod trial;

@@ -18,6 +18,7 @@ use super::facts::Facts;
 use super::phase::Phase;
 use super::record::{ActionTrace, PhaseDecision, RuleTrace};
 use super::rule::Rule;
+use super::secrets::{self, Mask, SecretName};
 use super::turn::{Flow, Turn};
 use super::verdict::{Fetch, Fetched, LocalResponse, StepOutcome, Verdict};
 use super::world::World;
@@ -26,6 +27,8 @@ use super::world::World;
 #[derive(Debug)]
 pub struct Run<'p> {
     rules: &'p [Rule],
+    /// What the policy reads.
+    secrets: &'p [SecretName],
     phase: Phase,
     /// The rule that is next, or that waits.
     rule: usize,
@@ -45,7 +48,8 @@ impl Policy {
     /// Begins a phase.
     pub fn run(&self, phase: Phase) -> Run<'_> {
         let rules = if self.enabled { self.rules(phase) } else { &[] };
-        Run { rules, phase, rule: 0, action: None, answers: Vec::new(), asked: None }
+        let secrets = &self.secrets;
+        Run { rules, secrets, phase, rule: 0, action: None, answers: Vec::new(), asked: None }
     }
 }
 
@@ -56,6 +60,14 @@ impl Run<'_> {
     pub fn step(&mut self, exchange: &mut Exchange, world: &dyn World) -> StepOutcome {
         if self.rule == 0 && self.action.is_none() {
             exchange.record.vars.clear();
+            // A rule that cannot read it might let pass whom it was made to stop.
+            if !self.rules.is_empty()
+                && let Some(name) = secrets::missing(self.secrets, world)
+            {
+                tracing::warn!("a policy reads {name}, which is not there");
+                let failure = ActionError::fatal(failure::EXPRESSION, format!("no {name}"));
+                return self.end(failed(self.phase, &failure), exchange);
+            }
         }
         while let Some(rule) = self.rules.get(self.rule) {
             let start = match self.action {
@@ -152,8 +164,8 @@ impl Run<'_> {
                 result: None,
             };
             let flow = step.action.run(&mut turn);
-            let result = std::mem::take(&mut turn.result);
-            let flow = match flow {
+            let mut result = std::mem::take(&mut turn.result);
+            let mut flow = match flow {
                 Ok(Flow::NeedBody { limit }) => return Some(StepOutcome::NeedBody { limit }),
                 Ok(Flow::Fetch(fetch)) => {
                     self.asked = Some(fetch.clone());
@@ -161,6 +173,9 @@ impl Run<'_> {
                 }
                 flow => flow,
             };
+            if !self.secrets.is_empty() {
+                self.mask(exchange, world, result.as_mut(), &mut flow);
+            }
             self.note(step, index, exchange, result, &flow);
             let verdict = match flow {
                 Ok(Flow::End(verdict)) => verdict,
@@ -173,6 +188,24 @@ impl Run<'_> {
             return Some(self.end(verdict, exchange));
         }
         None
+    }
+
+    /// Masks secrets in what an action leaves behind for people to see.
+    fn mask(
+        &self,
+        exchange: &mut Exchange,
+        world: &dyn World,
+        result: Option<&mut Arc<Json>>,
+        flow: &mut Result<Flow, ActionError>,
+    ) {
+        let mask = Mask::of(self.secrets, world);
+        if let Some(result) = result {
+            mask.json(Arc::make_mut(result));
+        }
+        if let Err(failure) = flow {
+            mask.text(&mut failure.message);
+        }
+        exchange.record.logs.iter_mut().for_each(|entry| mask.json(entry));
     }
 
     fn decision(&self, rule: &Rule, step: &action::ActionStep) -> PhaseDecision {

@@ -13,6 +13,7 @@ use serde_json::Value as Json;
 use super::action_error::{ActionError, failure};
 use super::expression::{Expression, ExpressionError, Reads, one_line_of, value};
 use super::problem::code;
+use super::secrets::SecretName;
 use super::{Phase, regex};
 
 /// How long the text of a template may become, in bytes.
@@ -117,6 +118,14 @@ impl Template {
             Part::Expression(expression) => expression.patterns(),
         };
         self.parts.iter().map(count).sum()
+    }
+
+    /// The secrets that its expressions read.
+    pub(super) fn secrets(&self) -> impl Iterator<Item = &SecretName> {
+        self.parts.iter().flat_map(|part| match part {
+            Part::Text(_) => &[],
+            Part::Expression(expression) => expression.secrets(),
+        })
     }
 
     /// What the text depends on that matters.

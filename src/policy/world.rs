@@ -6,12 +6,18 @@ use std::time::{Instant, SystemTime};
 use chrono::{DateTime, Utc};
 
 use super::ip_rules::IpRules;
+use super::secrets::SecretName;
 use super::state::PolicyState;
 
 /// What rules may ask of the world around them.
 pub trait World: Send + Sync {
     /// The rules of an IP policy; none for a policy that is gone.
     fn ip_policy(&self, id: &str) -> Arc<IpRules>;
+
+    /// The value of a secret; none where there is no such secret.
+    fn secret(&self, _name: &SecretName) -> Option<Arc<str>> {
+        None
+    }
 
     /// What requests share.
     fn state(&self) -> &PolicyState;

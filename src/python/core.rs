@@ -376,8 +376,12 @@ impl Core {
         next: Option<&str>,
     ) -> PyResult<Call> {
         let Some(next) = next else { return arguments::encode(info, arguments) };
-        // No path of a list has parameters (`tests/rust/api.rs`).
-        let target = self.client.page_target(next, info.path);
+        // An address without a path is one at that of the first page.
+        let target = if info.path.contains('{') {
+            self.client.page_target(next, &arguments::encode(info, arguments)?.target)
+        } else {
+            self.client.page_target(next, info.path)
+        };
         let target = target.map_err(|problem| error::failed(py, problem))?;
         Ok(Call { method: Verb::GET, target, body: None })
     }

@@ -25,6 +25,8 @@ const LISTS: &[(&str, &str)] = &[
     (prefix::TCP_EDGE, "/edges/tcp"),
     (prefix::CREDENTIAL, "/credentials"),
     (prefix::BOT_USER, "/bot_users"),
+    (prefix::VAULT, "/vaults"),
+    (prefix::VAULT_SECRET, "/vault_secrets"),
     (prefix::ENDPOINT, "/endpoints"),
     (prefix::TUNNEL, "/tunnels"),
     (prefix::TUNNEL_SESSION, "/tunnel_sessions"),

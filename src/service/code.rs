@@ -114,6 +114,11 @@ codes! {
     CONFIGURATION_INVALID = 4181, 400, "The configuration is wrong; nothing has changed.";
     RELOAD_NEEDS_ADMIN = 4182, 403, "Only an admin may reload the configuration.";
     BOT_NAME_TAKEN = 4112, 409, "Another bot user has this name.";
+    VAULT_NAME_TAKEN = 215, 409, "Another vault has this name.";
+    SECRET_NAME_TAKEN = 215, 409, "Another secret of the vault has this name.";
+    SECRET_IN_USE = 215, 409, "A traffic policy reads the secret.";
+    POLICY_SECRET = 2200, 400, "A traffic policy reads a secret that does not exist.";
+    VAULT_KEY = 9750, 503, "The service has no key for secrets, or another one than the database needs.";
     BACKEND_UNKNOWN = 6501, 400, "A backend that does not exist.";
     BACKEND_IN_USE = 6502, 409, "Something refers to the backend.";
     BACKEND_DESCRIPTION = 6503, 400, "The description of a backend is too long.";

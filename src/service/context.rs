@@ -16,6 +16,7 @@ use super::publish::Publisher;
 use super::rehearsal::Rehearsal;
 use super::reload::ReloadRequests;
 use super::store::{Document, Job, Store, StoreError, Transaction, TypedJob, View};
+use super::vaults::VaultKey;
 use super::{Refusal, code};
 use crate::api::id::{self, Ids};
 use crate::api::{Info, Operation, Origin, Page};
@@ -43,6 +44,8 @@ pub(super) struct ServiceState {
     pub has_acme: bool,
     /// Where traffic comes in.
     pub gateway: Gateway,
+    /// What secrets are encrypted with.
+    pub vault_key: Arc<VaultKey>,
     /// Hands the gateway what the store says.
     pub publisher: Arc<Publisher>,
     /// The agents that are connected, and their tunnels.

@@ -49,9 +49,10 @@ mod routes;
 pub mod store;
 mod store_copy;
 mod tokens;
+mod vaults;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::{Pin, pin};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -95,6 +96,7 @@ use rehearsal::Rehearsal;
 use reload::ReloadRequests;
 use store::{Snapshot, Store};
 use tokens::{TokenFiles, Tokens, UnshownTokens};
+use vaults::VaultKey;
 
 use crate::net::private::PrivateListener;
 
@@ -158,6 +160,13 @@ impl Service {
         let token_files = TokenFiles::of(path.as_deref(), &tokens);
         let opened = open(path.clone(), &options, token_files.clone(), tokens.clone());
         let store = Arc::new(opened.await?);
+        let vault_key = match vault_key(&store, &options, path.as_deref()).await {
+            Ok(key) => key,
+            Err(error) => {
+                close(store).await;
+                return Err(error);
+            }
+        };
         let joined = join(&store, &options).await;
         let (cluster, peer_listener) = match joined {
             Ok(joined) => joined,
@@ -181,7 +190,8 @@ impl Service {
             let gateway = Gateway::start(gateway_settings, authority).await?;
             let opened = async {
                 let audit = AuditTrail::start(&store, audit_settings).await?;
-                let publisher = Publisher::start(gateway.clone(), &store).await?;
+                let publisher =
+                    Publisher::start(gateway.clone(), &store, vault_key.clone()).await?;
                 let registry = Arc::new(Registry::new(cluster.clone()));
                 let peers = peers(peer_listener, cluster.as_ref(), &gateway, &registry)?;
                 gateway.open();
@@ -234,6 +244,7 @@ impl Service {
             reserved_domains_only: options.reserved_domains_only,
             has_acme: options.acme.directory.is_some(),
             gateway,
+            vault_key,
             publisher,
             registry,
             cluster,
@@ -605,6 +616,18 @@ async fn open(
         })
     });
     opened.await.map_err(|_| store::StoreError::Panicked)?
+}
+
+/// The key of secrets, which is that of the database where it has any.
+async fn vault_key(
+    store: &Store,
+    options: &Options,
+    path: Option<&Path>,
+) -> Result<Arc<VaultKey>, Error> {
+    let key = VaultKey::of(options, path)?;
+    let checked = key.clone();
+    store.read(move |view| checked.check(view)).await?;
+    Ok(key)
 }
 
 /// How long the last events of the audit trail may take to be written.

@@ -39,6 +39,11 @@ pub struct Options {
     pub peer_addr: Option<String>,
     /// Where it listens for them, `host:port`, if that is another address; at `peer_addr` by default.
     pub peer_listen_addr: Option<String>,
+    /// The key that secrets are encrypted with: 32 bytes in base64. Without one, a service with its database in a
+    /// file makes one beside it.
+    pub vault_key: Option<Secret>,
+    /// A file that holds that key.
+    pub vault_key_file: Option<PathBuf>,
     /// The name or address to listen on; loopback by default.
     pub host: String,
     /// The port to listen on; 0, the default, picks a free port.
@@ -173,6 +178,8 @@ impl Default for Options {
             node_name: None,
             peer_addr: None,
             peer_listen_addr: None,
+            vault_key: None,
+            vault_key_file: None,
             host: "127.0.0.1".to_owned(),
             port: 0,
             admin_key: None,
@@ -276,6 +283,7 @@ impl Options {
             self.acme.check().err().or_else(|| self.check_challenges().err()),
             backups.cloned().map(Error::BackupFolder),
             self.check_store().err(),
+            self.check_vault_key().err(),
             self.check_names().err(),
             self.check_addresses().err(),
         ];

@@ -232,7 +232,9 @@ fn describe(shared: &ServiceState) -> Bytes {
 fn lists(shared: &ServiceState) -> Vec<u8> {
     let mut lists = Map::new();
     lists.insert("uri".to_owned(), shared.base.at("/").into());
-    for info in remote::operations().filter(|info| matches!(info.output, Output::Page { .. })) {
+    // A list inside a row has no address of its own.
+    let is_list = |info: &&Info| matches!(info.output, Output::Page { .. }) && info.name == "list";
+    for info in remote::operations().filter(is_list) {
         let name = format!("{}_uri", info.resource.replace('.', "_"));
         lists.insert(name, shared.base.at(info.path).into());
     }

@@ -42,7 +42,8 @@ class Face:
             async def perform() -> Any:
                 return method(*arguments, **keywords)
 
-            if method.__name__ == "list" and not method.__self__._core.is_raw:
+            is_list = method.__name__ in ("list", "get_secrets_by_vault")
+            if is_list and not method.__self__._core.is_raw:
                 return PagerFace(method(*arguments, **keywords))
             return perform()
 

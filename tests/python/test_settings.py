@@ -94,7 +94,7 @@ def test_every_setting_has_a_flag_or_is_a_secret() -> None:
 
     without = {key for key in shown() if f"--{re.sub('[_.]', '-', key)}" not in flags}
 
-    assert without == {"admin_key", "authtoken"}
+    assert without == {"admin_key", "authtoken", "vault_key"}
 
 
 def test_lists_are_lists_or_texts_with_commas(tmp_path: Path) -> None:

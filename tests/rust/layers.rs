@@ -74,7 +74,7 @@ const ROOMS: &[(&str, &str, &[&str])] = &[
     (
         "service/publish",
         "service",
-        &["certificates", "check", "cloud_endpoint", "publish", "references", "store"],
+        &["certificates", "check", "cloud_endpoint", "publish", "references", "store", "vaults"],
     ),
     ("service/cluster", "service", &["Error", "agents", "cluster", "error", "store"]),
     (

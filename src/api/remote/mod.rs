@@ -18,6 +18,8 @@ pub mod reserved_domains;
 pub mod tls_certificates;
 pub mod tunnel_sessions;
 pub mod tunnels;
+pub mod vault_secrets;
+pub mod vaults;
 
 use super::macros::wire;
 use super::{Info, Output, Resource, Verb};
@@ -52,6 +54,8 @@ const RESOURCES: &[Resource] = &[
     edges::tcp::RESOURCE,
     credentials::RESOURCE,
     bot_users::RESOURCE,
+    vaults::RESOURCE,
+    vault_secrets::RESOURCE,
     endpoints::RESOURCE,
     tunnels::RESOURCE,
     tunnel_sessions::RESOURCE,

@@ -12,7 +12,9 @@ use crate::api::id;
 use crate::api::remote::Ref;
 use crate::gateway::modules::module::{Module, ModuleKind};
 use crate::gateway::modules::policy_cache::PolicyCache;
+use crate::gateway::secrets::SecretTable;
 use crate::policy::ip_rules::IpRules;
+use crate::policy::secrets::SecretName;
 use crate::policy::user_agent::Filter;
 use crate::policy::{AddressKinds, Policy, Problem, Scope};
 
@@ -70,6 +72,8 @@ pub(crate) struct CheckedModule<M> {
     pub module: M,
     /// The identifiers of what it refers to.
     pub references: Vec<String>,
+    /// The secrets that it reads.
+    pub secrets: Vec<SecretName>,
     /// What was compiled; as long as this is held, it is not compiled again.
     pub compiled: Option<Arc<dyn Any + Send + Sync>>,
 }
@@ -77,7 +81,7 @@ pub(crate) struct CheckedModule<M> {
 impl<M: EdgeModule> From<M> for CheckedModule<M> {
     fn from(mut module: M) -> Self {
         let references = module.references().into_iter().map(|one| one.id.clone()).collect();
-        Self { module, references, compiled: None }
+        Self { module, references, secrets: Vec::new(), compiled: None }
     }
 }
 
@@ -174,6 +178,8 @@ pub(crate) struct ModuleBuilder<'b> {
     pub policies: &'b PolicyCache,
     /// Finds the rules of an IP policy.
     pub ip_policy: &'b dyn Fn(&str) -> Arc<ArcSwap<IpRules>>,
+    /// The secrets that policies read.
+    pub secrets: &'b Arc<SecretTable>,
     pub memory: &'b mut ModuleMemory,
     /// What the modules belong to.
     pub scope: Scope,

@@ -26,8 +26,10 @@ use crate::gateway::routing::endpoint_spec::{
 };
 use crate::gateway::routing::virtual_host::{Route, VirtualHost};
 use crate::policy::ip_rules::IpRules;
+use crate::policy::problem::code;
+use crate::policy::secrets::SecretName;
 use crate::policy::user_agent::Filter;
-use crate::policy::{AddressKinds, Cidr, Policy, Scope};
+use crate::policy::{AddressKinds, Cidr, Policy, Problem, Scope};
 
 /// What is served for an agent.
 pub(crate) fn virtual_host(
@@ -126,7 +128,19 @@ fn policy(
     if let Some(problem) = policy.address_kinds.missing_from(known) {
         return Err(BindError::Policy(vec![problem]));
     }
+    if let Some(secret) = policy.secrets.first() {
+        return Err(BindError::Policy(vec![unreadable(secret)]));
+    }
     Ok(Rules::new(Arc::new(policy), Arc::default(), find))
+}
+
+/// Whoever has an authtoken could read all secrets by a policy that answers with them.
+fn unreadable(secret: &SecretName) -> Problem {
+    let message = format!(
+        "{secret}: the policy of an agent may read no secrets of the service: put it on a cloud \
+         endpoint or an edge"
+    );
+    Problem { code: code::EXPRESSION, place: "document".to_owned(), message }
 }
 
 fn passwords(options: &EndpointOptions) -> Option<Passwords> {

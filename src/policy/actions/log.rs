@@ -38,5 +38,11 @@ pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
         config.refuse("metadata", code::CONFIG, "metadata must be a map");
     }
     let place = config.place().field("metadata");
-    Box::new(Log { metadata: config.checker().tree(&place, metadata, code::VALUE) })
+    let known = std::mem::take(&mut config.checker().secrets);
+    let metadata = config.checker().tree(&place, metadata, code::VALUE);
+    if !config.checker().secrets.is_empty() {
+        config.refuse("metadata", code::VALUE, "metadata may not hold secrets: events show it");
+    }
+    config.checker().secrets.extend(known);
+    Box::new(Log { metadata })
 }

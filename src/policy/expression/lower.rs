@@ -11,12 +11,16 @@
 use cel::IdedExpr;
 use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedEntryExpr, operators};
 
+use super::super::secrets::{self, SecretName};
 use super::ExpressionError;
 use super::pattern::CompiledPattern;
 use super::tree::{call, integer, is_binding, literal, qualified_name, size, variable, wrap};
 
 /// How many patterns an expression may hold.
 const PATTERNS: usize = 10;
+
+/// How many secrets an expression may read.
+const SECRETS: usize = 20;
 
 /// How many of them may be large: such a one takes a millisecond to compile, and a megabyte.
 const LARGE_PATTERNS: usize = 3;
@@ -77,16 +81,33 @@ const ARITHMETIC: &[&str] = &[
     operators::MODULO,
 ];
 
-/// Rewrites the tree in place and returns the patterns it refers to, by number.
-pub(super) fn lower(tree: &mut IdedExpr) -> Result<Vec<CompiledPattern>, ExpressionError> {
-    let mut state = Lowering { patterns: Vec::new(), large: 0, loops: 0 };
+/// What a tree refers to, by number.
+pub(super) struct Lowered {
+    pub patterns: Vec<CompiledPattern>,
+    pub secrets: Vec<SecretName>,
+}
+
+/// Rewrites the tree in place and returns what it refers to.
+pub(super) fn lower(tree: &mut IdedExpr) -> Result<Lowered, ExpressionError> {
+    let mut state = Lowering { patterns: Vec::new(), secrets: Vec::new(), large: 0, loops: 0 };
     lower_node(tree, &mut state)?;
-    Ok(state.patterns)
+    Ok(Lowered { patterns: state.patterns, secrets: state.secrets })
+}
+
+/// What an expression calls its secret number `index`.
+fn secret_name(index: usize) -> String {
+    format!("@secret{index}")
+}
+
+/// The number in a name that [`secret_name`] made.
+pub(super) fn secret_index(name: &str) -> Option<usize> {
+    name.strip_prefix("@secret")?.parse().ok()
 }
 
 struct Lowering {
     patterns: Vec<CompiledPattern>,
-    /// How many of them are large.
+    secrets: Vec<SecretName>,
+    /// How many patterns are large.
     large: usize,
     /// How many loops are around the node.
     loops: usize,
@@ -115,6 +136,33 @@ impl Lowering {
         self.patterns.push(pattern);
         *argument = variable(argument.id, &CompiledPattern::name(self.patterns.len() - 1));
         Ok(())
+    }
+
+    /// The number of the secret that these arguments name. Which one it is must be known now: what
+    /// names a secret keeps it from being removed.
+    fn secret(&mut self, arguments: &[IdedExpr]) -> Result<usize, ExpressionError> {
+        let [vault, name] = arguments else {
+            let message = "secrets.get takes two texts: a vault and a secret";
+            return Err(ExpressionError::expression(message));
+        };
+        let Some((vault, name)) = literal(vault).zip(literal(name)) else {
+            let message = "secrets.get takes two texts in quotes, so that it is known which secret \
+                           the policy reads";
+            return Err(ExpressionError::expression(message));
+        };
+        if let Some(other) = [vault, name].into_iter().find(|name| !secrets::is_name(name)) {
+            let message = format!("secrets.get: {other:?} is no name of a vault or a secret");
+            return Err(ExpressionError::expression(message));
+        }
+        let read = SecretName { vault: vault.to_owned(), name: name.to_owned() };
+        if let Some(index) = self.secrets.iter().position(|known| *known == read) {
+            return Ok(index);
+        }
+        if self.secrets.len() == SECRETS {
+            return Err(ExpressionError::expression(format!("more than {SECRETS} secrets")));
+        }
+        self.secrets.push(read);
+        Ok(self.secrets.len() - 1)
     }
 
     fn compile_large(&mut self, source: &str) -> Result<CompiledPattern, ExpressionError> {
@@ -193,6 +241,11 @@ fn lower_loop(
 fn lower_call(node: &mut IdedExpr, state: &mut Lowering) -> Result<(), ExpressionError> {
     let id = node.id;
     let Expr::Call(function) = &mut node.expr else { return Ok(()) };
+    if reads_secret(function) {
+        let index = state.secret(&function.args)?;
+        *node = variable(id, &secret_name(index));
+        return Ok(());
+    }
     let name = full_name(function);
     if state.loops > 0 {
         pay_for_operands(function);
@@ -220,6 +273,12 @@ fn lower_call(node: &mut IdedExpr, state: &mut Lowering) -> Result<(), Expressio
     }
     *node = call(id, ours, arguments);
     Ok(())
+}
+
+/// Whether it is `secrets.get(…)`, which is read as a method of a variable `secrets`.
+fn reads_secret(call: &CallExpr) -> bool {
+    call.func_name == "get"
+        && call.target.as_deref().and_then(qualified_name).as_deref() == Some("secrets")
 }
 
 fn reader(call: &CallExpr) -> Option<&'static (&'static str, &'static str, &'static str)> {

@@ -31,6 +31,7 @@ use super::Phase;
 use super::address::AddressKinds;
 use super::facts::{FactSource, Facts};
 use super::problem::code;
+use super::secrets::SecretName;
 
 /// How long an expression may be, in bytes.
 pub const LENGTH: usize = 4096;
@@ -44,6 +45,7 @@ pub struct Expression {
     source: String,
     tree: IdedExpr,
     patterns: Vec<CompiledPattern>,
+    secrets: Vec<SecretName>,
     /// The same, where it can be decided without the engine.
     quick: Option<Box<Quick>>,
     reads: Reads,
@@ -111,6 +113,11 @@ impl Expression {
         self.patterns.len()
     }
 
+    /// The secrets that it reads.
+    pub fn secrets(&self) -> &[SecretName] {
+        &self.secrets
+    }
+
     /// What the value depends on that matters.
     pub fn reads_of_note(&self) -> Reads {
         self.reads
@@ -127,7 +134,7 @@ impl Expression {
     /// then `req`. An evaluation fails when it would use too much time or memory.
     pub fn evaluate(&self, variables: &dyn VariableResolver) -> Result<Value, ExecutionError> {
         let environment = ENVIRONMENT.as_ref().map_err(internal)?;
-        let names = EvaluationScope { patterns: &self.patterns, variables };
+        let names = EvaluationScope { patterns: &self.patterns, secrets: &self.secrets, variables };
         let mut context = Context::with_env(Arc::clone(environment));
         context.set_variable_resolver(&names);
         budget::start();
@@ -196,11 +203,11 @@ fn build(source: &str, phase: Phase, names: &[&str]) -> Result<Expression, Expre
         None => environment.parser().parse(source).map_err(|errors| syntax(&errors))?,
     };
     spelling::correct(&mut tree, &mut names.iter().map(|name| (*name).to_owned()).collect());
-    let patterns = lower::lower(&mut tree)?;
+    let lower::Lowered { patterns, secrets } = lower::lower(&mut tree)?;
     let reads = check::check(&tree, phase, names)?;
     let quick = quick::compile(&tree).map(Box::new);
     tree::wrap(&mut tree, "@plain");
-    Ok(Expression { source: source.to_owned(), tree, patterns, quick, reads })
+    Ok(Expression { source: source.to_owned(), tree, patterns, secrets, quick, reads })
 }
 
 /// The first complaint of the parser; the others mostly follow from it.
@@ -232,14 +239,18 @@ fn internal(error: impl ToString) -> ExecutionError {
     ExecutionError::InternalError(error.to_string())
 }
 
-/// The names an evaluation can see: the patterns of the expression and the given variables.
+/// The names an evaluation can see: the patterns and secrets of the expression, and the given variables.
 struct EvaluationScope<'a> {
     patterns: &'a [CompiledPattern],
+    secrets: &'a [SecretName],
     variables: &'a dyn VariableResolver,
 }
 
 impl VariableResolver for EvaluationScope<'_> {
     fn resolve<'b>(&'b self, variable: &str) -> Option<CowVal<'b, 'b>> {
+        if let Some(index) = lower::secret_index(variable) {
+            return self.variables.resolve(&self.secrets.get(index)?.variable());
+        }
         match CompiledPattern::index(variable) {
             Some(index) => self.patterns.get(index).map(|it| CowVal::Borrowed(it as &dyn Val)),
             None if budget::is_spent() => None,

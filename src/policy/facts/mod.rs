@@ -22,6 +22,7 @@ use serde_json::Value as Json;
 use super::action_results::ActionResults;
 use super::exchange::{Exchange, VisitorConnection};
 use super::expression::value;
+use super::secrets::SecretName;
 use super::world::World;
 
 pub(super) use self::cookies::pairs_in as cookies_in;
@@ -77,6 +78,9 @@ impl VariableResolver for Facts<'_> {
             "time" if rest == "now" => {
                 let now = self.world.now();
                 some(CelString::from(now.to_rfc3339_opts(SecondsFormat::Millis, true)))
+            }
+            _ if let Some(secret) = SecretName::of_variable(name) => {
+                some(CelString::from(self.world.secret(&secret)?.to_string()))
             }
             _ => json(self.names?.get(name)?),
         }

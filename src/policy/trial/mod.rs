@@ -19,6 +19,7 @@ use super::exchange::{Carried, Content, Exchange, Response};
 use super::ip_rules::IpRules;
 use super::path::Ambiguity;
 use super::record::Record;
+use super::secrets::SecretName;
 use super::verdict::{Fetch, FetchFailed, Fetched, LocalResponse, StepOutcome, Verdict};
 use super::{Phase, Policy, PolicyState, Problem, Protocol, World, read};
 
@@ -51,6 +52,11 @@ struct SimulatedExchange<'t> {
 impl World for SimulatedExchange<'_> {
     fn ip_policy(&self, id: &str) -> Arc<IpRules> {
         self.ip_policies.get(id).cloned().unwrap_or_default()
+    }
+
+    /// Nothing that is tried gets to see a secret: what stands for it names it.
+    fn secret(&self, name: &SecretName) -> Option<Arc<str>> {
+        Some(format!("[{}/{}]", name.vault, name.name).into())
     }
 
     fn state(&self) -> &PolicyState {

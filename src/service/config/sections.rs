@@ -88,6 +88,15 @@ const STORAGE: SettingSection<ServeConfig> = SettingSection {
         )
         .between(1, u32::MAX as u64),
         row!(
+            options.vault_key: Option<Secret>, "vault_key", "KEY",
+            "The key that secrets in vaults are encrypted with: 32 bytes in base64"
+        ),
+        row!(
+            options.vault_key_file: FilePath, "vault_key_file", "FILE",
+            "A file that holds that key; nodes on PostgreSQL need the same one"
+        )
+        .unset("<path>-vault.key, made with the first secret"),
+        row!(
             options.force_open: bool, "force_open", "BOOL",
             "Open a database that was not closed and has lost its log, without its last changes"
         ),

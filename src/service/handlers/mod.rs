@@ -18,6 +18,8 @@ pub(super) mod reserved_domains;
 mod tls_certificates;
 mod tunnel_sessions;
 mod tunnels;
+mod vault_secrets;
+mod vaults;
 
 use super::Refusal;
 use super::context::{Context, OperationResult};
@@ -43,6 +45,8 @@ pub(super) fn all() -> Vec<Handler> {
         edges::handlers(),
         credentials::handlers(),
         bot_users::handlers(),
+        vaults::handlers(),
+        vault_secrets::handlers(),
         endpoints::handlers(),
         tunnels::handlers(),
         tunnel_sessions::handlers(),

@@ -13,6 +13,7 @@ mod ip_policies;
 mod ip_restrictions;
 mod modules;
 mod route_tables;
+mod secrets;
 mod tcp_edges;
 mod tls_policies;
 
@@ -29,6 +30,7 @@ use crate::gateway::Gateway;
 use crate::gateway::modules::policy_cache::PolicyCache;
 use crate::logging::ignore;
 use crate::service::store::{self, Changes, StorageFault, Store};
+use crate::service::vaults::VaultKey;
 pub(super) use ip_policies::add_rule;
 use route_tables::{RouteTables, is_published};
 use tcp_edges::TcpEdges;
@@ -68,22 +70,27 @@ impl Publisher {
     pub(super) async fn start(
         gateway: Gateway,
         store: &Arc<Store>,
+        vault_key: Arc<VaultKey>,
     ) -> Result<Arc<Self>, store::StoreError> {
         let store = store.clone();
         // Edges open listeners, which needs a runtime.
         let runtime = Handle::current();
         let started = tokio::task::spawn_blocking(move || {
             let _entered = runtime.enter();
-            Self::load(gateway, &store)
+            Self::load(gateway, &store, vault_key)
         });
         started.await.map_err(|_| store::StoreError::Panicked)?
     }
 
     /// As [`Publisher::start`]; blocks on the database.
-    fn load(gateway: Gateway, store: &Arc<Store>) -> Result<Arc<Self>, store::StoreError> {
+    fn load(
+        gateway: Gateway,
+        store: &Arc<Store>,
+        vault_key: Arc<VaultKey>,
+    ) -> Result<Arc<Self>, store::StoreError> {
         let policies = Arc::<PolicyCache>::default();
         let tcp_edges = Arc::new(TcpEdges::new(gateway.clone()));
-        let mut tables = RouteTables::new(&gateway, policies.clone(), tcp_edges.clone());
+        let mut tables = RouteTables::new(&gateway, policies.clone(), tcp_edges.clone(), vault_key);
         let (changes, queue) = mpsc::channel();
         let (progress, published) = watch::channel(0);
         let sent = AtomicU64::new(0);
@@ -276,6 +283,7 @@ mod tests {
     use crate::gateway::GatewaySettings;
     use crate::gateway::tls::authority::Authority;
     use crate::policy::Scope;
+    use crate::service::Options;
     use crate::service::references::EDGE_OF_ROUTE;
     use crate::service::store::{Document, Transaction};
 
@@ -315,7 +323,8 @@ mod tests {
         let authority = Authority::open(None).unwrap();
         let gateway = Gateway::start(settings, authority).await.unwrap();
         let store = Arc::new(Store::open(None).unwrap());
-        let publisher = Publisher::start(gateway, &store).await.unwrap();
+        let key = VaultKey::of(&Options::default(), None).unwrap();
+        let publisher = Publisher::start(gateway, &store, key).await.unwrap();
         (store, publisher)
     }
 

@@ -40,6 +40,7 @@ impl ModuleCompiler {
             known_addresses: self.gateway.known_addresses(),
             policies: &self.policies,
             ip_policy: &|id| self.gateway.ip_policy(id),
+            secrets: self.gateway.secrets(),
             memory: &mut memory,
             scope,
         };

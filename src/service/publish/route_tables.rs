@@ -14,11 +14,15 @@ use crate::service::publish::https_edges::HttpsEdges;
 use crate::service::publish::ip_policies::IpPolicyTable;
 use crate::service::publish::ip_restrictions;
 use crate::service::publish::modules::ModuleCompiler;
+use crate::service::publish::secrets::PublishedSecrets;
 use crate::service::publish::tcp_edges::TcpEdges;
 use crate::service::store::{self, Changes, View};
+use crate::service::vaults::VaultKey;
 
 /// The kinds of documents that traffic depends on.
 const PUBLISHED_KINDS: &[&str] = &[
+    prefix::VAULT,
+    prefix::VAULT_SECRET,
     prefix::IP_POLICY,
     prefix::IP_POLICY_RULE,
     prefix::IP_RESTRICTION,
@@ -41,6 +45,7 @@ pub(super) struct RouteTables {
     gateway: Gateway,
     backends: Backends,
     ip_policies: IpPolicyTable,
+    secrets: PublishedSecrets,
     modules: ModuleCompiler,
     https_edges: HttpsEdges,
     tcp_edges: Arc<TcpEdges>,
@@ -53,11 +58,13 @@ impl RouteTables {
         gateway: &Gateway,
         policies: Arc<PolicyCache>,
         tcp_edges: Arc<TcpEdges>,
+        vault_key: Arc<VaultKey>,
     ) -> Self {
         Self {
             gateway: gateway.clone(),
             backends: Backends::new(gateway.clone()),
             ip_policies: IpPolicyTable::new(gateway.clone()),
+            secrets: PublishedSecrets::new(gateway.clone(), vault_key),
             modules: ModuleCompiler::new(gateway.clone(), policies),
             https_edges: HttpsEdges::new(gateway.clone()),
             cloud_endpoints: CloudEndpoints::new(gateway.clone(), tcp_edges.clone()),
@@ -69,6 +76,8 @@ impl RouteTables {
     /// Publishes everything, and takes back what was published and is gone.
     pub(super) fn load(&mut self, view: &View<'_>) -> Result<(), store::StoreError> {
         self.ip_policies.load(view)?;
+        // Before the policies that read them.
+        self.secrets.load(view)?;
         ip_restrictions::refresh(&self.gateway, view)?;
         self.backends.load(view)?;
         self.https_edges.load(view, &mut self.modules, &mut self.backends)?;
@@ -102,6 +111,7 @@ impl RouteTables {
             gateway,
             backends,
             ip_policies,
+            secrets,
             modules,
             https_edges,
             tcp_edges,
@@ -124,6 +134,8 @@ impl RouteTables {
                 prefix::TCP_EDGE => tcp_edges.refresh(view, modules, backends, id)?,
                 prefix::ENDPOINT => cloud_endpoints.refresh(view, modules, id)?,
                 prefix::IP_RESTRICTION => ip_restrictions::refresh(gateway, view)?,
+                prefix::VAULT => secrets.refresh_vault(view, id)?,
+                prefix::VAULT_SECRET => secrets.refresh(view, id)?,
                 prefix::IP_POLICY => ip_policies.refresh(view, id)?,
                 prefix::RESERVED_DOMAIN => certificates.refresh_domain(view, id)?,
                 prefix::MANAGED_NAME => certificates.refresh_managed(view, id)?,

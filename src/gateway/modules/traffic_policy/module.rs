@@ -150,7 +150,8 @@ impl EdgeModule for TrafficPolicy {
         let module = Self { enabled: change.enabled.or(Some(true)), ..change };
         let policy = checker.policy(&module)?;
         let references = policy.ip_policy_ids().map(str::to_owned).collect();
-        Ok(CheckedModule { module, references, compiled: Some(policy) })
+        let secrets = policy.secrets.clone();
+        Ok(CheckedModule { module, references, secrets, compiled: Some(policy) })
     }
 
     fn is_enabled(&self) -> bool {
@@ -173,7 +174,8 @@ impl EdgeModule for TrafficPolicyDocument {
         let document = module.document().map_err(|problem| InvalidModule::of_policy(&[problem]))?;
         let policy = checker.policy(&document)?;
         let references = policy.ip_policy_ids().map(str::to_owned).collect();
-        Ok(CheckedModule { module, references, compiled: Some(policy) })
+        let secrets = policy.secrets.clone();
+        Ok(CheckedModule { module, references, secrets, compiled: Some(policy) })
     }
 
     fn is_enabled(&self) -> bool {
@@ -196,6 +198,6 @@ impl TrafficPolicyDocument {
 fn build(document: &impl Serialize, builder: &mut ModuleBuilder<'_>) -> Box<dyn Module> {
     let policy = builder.policy(document, builder.scope);
     let state = builder.remembered(ModuleKind::Policy, |_| true, Default::default);
-    let rules = Rules::new(policy, state, builder.ip_policy);
+    let rules = Rules::new(policy, state, builder.ip_policy).with_secrets(builder.secrets.clone());
     Box::new(PolicyModule { kind: ModuleKind::Policy, rules })
 }

@@ -7,9 +7,11 @@ use arc_swap::ArcSwap;
 use http::HeaderName;
 use http::header::{CONTENT_LENGTH, EXPECT, HOST, PROXY_AUTHORIZATION, TRAILER};
 
+use crate::gateway::secrets::SecretTable;
 use crate::http1::{CDN_LOOP, is_forwarded, is_hop_by_hop};
 use crate::policy::actions::terminate_tls::TerminateTls;
 use crate::policy::ip_rules::IpRules;
+use crate::policy::secrets::SecretName;
 use crate::policy::{Phase, Policy, PolicyState, World};
 
 /// The action that makes it necessary to know the request when the answer comes.
@@ -21,6 +23,8 @@ pub(crate) struct Rules {
     state: Arc<PolicyState>,
     /// The IP policies that the rules name.
     ip_policies: HashMap<String, Arc<ArcSwap<IpRules>>>,
+    /// Empty for rules that may read none.
+    secrets: Arc<SecretTable>,
     /// True when the response phase has something to do.
     responds: bool,
     /// True when requests may pass by their heads alone.
@@ -28,7 +32,7 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// Rules over IP policies that are found by `ip_policy`.
+    /// Rules over IP policies that are found by `ip_policy`; they may read no secrets.
     pub(crate) fn new(
         policy: Arc<Policy>,
         state: Arc<PolicyState>,
@@ -41,7 +45,13 @@ impl Rules {
         let pass_by_head = !responds
             && !policy.has(Phase::Connect)
             && policy.head_changes().is_some_and(|mut names| names.all(may_be_changed));
-        Self { policy, state, ip_policies, responds, pass_by_head }
+        let secrets = Arc::default();
+        Self { policy, state, ip_policies, secrets, responds, pass_by_head }
+    }
+
+    /// The same rules, which may read secrets.
+    pub(crate) fn with_secrets(self, secrets: Arc<SecretTable>) -> Self {
+        Self { secrets, ..self }
     }
 
     /// Whether anything is to be done in a phase.
@@ -77,6 +87,10 @@ fn may_be_changed(name: &HeaderName) -> bool {
 impl World for Rules {
     fn ip_policy(&self, id: &str) -> Arc<IpRules> {
         self.ip_policies.get(id).map(|rules| rules.load_full()).unwrap_or_default()
+    }
+
+    fn secret(&self, name: &SecretName) -> Option<Arc<str>> {
+        self.secrets.find(name)
     }
 
     fn state(&self) -> &PolicyState {

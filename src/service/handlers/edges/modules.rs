@@ -11,11 +11,13 @@ use crate::gateway::modules::edge_module::{
     CheckedModule, EdgeModule, InvalidModule, ModuleChecker, ReferenceField,
 };
 use crate::policy::Scope;
+use crate::policy::secrets::SecretName;
 use crate::service::Refusal;
 use crate::service::address::Base;
 use crate::service::code::{self, ErrorCode};
 use crate::service::context::{Context, StoredResource};
 use crate::service::store::{Transaction, View};
+use crate::service::vaults;
 
 /// An edge or route, with places for modules.
 pub(super) trait ModuleHolder: StoredResource {
@@ -47,13 +49,16 @@ type SetModule<H> = Arc<dyn Fn(&mut H) + Send + Sync>;
 pub(super) struct CheckedModules<H> {
     set: Vec<SetModule<H>>,
     references: Vec<(ReferenceField, Vec<String>)>,
+    /// The secrets that policies read, by their fields.
+    secrets: Vec<(&'static str, Vec<SecretName>)>,
     compiled: Vec<Arc<dyn Any + Send + Sync>>,
 }
 
 impl<H> Clone for CheckedModules<H> {
     fn clone(&self) -> Self {
         let (set, references) = (self.set.clone(), self.references.clone());
-        Self { set, references, compiled: self.compiled.clone() }
+        let (secrets, compiled) = (self.secrets.clone(), self.compiled.clone());
+        Self { set, references, secrets, compiled }
     }
 }
 
@@ -70,7 +75,7 @@ impl<H: ModuleHolder> CheckedModules<H> {
         };
         let checked = spawn_blocking(move || {
             let mut modules =
-                Self { set: Vec::new(), references: Vec::new(), compiled: Vec::new() };
+                Self { set: vec![], references: vec![], secrets: vec![], compiled: vec![] };
             check(&mut modules, &checker).map(|()| modules)
         });
         match checked.await {
@@ -87,8 +92,9 @@ impl<H: ModuleHolder> CheckedModules<H> {
         field: ModuleField<H, M>,
     ) -> Result<(), InvalidModule> {
         let Some(change) = change else { return Ok(()) };
-        let CheckedModule { module, references, compiled } = M::check(change, checker)?;
+        let CheckedModule { module, references, secrets, compiled } = M::check(change, checker)?;
         self.references.extend(M::REFERENCE.map(|field| (field, references)));
+        self.secrets.extend(M::REFERENCE.map(|field| (field.field, secrets)));
         self.compiled.extend(compiled);
         self.set.push(Arc::new(move |holder| *field(holder) = Some(module.clone())));
         Ok(())
@@ -108,6 +114,9 @@ impl<H: ModuleHolder> CheckedModules<H> {
                     return Err(Refusal::new(ErrorCode::bad_request(*number), message));
                 }
             }
+        }
+        for (field, names) in &self.secrets {
+            vaults::link(change, holder.id(), field, names)?;
         }
         self.set.into_iter().for_each(|set| set(holder));
         if holder.has_two_policies() {
@@ -157,7 +166,7 @@ pub(super) async fn show<H: ModuleHolder, M>(
 }
 
 /// Removes a module. Removing what is not there is no error (remote API sheet, section 3).
-pub(super) async fn remove<H: ModuleHolder, M: Send + 'static>(
+pub(super) async fn remove<H: ModuleHolder, M: EdgeModule>(
     service: Context,
     path: H::Path,
     field: ModuleField<H, M>,
@@ -165,7 +174,12 @@ pub(super) async fn remove<H: ModuleHolder, M: Send + 'static>(
     let remove = service.write(move |change| {
         let mut holder = H::find(change, &path)?;
         match field(&mut holder).take() {
-            Some(_) => holder.keep(change),
+            Some(_) => {
+                if let Some(reference) = M::REFERENCE {
+                    vaults::link(change, holder.id(), reference.field, &[])?;
+                }
+                holder.keep(change)
+            }
             None => Ok(()),
         }
     });

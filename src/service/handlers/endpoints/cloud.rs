@@ -17,6 +17,7 @@ use crate::service::domains::{
 };
 use crate::service::references::HOSTPORTS;
 use crate::service::store::Transaction;
+use crate::service::vaults;
 use crate::service::{Refusal, code};
 
 /// The type of endpoints that can be made and changed.
@@ -31,7 +32,7 @@ pub(super) async fn create(service: Context, params: Create) -> OperationResult<
     let owner = EndpointOwner::of(&service);
     let create = service.write(move |change| {
         let (id, now) = (change.new_id(prefix::ENDPOINT)?, change.now());
-        policy.check_references(change)?;
+        policy.refer(change, &id)?;
         owner.claim(change, &id, &address)?;
         let endpoint = CloudEndpoint {
             id,
@@ -76,7 +77,7 @@ pub(super) async fn update(service: Context, params: Update) -> OperationResult<
         let mut endpoint: CloudEndpoint = found(change, &id)?;
         if let Some(policy) = policy {
             check_unchanged(&before, &endpoint)?;
-            policy.check_references(change)?;
+            policy.refer(change, &id)?;
             endpoint.traffic_policy = policy.text;
         }
         if has_url {
@@ -326,7 +327,9 @@ impl CheckedPolicy {
         }
     }
 
-    fn check_references(&self, change: &Transaction<'_>) -> Result<(), Refusal> {
+    /// Notes what it refers to, all of which must exist.
+    fn refer(&self, change: &Transaction<'_>, id: &str) -> Result<(), Refusal> {
+        vaults::link(change, id, "traffic_policy", &self.compiled.secrets)?;
         for id in self.compiled.ip_policy_ids() {
             if !change.exists(id)? {
                 let message = format!("traffic_policy: there is no IP policy {id:?}");

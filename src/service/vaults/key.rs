@@ -1,0 +1,194 @@
+//! The key of secrets: given by a setting, or made beside a database in a file when the first secret
+//! comes. A database notes something encrypted with its key, so that another key is found out at once.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use super::cipher::{Cipher, CipherError};
+use crate::api::mask;
+use crate::files;
+use crate::service::options::Options;
+use crate::service::store::{Transaction, View};
+use crate::service::{Error, Refusal, code};
+
+/// The setting of the database with what only its key can read.
+const CHECK: &str = "vault_key_check";
+/// What follows the name of a database in that of the file with its key.
+const SUFFIX: &str = "-vault.key";
+/// The setting of the service that names the file with the key.
+const SETTING: &str = "vault_key_file";
+
+/// The key of secrets, as soon as there is one.
+pub(in crate::service) struct VaultKey {
+    place: KeyPlace,
+    cipher: OnceLock<Cipher>,
+}
+
+/// Where the key is.
+enum KeyPlace {
+    /// It was given.
+    Setting,
+    /// In a file beside the database, which may be yet to be made.
+    Beside(PathBuf),
+    /// With the database, in memory.
+    Memory,
+    /// Nowhere: nodes that share a database must be given one key.
+    Nowhere,
+}
+
+/// Why there is no key that can be used.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::service) enum KeyError {
+    #[error(
+        "the database has secrets, and this is not the key they are encrypted with: give the service \
+         the key that it had"
+    )]
+    Other,
+    #[error("the database has secrets, and their key {} is not there: put it back", mask::path(.0))]
+    Gone(PathBuf),
+    #[error(
+        "the service has no key for secrets: nodes that share a database need one key for all, 32 bytes \
+         in base64, in vault_key_file or vault_key"
+    )]
+    NotGiven,
+    #[error("{} does not hold a key: 32 bytes in base64", mask::path(.0))]
+    Malformed(PathBuf),
+    #[error("{}: {}", mask::path(.0), .1)]
+    File(PathBuf, std::io::Error),
+    #[error("a key could not be made or used")]
+    Unexpected,
+}
+
+impl From<CipherError> for KeyError {
+    fn from(_: CipherError) -> Self {
+        Self::Unexpected
+    }
+}
+
+impl VaultKey {
+    /// The key of a service; a file beside the database is read, and not made yet.
+    pub fn of(options: &Options, database: Option<&Path>) -> Result<Arc<Self>, Error> {
+        let cipher = OnceLock::new();
+        let place = match (given(options)?, database) {
+            (Some(read), _) => {
+                cipher.get_or_init(|| read);
+                KeyPlace::Setting
+            }
+            (None, _) if options.store.is_some() => KeyPlace::Nowhere,
+            (None, Some(database)) => KeyPlace::Beside(files::beside(database, SUFFIX)),
+            (None, None) => KeyPlace::Memory,
+        };
+        Ok(Arc::new(Self { place, cipher }))
+    }
+
+    /// Checks that it is the key of a database, where that has secrets.
+    ///
+    /// # Errors
+    /// When there is no key, or another one.
+    pub fn check(&self, view: &View<'_>) -> Result<(), Error> {
+        let Some(check) = view.setting(CHECK)? else { return Ok(()) };
+        self.fits(&check).map_err(|error| Error::setting(SETTING, error.to_string()))
+    }
+
+    /// Encrypts a value for a row; the first one makes the key, where there is none and none must be given.
+    pub fn seal(
+        &self,
+        change: &Transaction<'_>,
+        row: &str,
+        value: &str,
+    ) -> Result<String, Refusal> {
+        let refused = |error: KeyError| Refusal::new(code::VAULT_KEY, error.to_string());
+        match change.setting(CHECK)? {
+            Some(check) => self.fits(&check).map_err(refused)?,
+            None => {
+                let cipher = self.cipher().or_else(|_| self.make()).map_err(refused)?;
+                let check = cipher.seal(CHECK, CHECK).map_err(|error| refused(error.into()))?;
+                change.set(CHECK, &check)?;
+            }
+        }
+        let sealed = self.cipher().and_then(|cipher| Ok(cipher.seal(row, value)?));
+        sealed.map_err(refused)
+    }
+
+    /// Decrypts the value of a row.
+    ///
+    /// # Errors
+    /// When there is no key, or another one.
+    pub fn open(&self, row: &str, sealed: &str) -> Result<String, KeyError> {
+        self.cipher()?.open(row, sealed).map_err(|_| KeyError::Other)
+    }
+
+    fn fits(&self, check: &str) -> Result<(), KeyError> {
+        self.cipher()?.open(CHECK, check).map(drop).map_err(|_| KeyError::Other)
+    }
+
+    /// The key, if there is one.
+    fn cipher(&self) -> Result<&Cipher, KeyError> {
+        if let Some(cipher) = self.cipher.get() {
+            return Ok(cipher);
+        }
+        match &self.place {
+            KeyPlace::Beside(path) => match read(path) {
+                Ok(cipher) => Ok(self.cipher.get_or_init(|| cipher)),
+                Err(KeyError::File(_, error)) if error.kind() == ErrorKind::NotFound => {
+                    Err(KeyError::Gone(path.clone()))
+                }
+                Err(error) => Err(error),
+            },
+            KeyPlace::Nowhere => Err(KeyError::NotGiven),
+            KeyPlace::Setting | KeyPlace::Memory => Err(KeyError::Unexpected),
+        }
+    }
+
+    /// Makes a key where there is none; only the thread that writes does.
+    fn make(&self) -> Result<&Cipher, KeyError> {
+        let (cipher, text) = Cipher::new()?;
+        match &self.place {
+            KeyPlace::Memory => {}
+            KeyPlace::Beside(path) => {
+                let made = files::write_new(path, text.as_bytes(), files::SECRET_MODE);
+                made.map_err(|error| KeyError::File(path.clone(), error))?;
+            }
+            KeyPlace::Setting | KeyPlace::Nowhere => return Err(KeyError::NotGiven),
+        }
+        Ok(self.cipher.get_or_init(|| cipher))
+    }
+}
+
+/// The key that the settings give, if they do.
+fn given(options: &Options) -> Result<Option<Cipher>, Error> {
+    match (&options.vault_key, &options.vault_key_file) {
+        (Some(_), Some(_)) => {
+            Err(Error::setting("vault_key", "vault_key and vault_key_file exclude each other"))
+        }
+        (Some(key), None) => match Cipher::read(&key.0) {
+            Some(cipher) => Ok(Some(cipher)),
+            None => Err(Error::setting("vault_key", "is not a key: 32 bytes in base64")),
+        },
+        (None, Some(path)) => {
+            read(path).map(Some).map_err(|error| Error::setting(SETTING, error.to_string()))
+        }
+        (None, None) => Ok(None),
+    }
+}
+
+fn read(path: &Path) -> Result<Cipher, KeyError> {
+    let text = std::fs::read_to_string(path);
+    let text = text.map_err(|error| KeyError::File(path.to_owned(), error))?;
+    Cipher::read(&text).ok_or_else(|| KeyError::Malformed(path.to_owned()))
+}
+
+impl Options {
+    /// What is wrong with the key of secrets, as far as it was given.
+    pub(in crate::service) fn check_vault_key(&self) -> Result<(), Error> {
+        given(self).map(drop)
+    }
+}
+
+/// Nothing of a key is for eyes.
+impl std::fmt::Debug for VaultKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("VaultKey(***)")
+    }
+}

@@ -1,0 +1,11 @@
+//! Secrets as they are stored: encrypted, each bound to its row, and found by the names that policies
+//! read them by.
+
+mod cipher;
+mod key;
+mod names;
+mod stored;
+
+pub(super) use key::VaultKey;
+pub(super) use names::{SECRET_NAMES, SECRETS_OF_VAULT, VAULT_NAMES, link, readers, secret_claim};
+pub(super) use stored::StoredSecret;
