@@ -198,7 +198,7 @@ pub(super) fn missing(resource: &str, field: &str) -> ErrorCode {
     match (resource, field) {
         ("ip_policy_rules", "cidr") => CIDR_MISSING,
         ("ip_policy_rules", "action") => RULE_ACTION,
-        ("bot_users", "name") => BOT_NAME,
+        ("bot_users" | "service_users", "name") => BOT_NAME,
         ("backends.static", "address") => ADDRESS_MISSING,
         ("edges.https.routes", "match") => MATCH_MISSING,
         ("edges.https.routes", "match_type") => MATCH_TYPE,

@@ -15,6 +15,7 @@ pub mod ip_restrictions;
 pub mod nodes;
 pub mod reserved_addrs;
 pub mod reserved_domains;
+pub mod service_users;
 pub mod tls_certificates;
 pub mod tunnel_sessions;
 pub mod tunnels;
@@ -54,6 +55,7 @@ const RESOURCES: &[Resource] = &[
     edges::tcp::RESOURCE,
     credentials::RESOURCE,
     bot_users::RESOURCE,
+    service_users::RESOURCE,
     vaults::RESOURCE,
     vault_secrets::RESOURCE,
     endpoints::RESOURCE,

@@ -20,7 +20,7 @@ pub(super) fn handlers() -> Vec<Handler> {
     vec![on(create), on(list), on(get), on(update), on(delete)]
 }
 
-async fn create(service: Context, params: Create) -> OperationResult<Create> {
+pub(super) async fn create(service: Context, params: Create) -> OperationResult<Create> {
     admins_only(&service)?;
     check_name(&params.name)?;
     let create = service.change(move |change| {
@@ -45,7 +45,7 @@ async fn get(service: Context, params: Get) -> OperationResult<Get> {
     service.find(params.id).await
 }
 
-async fn update(service: Context, params: Update) -> OperationResult<Update> {
+pub(super) async fn update(service: Context, params: Update) -> OperationResult<Update> {
     admins_only(&service)?;
     params.name.as_deref().map_or(Ok(()), check_name)?;
     let update = service.change(move |change| {
@@ -58,7 +58,7 @@ async fn update(service: Context, params: Update) -> OperationResult<Update> {
     update.await
 }
 
-async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
+pub(super) async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
     admins_only(&service)?;
     let delete = service.write(move |change| {
         for owned in change.referrers(&params.id, "owner")? {

@@ -15,6 +15,7 @@ mod ip_restrictions;
 mod nodes;
 pub(super) mod reserved_addrs;
 pub(super) mod reserved_domains;
+mod service_users;
 mod tls_certificates;
 mod tunnel_sessions;
 mod tunnels;
@@ -45,6 +46,7 @@ pub(super) fn all() -> Vec<Handler> {
         edges::handlers(),
         credentials::handlers(),
         bot_users::handlers(),
+        service_users::handlers(),
         vaults::handlers(),
         vault_secrets::handlers(),
         endpoints::handlers(),
