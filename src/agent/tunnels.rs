@@ -244,8 +244,9 @@ impl RunningTunnel {
         self.shutdown.finished().await;
     }
 
-    /// Serves one connection of a visitor until it ends, or the tunnel does.
-    pub(super) async fn serve(&self, stream: Stream, source: CaptureSource) {
+    /// Serves one connection of a visitor until it ends, or the tunnel does; its TLS, if it has any, may
+    /// have ended at the service.
+    pub(super) async fn serve(&self, stream: Stream, source: CaptureSource, has_ended_tls: bool) {
         let opened = Instant::now();
         self.metrics.connection_opened(opened);
         let mut shutdown = self.shutdown.signal();
@@ -253,7 +254,7 @@ impl RunningTunnel {
         let (read, write) = stream.into_split();
         let visitor: (BoxReader, BoxWriter) = (Box::pin(read), Box::pin(write));
         tokio::select! {
-            () = self.forward(visitor, source, &activity) => {}
+            () = self.forward(visitor, source, has_ended_tls, &activity) => {}
             () = wait_until_over(&mut shutdown, &activity) => {}
         }
         let closed = Instant::now();
@@ -264,14 +265,13 @@ impl RunningTunnel {
         &self,
         visitor: (BoxReader, BoxWriter),
         source: CaptureSource,
+        has_ended_tls: bool,
         activity: &Activity<'_>,
     ) {
         if matches!(self.service, LocalService::Bytes(_)) {
             activity.begin();
         }
-        // Where the service looks at requests, it has ended their TLS.
-        let ends_tls = self.definition.ends_tls.as_ref();
-        let plain = match ends_tls.filter(|_| source.via != Some(Via::HttpsEdge)) {
+        let plain = match self.definition.ends_tls.as_ref().filter(|_| !has_ended_tls) {
             Some(config) => accept_tls(config, visitor).await,
             None => Some(visitor),
         };

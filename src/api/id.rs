@@ -73,6 +73,8 @@ pub mod prefix {
         HTTPS_ROUTE = "edghtsrt",
         /// TCP edge.
         TCP_EDGE = "edgtcp",
+        /// TLS edge.
+        TLS_EDGE = "edgtls",
         /// Credential of an agent.
         CREDENTIAL = "cr",
         /// Session of an agent.

@@ -28,7 +28,7 @@ pub(crate) mod upstream;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -224,6 +224,9 @@ pub(crate) struct GatewayState {
     endpoint_pools: EndpointPools,
     pools: UpstreamPools,
     hosts: Hosts,
+    /// How many TLS edges there are: where there are none, no name is looked for in the first message of
+    /// visitors.
+    tls_edges: AtomicUsize,
     /// The internal endpoints that carry bytes.
     streams: Hosts,
     events: EventBus,
@@ -309,6 +312,7 @@ impl Gateway {
             endpoint_pools: EndpointPools::default(),
             pools,
             hosts: Hosts::default(),
+            tls_edges: AtomicUsize::new(0),
             streams: Hosts::default(),
             events: EventBus::default(),
             fetcher: Fetcher::default(),
@@ -443,6 +447,11 @@ impl Gateway {
         self.0.hosts.change()
     }
 
+    /// Says how many TLS edges there are.
+    pub(crate) fn set_tls_edges(&self, count: usize) {
+        self.0.tls_edges.store(count, Ordering::Release);
+    }
+
     /// Listens on a port for connections of bytes; works on any thread.
     ///
     /// # Errors
@@ -473,6 +482,11 @@ impl Gateway {
     /// The address of a host on the shared ports; none where there is no port for it.
     pub(crate) fn url_of(&self, host: &str, secure: bool) -> Option<String> {
         self.0.url_of(host, secure)
+    }
+
+    /// The port at which visitors reach the shared HTTPS port; none where TLS does not end here.
+    pub(crate) fn tls_port(&self) -> Option<u16> {
+        self.https_address().and_then(|_| self.0.public_port(true))
     }
 
     /// A target with its connections.

@@ -1,4 +1,4 @@
-//! Hosts that another node serves, and visitors that another node has taken.
+//! Hosts that another node serves, visitors that another node has taken, and TLS that ends elsewhere.
 //!
 //! A visitor may come to any node. The node that has the visitor's connection ends TLS and finds out that
 //! the host is an agent's of another node: then the requests go there as they came, over a connection
@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -36,6 +37,14 @@ const NODE_TIMEOUT: Duration = Duration::from_secs(3);
 const HTTPS_PORT: u16 = 443;
 /// How often it is looked for meanwhile.
 const NODE_INTERVAL: Duration = Duration::from_millis(25);
+
+/// Where the TLS of a visitor goes that is not for requests of this node.
+pub(crate) enum TlsRoute {
+    /// To the node where it ends.
+    Node(Upstream),
+    /// To an edge that carries bytes.
+    Edge(Arc<ArcSwap<VirtualHost>>),
+}
 
 impl Gateway {
     /// Says who knows the hosts of other nodes.
@@ -138,11 +147,14 @@ impl GatewayState {
         is_better(rank, own).then(|| self.upstream(node))
     }
 
-    /// The endpoint of another node that a visitor wants to reach over TLS, where that ends there alone: what
-    /// it asks visitors for, this node does not know.
-    pub(crate) async fn tls_elsewhere(&self, stream: &TcpStream) -> Option<Upstream> {
+    /// Where the TLS of a visitor goes as it is, or ends for bytes; none where it is for requests.
+    pub(crate) async fn tls_route(&self, stream: &TcpStream) -> Option<TlsRoute> {
         let remote = self.remote_hosts.load_full();
-        let remote = (*remote).as_ref().filter(|remote| remote.end_tls())?;
+        let remote = (*remote).as_ref().filter(|remote| remote.end_tls());
+        let has_edges = self.tls_edges.load(Ordering::Acquire) > 0;
+        if remote.is_none() && !has_edges {
+            return None;
+        }
         let hello = tls::peeked_hello(stream, self.timeouts().handshake).await?;
         if self.authority.challenges().tls(&hello.client_hello()).is_some() {
             return None;
@@ -150,7 +162,28 @@ impl GatewayState {
         let host = hello.client_hello().server_name()?.to_ascii_lowercase();
         self.wait_for_node(&host, HTTPS_PORT).await;
         let own = self.hosts.find_ranked(&host, HTTPS_PORT);
-        self.better_than(own.as_ref(), || remote.find_tls(&host))
+        let elsewhere = |remote: &Arc<dyn RemoteHosts>| {
+            self.better_than(own.as_ref(), || remote.find_tls(&host))
+        };
+        match remote.and_then(elsewhere) {
+            // What it asks visitors for, this node does not know.
+            Some(node) => Some(TlsRoute::Node(node)),
+            None => self.tls_edge(&host, own?).map(TlsRoute::Edge),
+        }
+    }
+
+    /// The TLS edge that has a host, unless it is a wildcard and another node has what fits better.
+    fn tls_edge(
+        &self,
+        host: &str,
+        own: (HostClaim, HostRank),
+    ) -> Option<Arc<ArcSwap<VirtualHost>>> {
+        if !own.0.virtual_host.load().carries_bytes {
+            return None;
+        }
+        let is_elsewhere = self.remote_host(host, HTTPS_PORT, Some(&own)).is_some()
+            || self.is_cut_off(host, HTTPS_PORT, Some(&own));
+        (!is_elsewhere).then_some(own.0.virtual_host)
     }
 
     /// Carries the TLS of a visitor to another node, which ends it, and with it all of the connection.

@@ -1,11 +1,13 @@
 //! Connections that are bytes to the service.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use chrono::Utc;
 use rustls::ServerConfig;
 use tokio::io::copy_bidirectional_with_sizes;
+use tokio::net::TcpStream;
 
 use crate::gateway::events::RequestTrace;
 use crate::gateway::http::error_response;
@@ -53,12 +55,49 @@ pub(crate) async fn carry_unwrapped(
     if !server::protocol(&gateway, &stream, &mut shutdown).await {
         return;
     }
+    let accepting = unwrapped(&gateway, stream, (peer, local), config);
+    let Some((socket, visitor)) = accepting.await else { return };
+    pass(&gateway, &slot, socket, &visitor, shutdown).await;
+}
+
+/// Carries what a visitor says to a TLS edge, whose TLS ends here or goes on as it is.
+pub(crate) async fn carry_by_name(
+    gateway: Arc<GatewayState>,
+    slot: Arc<ArcSwap<VirtualHost>>,
+    connection: AcceptedConnection,
+    shutdown: ShutdownSignal,
+) {
+    let AcceptedConnection { stream, peer, local, permit: _permit } = connection;
+    let tls_policy = slot.load_full().tls_policy.clone();
+    let entered = match &tls_policy {
+        Some(tls_policy) => {
+            unwrapped(&gateway, stream, (peer, local), tls_policy.config.clone()).await
+        }
+        None => {
+            let visitor = Visitor { peer, local, proto: "tls", tls: None, passthrough: true };
+            Some((AcceptedSocket::Plain(stream), visitor))
+        }
+    };
+    let Some((socket, visitor)) = entered else { return };
+    // Whoever has shaken hands by terms that are no longer those of the edge has to do it again.
+    let current = slot.load_full().tls_policy.clone();
+    if current.as_ref().map(Arc::as_ptr) == tls_policy.as_ref().map(Arc::as_ptr) {
+        pass(&gateway, &slot, socket, &visitor, shutdown).await;
+    }
+}
+
+/// Agrees on TLS with a visitor; none where there is no agreement.
+async fn unwrapped(
+    gateway: &GatewayState,
+    stream: TcpStream,
+    (peer, local): (SocketAddr, SocketAddr),
+    config: Arc<ServerConfig>,
+) -> Option<(AcceptedSocket, Visitor)> {
     let stream = tls::accept(stream, config, gateway.timeouts().handshake).await;
-    let stream = or_debug!(stream, "a TLS handshake of a visitor failed");
-    let Some(stream) = stream else { return };
+    let stream = or_debug!(stream, "a TLS handshake of a visitor failed")?;
     let tls = Some(Arc::new(server::tls_info(&stream)));
     let visitor = Visitor { peer, local, proto: "tls", tls, passthrough: false };
-    pass(&gateway, &slot, AcceptedSocket::Tls(Box::new(stream)), &visitor, shutdown).await;
+    Some((AcceptedSocket::Tls(Box::new(stream)), visitor))
 }
 
 pub(crate) async fn pass(

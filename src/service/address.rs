@@ -23,6 +23,7 @@ const LISTS: &[(&str, &str)] = &[
     (prefix::STATIC, "/backends/static"),
     (prefix::HTTPS_EDGE, "/edges/https"),
     (prefix::TCP_EDGE, "/edges/tcp"),
+    (prefix::TLS_EDGE, "/edges/tls"),
     (prefix::CREDENTIAL, "/credentials"),
     (prefix::BOT_USER, "/bot_users"),
     (prefix::VAULT, "/vaults"),

@@ -15,7 +15,6 @@ pub(super) const NOT_OFFERED: &[(&str, &str)] = &[
     ("/edges/https/{edge_id}/routes/{id}/oauth", LOGIN),
     ("/edges/https/{edge_id}/routes/{id}/oidc", LOGIN),
     ("/edges/https/{edge_id}/routes/{id}/saml", LOGIN),
-    ("/edges/tls", "HTTPS edges end TLS, and tls tunnels of agents carry it as it is"),
 ];
 const LOGIN: &str = "visitors do not log in at this service; let the upstream do that, or check their tokens with \
                      jwt-validation";

@@ -165,6 +165,12 @@ def tcp_edge(rows: Rows) -> Fields:
     return {"hostports": [str(rows.client.reserved_addrs.create().addr)], "description": "made"}
 
 
+def tls_edge(rows: Rows) -> Fields:
+    # Modules that act in handshakes need TLS that ends at the edge.
+    ends = rows.argument("EndpointTLSTermination", terminate_at="edge")
+    return {**edge(rows), "tls_termination": ends}
+
+
 def event_destination(rows: Rows) -> Fields:
     webhook = {"url": f"https://{rows.host()}/events"}
     return {
@@ -293,7 +299,7 @@ RESOURCES: Mapping[str, Resource] = {
     ),
     "edges.https": Resource("edghts", edge),
     "edges.tcp": Resource("edgtcp", tcp_edge),
-    "edges.tls": Resource("edgtls", edge),
+    "edges.tls": Resource("edgtls", tls_edge),
     "edges.https_routes": Resource(
         "edghtsrt",
         https_route,

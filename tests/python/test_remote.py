@@ -49,6 +49,7 @@ async def test_a_new_key_works_and_a_deleted_one_does_not(
         ("backends.static_", {"address": "localhost:80"}, {"address": "localhost:81"}),
         ("edges.https", {"hostports": ["a.test:443"]}, {"hostports": []}),
         ("edges.tcp", {}, {"description": "d"}),
+        ("edges.tls", {"hostports": ["b.test:443"]}, {"hostports": ["*.c.test:443"]}),
         ("credentials", {"acl": ["bind:*.a.test"]}, {"acl": []}),
         ("bot_users", {"name": "bot"}, {"active": False}),
     ],

@@ -20,6 +20,9 @@ use crate::protocol::{proxy, read_kind, stream_kind};
 /// A longer identifier is none.
 const MAX_ID_BYTES: usize = 64;
 
+/// How the service names edges for TLS in the header of a connection.
+const TLS_EDGE: &str = "2";
+
 /// Serves one stream of the service.
 pub(super) async fn serve(shared: Arc<AgentInner>, online: OnlineSession, mut stream: Stream) {
     // A stream that breaks harms no other.
@@ -81,9 +84,14 @@ async fn forward(tunnels: &Tunnels, mut stream: Stream) {
         Err(_) => header.client_addr,
     };
     let via = Via::of_edge_type(&header.edge_type);
+    // Where the service looks at requests, it has ended their TLS, and at TLS edges it may have.
+    let has_ended_tls = match via {
+        Some(Via::HttpsEdge) => true,
+        _ => header.edge_type == TLS_EDGE && !header.passthrough_tls,
+    };
     let (edge_id, route_id) = (bounded_id(header.edge_id), bounded_id(header.route_id));
     let source = CaptureSource { remote_addr, via, edge_id, route_id, ..CaptureSource::default() };
-    tunnel.serve(stream, source).await;
+    tunnel.serve(stream, source, has_ended_tls).await;
 }
 
 /// An identifier that is short enough to be kept with each request, else none.

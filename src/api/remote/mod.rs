@@ -53,6 +53,7 @@ const RESOURCES: &[Resource] = &[
     edges::https::RESOURCE,
     edges::routes::RESOURCE,
     edges::tcp::RESOURCE,
+    edges::tls::RESOURCE,
     credentials::RESOURCE,
     bot_users::RESOURCE,
     service_users::RESOURCE,
@@ -80,8 +81,12 @@ pub const DATABASE_BACKUP: Info = Info {
 
 /// Every resource of the API.
 pub fn resources() -> impl Iterator<Item = &'static Resource> {
-    let edges =
-        [edges::https_modules::MODULES, edges::route_modules::MODULES, edges::tcp_modules::MODULES];
+    let edges = [
+        edges::https_modules::MODULES,
+        edges::route_modules::MODULES,
+        edges::tcp_modules::MODULES,
+        edges::tls_modules::MODULES,
+    ];
     RESOURCES.iter().chain(edges.into_iter().flatten())
 }
 

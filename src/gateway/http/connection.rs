@@ -444,6 +444,10 @@ impl HttpConnection {
             return Err(error_response::CUT_OFF);
         }
         let (claim, _) = found.ok_or(error_response::NO_ENDPOINT)?;
+        let virtual_host = claim.virtual_host.load_full();
+        if virtual_host.carries_bytes {
+            return Err(error_response::NO_ENDPOINT);
+        }
         if !is_secure
             && claim.port != port
             && self.gateway.https.get().is_some()
@@ -451,7 +455,6 @@ impl HttpConnection {
         {
             return Ok(HostMatch::Redirect(format!("{url}{uri}")));
         }
-        let virtual_host = claim.virtual_host.load_full();
         // The handshake may have named nobody, another port's virtual host, or what the virtual host was before.
         let passes = |tls_policy: &Arc<TlsPolicy>| match passed {
             Some(passed) => Arc::ptr_eq(passed, tls_policy),

@@ -20,7 +20,6 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use tokio_rustls::server::TlsStream;
 
-use crate::gateway::GatewayState;
 use crate::gateway::http::connection::{HostSelection, HttpConnection};
 use crate::gateway::http::connection_activity::{ActivityTimeouts, ConnectionActivity};
 use crate::gateway::http::flood_guard::FloodGuard;
@@ -29,9 +28,11 @@ use crate::gateway::http::request_body::RequestBody;
 use crate::gateway::http::stream_executor::StreamExecutor;
 use crate::gateway::http::visitor_stream::VisitorStream;
 use crate::gateway::metered::MeteredSocket;
+use crate::gateway::relayed::TlsRoute;
 use crate::gateway::routing::target::{Visitor, VisitorTls};
 use crate::gateway::timeouts::TickLimits;
 use crate::gateway::tls::challenges::ACME_TLS;
+use crate::gateway::{GatewayState, tcp};
 use crate::logging::{ignore, or_debug};
 use crate::net::tls::{self, AcceptedSocket};
 use crate::net::{self, AcceptedConnection, Permit, ShutdownPhase, ShutdownSignal};
@@ -77,12 +78,20 @@ pub(crate) async fn serve_tls(
         return;
     }
     if let HostSelection::ByHost(_) = &host_selection {
-        let looking = gateway.tls_elsewhere(&stream);
+        let looking = gateway.tls_route(&stream);
         let looked = shutdown.run_until(ShutdownPhase::Graceful, looking).await;
-        if let Some(node) = looked.flatten() {
-            let visitor = Visitor { peer, local, proto: "https", tls: None, passthrough: false };
-            let (socket, _permit) = (AcceptedSocket::Plain(stream), permit);
-            return gateway.carry_tls(node, socket, &visitor, shutdown).await;
+        match looked.flatten() {
+            Some(TlsRoute::Node(node)) => {
+                let visitor =
+                    Visitor { peer, local, proto: "https", tls: None, passthrough: false };
+                let (socket, _permit) = (AcceptedSocket::Plain(stream), permit);
+                return gateway.carry_tls(node, socket, &visitor, shutdown).await;
+            }
+            Some(TlsRoute::Edge(edge)) => {
+                let connection = AcceptedConnection { stream, peer, local, permit };
+                return tcp::carry_by_name(gateway, edge, connection, shutdown).await;
+            }
+            None => {}
         }
     }
     let accepted = accept_tls(&gateway, host_selection, stream, config).await;
@@ -148,12 +157,17 @@ async fn accept_tls(
     let mut tls_policy = None;
     let choose = |hello: &ClientHello<'_>| {
         if let Some(challenge) = gateway.authority.challenges().tls(hello) {
-            return challenge;
+            return Some(challenge);
         }
         let name = hello.server_name();
         let claim = name.and_then(|name| gateway.hosts.find(&name.to_ascii_lowercase(), 443));
-        tls_policy = claim.and_then(|claim| claim.virtual_host.load_full().tls_policy.clone());
-        tls_policy.as_ref().map_or(config, |tls_policy| tls_policy.config.clone())
+        let virtual_host = claim.map(|claim| claim.virtual_host.load_full());
+        if virtual_host.as_ref().is_some_and(|it| it.carries_bytes) {
+            // Its name came too late to be looked at, and what was read of it does not come back.
+            return None;
+        }
+        tls_policy = virtual_host.and_then(|it| it.tls_policy.clone());
+        Some(tls_policy.as_ref().map_or(config, |tls_policy| tls_policy.config.clone()))
     };
     let stream = tls::accept_by_name(stream, choose, limit).await?;
     Ok((stream, HostSelection::ByHost(tls_policy)))

@@ -72,7 +72,7 @@ impl Hosts {
     /// Changes several names; nobody else does meanwhile.
     pub(crate) fn change(&self) -> HostChanges<'_> {
         let changing = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
-        HostChanges { hosts: self, tables: HashMap::new(), _changing: changing }
+        HostChanges { hosts: self, tables: HashMap::new(), is_touched: false, _changing: changing }
     }
 
     /// Whether an agent's endpoint has this name and port.
@@ -115,12 +115,17 @@ impl Hosts {
         self.changed.notified().await;
     }
 
-    /// The names, without wildcards, that a virtual host has on a port other than that of plain HTTP.
+    /// The names, without wildcards, that a virtual host has on a port other than that of plain HTTP, and
+    /// whose TLS ends here.
     pub(crate) fn https_names(&self) -> Vec<String> {
         let mut names = Vec::new();
         for shard in &self.shards {
             let shard = shard.load();
-            let is_https = |claims: &[HostClaim]| claims.iter().any(|claim| claim.port != 80);
+            let is_https = |claims: &[HostClaim]| {
+                claims
+                    .iter()
+                    .any(|claim| claim.port != 80 && !claim.virtual_host.load().passes_tls())
+            };
             let secure = shard.exact.iter().filter(|(_, claims)| is_https(claims));
             names.extend(secure.map(|(name, _)| name.to_string()));
         }
@@ -139,6 +144,8 @@ pub(crate) struct HostChanges<'h> {
     hosts: &'h Hosts,
     /// The tables that have changed, by their places.
     tables: HashMap<usize, HostNames>,
+    /// Whether what names lead to has changed, and they have not.
+    is_touched: bool,
     _changing: MutexGuard<'h, ()>,
 }
 
@@ -161,6 +168,11 @@ impl HostChanges<'_> {
         claims.sort_by_key(|claim| claim.port != 443);
         self.replace(name, claims);
         true
+    }
+
+    /// Says that what names lead to has changed.
+    pub(crate) fn touch(&mut self) {
+        self.is_touched = true;
     }
 
     /// Takes a name and a port from a virtual host, if it has them.
@@ -204,7 +216,7 @@ impl HostChanges<'_> {
 
 impl Drop for HostChanges<'_> {
     fn drop(&mut self) {
-        if self.tables.is_empty() {
+        if self.tables.is_empty() && !self.is_touched {
             return;
         }
         for (place, names) in self.tables.drain() {

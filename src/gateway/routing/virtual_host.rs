@@ -31,8 +31,11 @@ use crate::policy::path::{self, AmbiguousPaths};
 /// What is served at a public address.
 #[derive(Default)]
 pub(crate) struct VirtualHost {
-    /// How TLS is spoken with visitors; none where it is as usual.
+    /// How TLS is spoken with visitors; none where it is as usual, or is carried as bytes.
     pub tls_policy: Option<Arc<TlsPolicy>>,
+    /// True when what visitors say over TLS, or their TLS itself, is bytes to the service: it serves no
+    /// requests.
+    pub carries_bytes: bool,
     exact: HashMap<String, Arc<Route>>,
     /// The longest first.
     prefixes: Vec<(String, Arc<Route>)>,
@@ -137,6 +140,16 @@ impl VirtualHost {
     /// The same virtual host with a TLS policy, or with none.
     pub(crate) fn with_tls_policy(self, tls_policy: Option<Arc<TlsPolicy>>) -> Self {
         Self { tls_policy, ..self }
+    }
+
+    /// The same virtual host for bytes, whose TLS ends here by this policy, or not at all.
+    pub(crate) fn carrying_bytes(self, tls_policy: Option<Arc<TlsPolicy>>) -> Self {
+        Self { tls_policy, carries_bytes: true, ..self }
+    }
+
+    /// Whether TLS goes through as it is, so that certificates are not the service's matter.
+    pub(crate) fn passes_tls(&self) -> bool {
+        self.carries_bytes && self.tls_policy.is_none()
     }
 
     /// True when visitors must show a certificate.

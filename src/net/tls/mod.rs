@@ -36,8 +36,11 @@ use verifier::AnyCertificate;
 
 use crate::logging::or_debug;
 
-/// How long the first message of a client may be that is looked at before it is read, in bytes.
-const MAX_HELLO_BYTES: usize = 16 << 10;
+/// How long the first message of a client may be that is looked at before it is read, in bytes: less than
+/// the kernel holds of a connection from which nothing is read.
+const MAX_HELLO_BYTES: usize = 32 << 10;
+/// How much of it is looked at first: most are not longer.
+const FIRST_HELLO_BYTES: usize = 4 << 10;
 /// How long after one look at it is looked whether there is more, at first and at most.
 const MIN_PEEK_PAUSE: Duration = Duration::from_millis(5);
 const MAX_PEEK_PAUSE: Duration = Duration::from_millis(320);
@@ -155,7 +158,7 @@ pub(crate) async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
 /// What a client asks for, all of whose bytes stay to be read; none where it does not say so in time.
 pub(crate) async fn peeked_hello(stream: &TcpStream, limit: Duration) -> Option<Accepted> {
     let peeking = async {
-        let (mut bytes, mut before, mut pause) = (vec![0; MAX_HELLO_BYTES], 0, MIN_PEEK_PAUSE);
+        let (mut bytes, mut before, mut pause) = (vec![0; FIRST_HELLO_BYTES], 0, MIN_PEEK_PAUSE);
         loop {
             let read = stream.peek(&mut bytes).await?;
             if read > before
@@ -163,11 +166,15 @@ pub(crate) async fn peeked_hello(stream: &TcpStream, limit: Duration) -> Option<
             {
                 return Ok(Some(hello));
             }
+            before = read;
+            if read == bytes.len() && read < MAX_HELLO_BYTES {
+                bytes.resize(2 * read, 0);
+                continue;
+            }
             let is_over = stream.ready(Interest::READABLE).await?.is_read_closed();
             if is_over || read == 0 || read == bytes.len() {
                 return Ok(None);
             }
-            before = read;
             // What was peeked at stays readable, so that nothing says when there is more.
             sleep(pause).await;
             pause = (pause * 2).min(MAX_PEEK_PAUSE);
@@ -191,16 +198,17 @@ fn hello_of(mut bytes: &[u8]) -> io::Result<Option<Accepted>> {
     Ok(None)
 }
 
-/// The same, in the way that is chosen for what the client asks for.
+/// The same, in the way that is chosen for what the client asks for; with none, not at all.
 pub(crate) async fn accept_by_name<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
-    choose: impl FnOnce(&ClientHello<'_>) -> Arc<ServerConfig>,
+    choose: impl FnOnce(&ClientHello<'_>) -> Option<Arc<ServerConfig>>,
     limit: Duration,
 ) -> io::Result<TlsStream<S>> {
     let handshake = async {
         let hello = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
         let config = choose(&hello.client_hello());
-        hello.into_stream(config).await
+        let unserved = || io::Error::other("the name that the client asks for is not served so");
+        hello.into_stream(config.ok_or_else(unserved)?).await
     };
     timeout(limit, handshake).await?
 }

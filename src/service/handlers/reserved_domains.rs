@@ -315,7 +315,10 @@ fn adopt_edges(
     owner_id: &str,
 ) -> Result<(), Refusal> {
     for edge in change.claimants_below(HOSTPORTS, &format!("{name}:"))? {
-        if ![prefix::HTTPS_EDGE, prefix::ENDPOINT].iter().any(|it| has_prefix(&edge, it)) {
+        if ![prefix::HTTPS_EDGE, prefix::TLS_EDGE, prefix::ENDPOINT]
+            .iter()
+            .any(|it| has_prefix(&edge, it))
+        {
             continue;
         }
         let owners = change.references(&edge, HOSTPORTS_OWNER)?;

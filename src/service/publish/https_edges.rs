@@ -3,8 +3,6 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
-
 use crate::api::remote::edges::https::HttpsEdge;
 use crate::api::remote::edges::modules::route_modules;
 use crate::api::remote::edges::routes::HttpsEdgeRoute;
@@ -15,10 +13,9 @@ use crate::gateway::routing::hosts::HostChanges;
 use crate::gateway::routing::virtual_host::{PathMatch, Route, VirtualHost};
 use crate::gateway::tls::policy::TlsPolicy;
 use crate::policy::Scope;
-use crate::service::check::host_port;
 use crate::service::publish::backends::Backends;
-
 use crate::service::publish::modules::{ModuleCompiler, build_modules};
+use crate::service::publish::names::{PublishedNames, names_of};
 use crate::service::publish::tls_policies::TlsPolicyPlan;
 use crate::service::references::routes_of;
 use crate::service::store::{self, View};
@@ -38,8 +35,7 @@ pub(super) struct HttpsEdges {
 /// An edge, and the names that it has.
 #[derive(Default)]
 struct PublishedEdge {
-    virtual_host: Arc<ArcSwap<VirtualHost>>,
-    names: Vec<(String, u16)>,
+    names: PublishedNames,
     /// The TLS policy, and what it was made of; as long as that stays, so do the visitors.
     tls_policy: (TlsPolicyPlan, Option<Arc<TlsPolicy>>),
 }
@@ -126,9 +122,8 @@ impl HttpsEdges {
     /// Takes an edge back that is gone.
     fn remove(&mut self, id: &str, names: &mut HostChanges<'_>) {
         self.incomplete.remove(id);
-        if let Some(mut gone) = self.edges.remove(id) {
-            gone.take_names(names, Vec::new());
-            gone.virtual_host.store(Arc::new(VirtualHost::default()));
+        if let Some(gone) = self.edges.remove(id) {
+            gone.names.end(names);
         }
     }
 
@@ -166,14 +161,14 @@ impl HttpsEdges {
                 VirtualHost::default()
             }
         };
-        known.virtual_host.store(Arc::new(virtual_host));
+        known.names.virtual_host.store(Arc::new(virtual_host));
         Ok(())
     }
 
     /// Leads the names of an edge to it.
     fn take_names(&mut self, edge: &HttpsEdge, changes: &mut HostChanges<'_>) {
         let known = self.edges.entry(edge.id.clone()).or_default();
-        if known.take_names(changes, names(edge)) {
+        if known.names.take(changes, names_of(edge.hostports.as_deref())) {
             self.incomplete.remove(&edge.id);
         } else {
             self.incomplete.insert(edge.id.clone());
@@ -185,7 +180,8 @@ impl HttpsEdges {
         let Self { gateway, edges, incomplete, .. } = self;
         if !incomplete.is_empty() {
             let mut changes = gateway.change_names();
-            incomplete.retain(|id| edges.get(id).is_some_and(|edge| !edge.add_names(&mut changes)));
+            let lacks = |id: &String| edges.get(id).is_some_and(|it| !it.names.add(&mut changes));
+            incomplete.retain(lacks);
         }
     }
 }
@@ -198,7 +194,9 @@ impl PublishedEdge {
         view: &View<'_>,
         edge: &HttpsEdge,
     ) -> Result<Result<Option<Arc<TlsPolicy>>, String>, store::StoreError> {
-        let plan = TlsPolicyPlan::of(edge);
+        let versions = edge.tls_termination.clone().filter(EdgeModule::is_enabled);
+        let min_version = versions.and_then(|it| it.min_version);
+        let plan = TlsPolicyPlan::new(edge.mutual_tls.clone(), min_version);
         if plan != self.tls_policy.0 {
             match plan.tls_policy(gateway, view)? {
                 Ok(tls_policy) => self.tls_policy = (plan, tls_policy),
@@ -206,25 +204,6 @@ impl PublishedEdge {
             }
         }
         Ok(Ok(self.tls_policy.1.clone()))
-    }
-
-    /// Takes these names in place of those it had; false when one of them is another's.
-    fn take_names(&mut self, changes: &mut HostChanges<'_>, names: Vec<(String, u16)>) -> bool {
-        for (name, port) in self.names.iter().filter(|name| !names.contains(name)) {
-            changes.remove(name, *port, &self.virtual_host);
-        }
-        self.names = names;
-        self.add_names(changes)
-    }
-
-    /// Takes the names that it should have; one that an agent's endpoint has stays there, and then
-    /// this is false.
-    fn add_names(&self, changes: &mut HostChanges<'_>) -> bool {
-        let mut has_all = true;
-        for (name, port) in &self.names {
-            has_all &= changes.add(name, *port, &self.virtual_host, false);
-        }
-        has_all
     }
 }
 
@@ -239,18 +218,4 @@ fn published(
     let modules = modules.build(&route.id, Scope::HttpsRoute, build);
     let edge_id = route.edge_id.unwrap_or_default().into();
     Route { id: route.id.into(), edge_id, modules, host_header: None, backend, metrics }
-}
-
-fn names(edge: &HttpsEdge) -> Vec<(String, u16)> {
-    let hostports = edge.hostports.iter().flatten().map(|text| text.to_ascii_lowercase());
-    hostports
-        .filter_map(|text| {
-            let (star, rest) = match text.strip_prefix("*.") {
-                Some(rest) => ("*.", rest),
-                None => ("", text.as_str()),
-            };
-            let (host, port) = host_port(rest).ok()?;
-            Some((format!("{star}{host}"), port))
-        })
-        .collect()
 }

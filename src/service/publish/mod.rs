@@ -12,9 +12,11 @@ mod https_edges;
 mod ip_policies;
 mod ip_restrictions;
 mod modules;
+mod names;
 mod route_tables;
 mod secrets;
 mod tcp_edges;
+mod tls_edges;
 mod tls_policies;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

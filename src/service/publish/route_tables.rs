@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::api::id::prefix;
 use crate::api::remote::edges::tcp::TcpEdge;
+use crate::api::remote::edges::tls::TlsEdge;
 use crate::gateway::Gateway;
 use crate::gateway::modules::policy_cache::PolicyCache;
 use crate::service::publish::backends::Backends;
@@ -16,7 +17,8 @@ use crate::service::publish::ip_restrictions;
 use crate::service::publish::modules::ModuleCompiler;
 use crate::service::publish::secrets::PublishedSecrets;
 use crate::service::publish::tcp_edges::TcpEdges;
-use crate::service::store::{self, Changes, View};
+use crate::service::publish::tls_edges::TlsEdges;
+use crate::service::store::{self, Changes, Document, View};
 use crate::service::vaults::VaultKey;
 
 /// The kinds of documents that traffic depends on.
@@ -34,6 +36,7 @@ const PUBLISHED_KINDS: &[&str] = &[
     prefix::HTTPS_EDGE,
     prefix::HTTPS_ROUTE,
     prefix::TCP_EDGE,
+    prefix::TLS_EDGE,
     prefix::ENDPOINT,
     prefix::RESERVED_DOMAIN,
     prefix::MANAGED_NAME,
@@ -49,6 +52,7 @@ pub(super) struct RouteTables {
     modules: ModuleCompiler,
     https_edges: HttpsEdges,
     tcp_edges: Arc<TcpEdges>,
+    tls_edges: TlsEdges,
     cloud_endpoints: CloudEndpoints,
     certificates: PublishedCertificates,
 }
@@ -69,6 +73,7 @@ impl RouteTables {
             https_edges: HttpsEdges::new(gateway.clone()),
             cloud_endpoints: CloudEndpoints::new(gateway.clone(), tcp_edges.clone()),
             tcp_edges,
+            tls_edges: TlsEdges::new(gateway.clone()),
             certificates: PublishedCertificates::new(gateway.clone()),
         }
     }
@@ -81,9 +86,8 @@ impl RouteTables {
         ip_restrictions::refresh(&self.gateway, view)?;
         self.backends.load(view)?;
         self.https_edges.load(view, &mut self.modules, &mut self.backends)?;
-        let mut edges: Vec<_> = view.all::<TcpEdge>()?.into_iter().map(|edge| edge.id).collect();
-        edges.reverse();
-        self.refresh(view, &gone_first(self.tcp_edges.ids(), edges))?;
+        self.refresh(view, &gone_first(self.tcp_edges.ids(), oldest_first::<TcpEdge>(view)?))?;
+        self.refresh(view, &gone_first(self.tls_edges.ids(), oldest_first::<TlsEdge>(view)?))?;
         self.cloud_endpoints.load(view, &mut self.modules)?;
         self.certificates.load(view)
     }
@@ -115,6 +119,7 @@ impl RouteTables {
             modules,
             https_edges,
             tcp_edges,
+            tls_edges,
             cloud_endpoints,
             certificates,
         } = self;
@@ -132,6 +137,7 @@ impl RouteTables {
             match kind(id) {
                 prefix::HTTPS_EDGE => https_edges.refresh(view, modules, backends, id)?,
                 prefix::TCP_EDGE => tcp_edges.refresh(view, modules, backends, id)?,
+                prefix::TLS_EDGE => tls_edges.refresh(view, modules, backends, id)?,
                 prefix::ENDPOINT => cloud_endpoints.refresh(view, modules, id)?,
                 prefix::IP_RESTRICTION => ip_restrictions::refresh(gateway, view)?,
                 prefix::VAULT => secrets.refresh_vault(view, id)?,
@@ -149,8 +155,17 @@ impl RouteTables {
     pub(super) fn take_missing(&mut self) {
         self.tcp_edges.listen_again();
         self.https_edges.take_names_again();
+        self.tls_edges.take_names_again();
         self.cloud_endpoints.take_names_again();
     }
+}
+
+/// The identifiers of all documents of a kind.
+fn oldest_first<D: Document>(view: &View<'_>) -> Result<Vec<String>, store::StoreError> {
+    let mut ids: Vec<_> =
+        view.all::<D>()?.iter().map(|document| document.id().to_owned()).collect();
+    ids.reverse();
+    Ok(ids)
 }
 
 /// What is stored, after what was known and is not: others may have its names and ports.

@@ -1,14 +1,15 @@
-//! Who may speak TLS with HTTPS edges, and how.
+//! Who may speak TLS with HTTPS edges and TLS edges, and how.
 
 use std::sync::Arc;
 
 use rustls::SupportedProtocolVersion;
 
 use crate::api::remote::certificate_authorities::CertificateAuthority;
-use crate::api::remote::edges::https::HttpsEdge;
-use crate::gateway::Gateway;
+use crate::api::remote::edges::modules::MutualTls;
 use crate::gateway::modules::edge_module::EdgeModule;
+use crate::gateway::tls::certificate_error::CertificateError;
 use crate::gateway::tls::policy::{TlsParams, TlsPolicy};
+use crate::gateway::{Gateway, TlsTerminationSpec};
 use crate::net::tls::only_signed_by;
 use crate::service::store::{self, View};
 
@@ -24,17 +25,14 @@ pub(crate) struct TlsPolicyPlan {
 
 impl TlsPolicyPlan {
     /// What an edge wants.
-    pub(crate) fn of(edge: &HttpsEdge) -> Self {
-        let mutual = edge.mutual_tls.clone().filter(EdgeModule::is_enabled);
+    pub(crate) fn new(mutual_tls: Option<MutualTls>, min_version: Option<String>) -> Self {
+        let mutual = mutual_tls.filter(EdgeModule::is_enabled);
         let authorities = mutual.map(|it| it.certificate_authorities.unwrap_or_default());
-        let termination = edge.tls_termination.clone().filter(EdgeModule::is_enabled);
-        Self {
-            authorities: authorities.map(|all| all.into_iter().map(|one| one.id).collect()),
-            min_version: termination.and_then(|it| it.min_version),
-        }
+        let authorities = authorities.map(|all| all.into_iter().map(|one| one.id).collect());
+        Self { authorities, min_version }
     }
 
-    /// The policy; none where TLS is as usual.
+    /// The policy of an edge for requests; none where TLS is as usual.
     ///
     /// # Errors
     /// The inner ones tell what is wrong with the certificates.
@@ -46,24 +44,48 @@ impl TlsPolicyPlan {
         if *self == Self::default() {
             return Ok(Ok(None));
         }
+        let made = |params| TlsPolicy::of_http(gateway.authority(), params);
+        Ok(self.made(view, made)?.map(Some))
+    }
+
+    /// The policy of an edge for bytes.
+    ///
+    /// # Errors
+    /// As for [`TlsPolicyPlan::tls_policy`].
+    pub(crate) fn tls_policy_of_bytes(
+        &self,
+        gateway: &Gateway,
+        view: &View<'_>,
+    ) -> Result<Result<Arc<TlsPolicy>, String>, store::StoreError> {
+        let usual = TlsTerminationSpec::default();
+        self.made(view, |params| TlsPolicy::of_bytes(gateway.authority(), &usual, params))
+    }
+
+    fn made(
+        &self,
+        view: &View<'_>,
+        made: impl FnOnce(TlsParams) -> Result<Arc<TlsPolicy>, CertificateError>,
+    ) -> Result<Result<Arc<TlsPolicy>, String>, store::StoreError> {
         let mut pem = String::new();
         for id in self.authorities.iter().flatten() {
             let authority = view.find::<CertificateAuthority>(id)?;
             pem += &authority.and_then(|authority| authority.ca_pem).unwrap_or_default();
             pem.push('\n');
         }
-        Ok(self.made(gateway, &pem))
+        let policy = self
+            .params(&pem)
+            .and_then(|params| made(params).map_err(|problem| problem.to_string()));
+        Ok(policy)
     }
 
-    fn made(&self, gateway: &Gateway, pem: &str) -> Result<Option<Arc<TlsPolicy>>, String> {
-        let mut terms = TlsParams::default();
+    fn params(&self, pem: &str) -> Result<TlsParams, String> {
+        let mut params = TlsParams::default();
         if self.min_version.as_deref() == Some("1.3") {
-            terms.versions = NEWEST;
+            params.versions = NEWEST;
         }
         if self.authorities.is_some() {
-            terms.visitors = only_signed_by(pem.as_bytes())?;
+            params.visitors = only_signed_by(pem.as_bytes())?;
         }
-        let tls_policy = TlsPolicy::of_http(gateway.authority(), terms);
-        tls_policy.map(Some).map_err(|problem| problem.to_string())
+        Ok(params)
     }
 }

@@ -1,5 +1,5 @@
-//! Tunnels with labels: what comes through HTTPS edges is requests, what comes through TCP edges is
-//! bytes, whose TLS may end at the agent.
+//! Tunnels with labels: what comes through HTTPS edges is requests, what comes through TCP and TLS edges
+//! is bytes, whose TLS may end at the agent.
 
 use rcgen::ExtendedKeyUsagePurpose;
 use serde_json::{Value, json};
@@ -81,6 +81,54 @@ async fn tls_of_a_tcp_edge_ends_at_the_agent_that_has_a_certificate() {
     let address = tcp_edge(&whole).await;
 
     let visit = visit(&address, &own.certificate, None, true);
+    let answer = timeout(PATIENCE, visit).await.unwrap().unwrap();
+
+    assert!(answer.contains("GET /secret HTTP/1.1\r\n"), "{answer}");
+}
+
+/// A TLS edge for `shop.test` in front of the tunnels; its identifier.
+async fn tls_edge(whole: &Whole) -> String {
+    let edge = json!({"hostports": ["shop.test:443"], "backend": group(whole).await});
+    whole.create("/edges/tls", edge).await["id"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn tls_of_a_tls_edge_ends_at_the_agent_unless_it_has_ended_at_the_edge() {
+    let (folder, whole) = (Folder::new(), Whole::start().await);
+    let own = Identity::new(&folder, "shop.test", ExtendedKeyUsagePurpose::ServerAuth);
+    let [crt, key] = &own.files;
+    start(&whole, json!({"crt": crt, "key": key})).await;
+    let edge = tls_edge(&whole).await;
+    let edges = whole.service.gateway();
+    let place = edges.https_address().unwrap().to_string();
+    let ask = async |trusted: &str| {
+        let visit = visit(&place, trusted, None, true);
+        timeout(PATIENCE, visit).await.unwrap().unwrap_or_else(|problem| problem.to_string())
+    };
+
+    let answer = ask(&own.certificate).await;
+    assert!(answer.contains("GET /secret HTTP/1.1\r\n"), "{answer}");
+
+    let module = format!("/edges/tls/{edge}/tls_termination");
+    whole.replace(&module, json!({"terminate_at": "edge"})).await;
+    let answer = ask(edges.authority().pem()).await;
+    assert!(answer.contains("GET /secret HTTP/1.1\r\n"), "{answer}");
+    assert_eq!(whole.get("/api/requests/http").await["requests"], json!([]), "they were bytes");
+}
+
+#[tokio::test]
+async fn tls_goes_through_a_tls_edge_and_an_agent_to_a_server() {
+    let (folder, whole) = (Folder::new(), Whole::start().await);
+    let own = Identity::new(&folder, "shop.test", ExtendedKeyUsagePurpose::ServerAuth);
+    let [crt, key] = &own.files;
+    // The agent of the first service is the TLS server of the second.
+    let server = Whole::start().await;
+    start(&server, json!({"crt": crt, "key": key})).await;
+    start(&whole, json!({"addr": tcp_edge(&server).await})).await;
+    tls_edge(&whole).await;
+    let place = whole.service.gateway().https_address().unwrap().to_string();
+
+    let visit = visit(&place, &own.certificate, None, true);
     let answer = timeout(PATIENCE, visit).await.unwrap().unwrap();
 
     assert!(answer.contains("GET /secret HTTP/1.1\r\n"), "{answer}");

@@ -60,14 +60,25 @@ impl Whole {
 
     /// Creates something at the management API.
     pub async fn create(&self, path: &str, body: Value) -> Value {
+        let (status, made) = self.manage(Method::POST, path, body).await;
+        assert_eq!(status, 201, "{made}");
+        made
+    }
+
+    /// Replaces something at the management API.
+    pub async fn replace(&self, path: &str, body: Value) {
+        let (status, replaced) = self.manage(Method::PUT, path, body).await;
+        assert_eq!(status, 200, "{replaced}");
+    }
+
+    async fn manage(&self, method: Method, path: &str, body: Value) -> (u16, Value) {
         let key = self.service.api_key().unwrap().0.clone();
         let url = format!("{}{path}", self.service.url());
-        let request = self.http.post(url).bearer_auth(key);
+        let request = self.http.request(method, url).bearer_auth(key);
         let request = request.header("content-type", "application/json").body(body.to_string());
         let answer = request.send().await.unwrap();
         let (status, text) = (answer.status().as_u16(), answer.text().await.unwrap());
-        assert_eq!(status, 201, "{text}");
-        serde_json::from_str(&text).unwrap()
+        (status, serde_json::from_str(&text).unwrap())
     }
 
     pub async fn web(&self) -> String {

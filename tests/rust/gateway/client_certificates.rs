@@ -24,16 +24,16 @@ use super::configured::EdgeFixture;
 use super::support::soon;
 
 /// Who vouches for visitors.
-struct Signer {
-    pem: String,
+pub(super) struct Signer {
+    pub pem: String,
     issuer: Issuer<'static, KeyPair>,
 }
 
 /// A certificate with its key.
-struct Shown(CertificateDer<'static>, PrivateKeyDer<'static>);
+pub(super) struct Shown(CertificateDer<'static>, PrivateKeyDer<'static>);
 
 impl Signer {
-    fn new(name: &str) -> Self {
+    pub fn new(name: &str) -> Self {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.distinguished_name.push(DnType::CommonName, name);
@@ -44,7 +44,7 @@ impl Signer {
     }
 
     /// A certificate for a visitor.
-    fn vouch(&self) -> Shown {
+    pub fn vouch(&self) -> Shown {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(["visitor.test".to_owned()]).unwrap();
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
@@ -53,7 +53,7 @@ impl Signer {
     }
 
     /// Makes it known to a service; gives the module of it alone.
-    async fn known_to(&self, site: &EdgeFixture) -> Value {
+    pub async fn known_to(&self, site: &EdgeFixture) -> Value {
         let id = site.service.create("/certificate_authorities", json!({"ca_pem": self.pem})).await;
         json!({"certificate_authority_ids": [id]})
     }
@@ -61,20 +61,20 @@ impl Signer {
 
 /// How a visitor speaks TLS.
 #[derive(Clone, Copy)]
-struct Visit<'v> {
+pub(super) struct Visit<'v> {
     /// The name that the handshake asks for; none asks for no name.
-    name: Option<&'v str>,
-    shown: Option<&'v Shown>,
-    version: &'static SupportedProtocolVersion,
-    alpn: &'static str,
+    pub name: Option<&'v str>,
+    pub shown: Option<&'v Shown>,
+    pub version: &'static SupportedProtocolVersion,
+    pub alpn: &'static str,
 }
 
 impl<'v> Visit<'v> {
-    fn to(name: &'v str, shown: Option<&'v Shown>) -> Self {
+    pub fn to(name: &'v str, shown: Option<&'v Shown>) -> Self {
         Self { name: Some(name), shown, version: &TLS13, alpn: "http/1.1" }
     }
 
-    async fn connect(self, site: &EdgeFixture) -> io::Result<TlsStream<TcpStream>> {
+    pub async fn connect(self, site: &EdgeFixture) -> io::Result<TlsStream<TcpStream>> {
         let edges = site.service.service.gateway();
         let mut roots = RootCertStore::empty();
         let trusted = CertificateDer::from_pem_slice(edges.authority().pem().as_bytes()).unwrap();
@@ -98,12 +98,12 @@ impl<'v> Visit<'v> {
     }
 
     /// The status of an answer to a request for a host.
-    async fn ask(self, site: &EdgeFixture, host: &str) -> io::Result<String> {
+    pub async fn ask(self, site: &EdgeFixture, host: &str) -> io::Result<String> {
         get(&mut self.connect(site).await?, host).await
     }
 
     /// The alert that the service ends the handshake with.
-    async fn alert(self, site: &EdgeFixture) -> AlertDescription {
+    pub async fn alert(self, site: &EdgeFixture) -> AlertDescription {
         // With TLS 1.3 a visitor is done before the service has looked at its certificate.
         let failed = match self.connect(site).await {
             Ok(mut stream) => soon(stream.read_u8()).await.unwrap_err(),

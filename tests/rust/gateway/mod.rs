@@ -17,4 +17,5 @@ mod smuggling;
 pub mod support;
 mod tcp;
 mod tls;
+mod tls_edges;
 mod upstream_http2;

@@ -23,7 +23,7 @@ pub fn trusting(authority: &Authority, alpn: &[&str]) -> TlsConnector {
     trusting_pem(authority.pem(), alpn)
 }
 
-fn trusting_pem(pem: &str, alpn: &[&str]) -> TlsConnector {
+pub fn trusting_pem(pem: &str, alpn: &[&str]) -> TlsConnector {
     let mut config = trusting_config(pem);
     config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
     TlsConnector::from(Arc::new(config))

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use ginnel::agent::Agent;
 use ginnel::service::Options;
 use rcgen::ExtendedKeyUsagePurpose;
+use reqwest::Method;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -207,5 +208,37 @@ async fn a_wildcard_does_not_serve_a_name_whose_node_cannot_be_reached() {
 
     assert_eq!(nodes.visit(0, "one.tunnels.test").await, 503);
     assert_eq!(nodes.visit(0, "two.tunnels.test").await, 200);
+    nodes.stop().await;
+}
+
+#[tokio::test]
+async fn a_tls_edge_leads_to_an_agent_of_another_node() {
+    let nodes = two_nodes().await;
+    let agent = nodes.agent(0).await;
+    let definition = json!({"name": "it", "addr": mirror().await, "labels": ["app=it"]});
+    assert_eq!(nodes.tunnel(&agent, definition).await.0, 201);
+    let group = json!({"labels": {"app": "it"}});
+    let group = nodes.call(1, Method::POST, "/backends/tunnel_group", group).await;
+    let edge = json!({
+        "hostports": ["shop.test:443"],
+        "backend": {"backend_id": group.json["id"]},
+        "tls_termination": {"terminate_at": "edge"},
+    });
+    let edge = nodes.call(0, Method::POST, "/edges/tls", edge).await;
+    assert_eq!(edge.status, 201, "{}", edge.json);
+
+    for node in [1, 0] {
+        let gateway = nodes.nodes[node].gateway();
+        let place = gateway.https_address().unwrap().to_string();
+        let began = Instant::now();
+        loop {
+            let answer = visit(&place, gateway.authority().pem(), None, true).await;
+            match answer {
+                Ok(answer) if answer.contains("GET /secret HTTP/1.1\r\n") => break,
+                other => assert!(began.elapsed() < PATIENCE, "node {node}: {other:?}"),
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
     nodes.stop().await;
 }

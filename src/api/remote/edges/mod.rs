@@ -8,3 +8,5 @@ pub mod route_modules;
 pub mod routes;
 pub mod tcp;
 pub mod tcp_modules;
+pub mod tls;
+pub mod tls_modules;

@@ -75,6 +75,17 @@ wire! {
         pub min_version: Option<String>,
     }
 
+    /// Where the TLS of a TLS edge ends.
+    pub struct TlsEdgeTermination {
+        /// False to switch the module off without forgetting it; true when unspecified.
+        pub enabled: Option<bool>,
+        /// Where TLS ends: `edge`, the default, or `upstream`, which gets the bytes as they are.
+        pub terminate_at: Option<String>,
+        /// The oldest version of TLS that is accepted, `1.2`, the default, or `1.3`; only where TLS ends
+        /// at the edge.
+        pub min_version: Option<String>,
+    }
+
     /// Rules that act on traffic.
     pub struct TrafficPolicy {
         /// True when the module is applied to traffic; true when unspecified.
@@ -315,6 +326,44 @@ macro_rules! tcp_modules {
     };
 }
 
+/// The modules of TLS edges, in the same form.
+macro_rules! tls_modules {
+    ($then:ident $(, $extra:tt)?) => {
+        $crate::api::remote::edges::modules::modules_with_backend! {
+            $then $(, $extra)?;
+            backend: " Where connections go.",
+            ip_restriction: " Which sources may connect.",
+            policy: " Rules that act on connections.";
+            {
+                /// Which authorities verify visitors; needs TLS that ends at the edge.
+                mutual_tls: MutualTls from MutualTlsChange;
+                "mutual TLS module",
+                " Mutual TLS module: visitors must present a certificate.",
+                "; everybody may connect then.";
+                (
+                    /// The certificate authorities that verify visitors; one of them must have signed.
+                    certificate_authority_ids: Vec<String>,
+                ) [enabled: bool]
+            }
+            {
+                /// Where TLS ends; without this module, at the upstream.
+                tls_termination: TlsEdgeTermination from TlsEdgeTermination;
+                "TLS termination module",
+                " TLS termination module: where TLS ends, and which versions are accepted.",
+                "; TLS ends at the upstream then.";
+                () [
+                    enabled: bool,
+                    /// Where TLS ends: `edge`, the default, or `upstream`, which gets the bytes as they are.
+                    terminate_at: String,
+                    /// The oldest version of TLS that is accepted, `1.2`, the default, or `1.3`; only where
+                    /// TLS ends at the edge.
+                    min_version: String,
+                ]
+            }
+        }
+    };
+}
+
 /// The modules of HTTPS edges, in the same form.
 macro_rules! https_modules {
     ($then:ident $(, $extra:tt)?) => {
@@ -390,4 +439,6 @@ macro_rules! module_resource {
     };
 }
 
-pub(crate) use {https_modules, module_resource, modules_with_backend, route_modules, tcp_modules};
+pub(crate) use {
+    https_modules, module_resource, modules_with_backend, route_modules, tcp_modules, tls_modules,
+};

@@ -1,6 +1,9 @@
 //! The hosts and ports of edges: each belongs to one edge.
 
+use std::net::Ipv4Addr;
+
 use super::Context;
+use crate::gateway::is_internal;
 use crate::service::check::{Flaw, host_port};
 use crate::service::cluster::EndpointKey;
 use crate::service::domains::{
@@ -13,6 +16,35 @@ use crate::service::{Refusal, code};
 
 /// How many an edge may have.
 const MAX_HOSTPORTS: usize = 100;
+/// The port that stands for the shared HTTPS port.
+const TLS_EDGE_PORT: u16 = 443;
+
+/// Whose host names an edge may have.
+#[derive(Clone)]
+pub(super) struct NamesOwner {
+    owner_id: String,
+    only_reserved: bool,
+}
+
+impl NamesOwner {
+    pub(super) fn of(service: &Context) -> Self {
+        let owner_id = service.caller.owner_id.clone();
+        Self { owner_id, only_reserved: service.shared.reserved_domains_only }
+    }
+
+    /// Gives an edge these hosts in place of those that it had.
+    pub(super) fn claim(
+        &self,
+        change: &Transaction<'_>,
+        edge_id: &str,
+        hostports: &[String],
+    ) -> Result<(), Refusal> {
+        claim(change, edge_id, hostports)?;
+        let Self { owner_id, only_reserved } = self;
+        let domains = DomainClaim { owner_id, only_reserved: *only_reserved };
+        take_domains(change, edge_id, hostports, &domains)
+    }
+}
 
 /// Refuses what is not `host:port`; a host may start with `*.`.
 pub(super) fn check(hostports: &[String]) -> Result<(), Refusal> {
@@ -37,7 +69,7 @@ pub(super) fn check(hostports: &[String]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Refuses hosts of an HTTPS edge that an agent's endpoint has now.
+/// Refuses hosts of an edge that an agent's endpoint has now.
 pub(super) fn check_names(service: &Context, hostports: &[String]) -> Result<(), Refusal> {
     for (index, text) in hostports.iter().enumerate() {
         if service.shared.gateway.is_online(text) || is_online_elsewhere(service, text) {
@@ -56,6 +88,36 @@ fn is_online_elsewhere(service: &Context, hostport: &str) -> bool {
     parts.is_some_and(|(name, port)| {
         !cluster.directory.at(&EndpointKey::http(name, port)).is_empty()
     })
+}
+
+/// Refuses what a TLS edge is not found by: visitors name it when they begin to speak TLS, without a port,
+/// and addresses are no names.
+pub(super) fn check_tls_names(hostports: &[String]) -> Result<(), Refusal> {
+    for (index, text) in hostports.iter().enumerate() {
+        let Some((host, port)) = text.rsplit_once(':') else { continue };
+        let refused = |code, problem: &str| {
+            Err(Refusal::new(code, format!("hostports[{index}]: {text:?} {problem}")))
+        };
+        if port.parse() != Ok(TLS_EDGE_PORT) {
+            return refused(
+                code::HOSTPORT_PORT,
+                "must have port 443: TLS edges are at the shared HTTPS port",
+            );
+        }
+        if host.starts_with('[') || host.parse::<Ipv4Addr>().is_ok() {
+            return refused(
+                code::HOSTPORT_INVALID,
+                "is an address: TLS edges are found by the names that visitors ask for",
+            );
+        }
+        if is_internal(&host.to_ascii_lowercase()) {
+            return refused(
+                code::HOSTPORT_INVALID,
+                "is a name that only policies lead to, and those of requests alone",
+            );
+        }
+    }
+    Ok(())
 }
 
 /// Refuses ports of a TCP edge that somebody else listens on; its own are fine.
@@ -112,8 +174,8 @@ pub(super) fn take_addresses(
     Ok(change.link(edge_id, HOSTPORTS_OWNER, [owner_id])?)
 }
 
-/// Refuses hosts of an HTTPS edge that its owner may not have; notes the domains that they belong to.
-pub(super) fn take_domains(
+/// Refuses hosts of an edge that its owner may not have; notes the domains that they belong to.
+fn take_domains(
     change: &Transaction<'_>,
     edge_id: &str,
     hostports: &[String],

@@ -1,8 +1,9 @@
 //! HTTPS edges: shown with their routes, deleted with them.
 
+use super::hostports::{self, NamesOwner};
 use super::modules::{self, CheckedModules, ModuleHolder};
 use super::modules::{check_modules, module_handlers, module_references};
-use super::{Context, Handler, OperationResult, certificate_authorities, hostports, on};
+use super::{Context, Handler, OperationResult, on};
 use crate::api::id::prefix;
 use crate::api::remote::edges::https::{Create, Delete, Get, HttpsEdge, List, Update};
 use crate::api::remote::edges::https_modules as operations;
@@ -13,7 +14,6 @@ use crate::policy::Scope;
 use crate::service::Refusal;
 use crate::service::address::Base;
 use crate::service::context::{StoredResource, found, remove};
-use crate::service::domains::DomainClaim;
 use crate::service::references::{EDGE_OF_ROUTE, routes_of};
 use crate::service::store::{Document, Transaction, View};
 
@@ -45,7 +45,7 @@ impl ModuleHolder for HttpsEdge {
     }
 
     fn keep(&self, change: &Transaction<'_>) -> Result<(), Refusal> {
-        change.link(&self.id, certificate_authorities::AUTHORITY, authorities(self))?;
+        modules::link_authorities(change, &self.id, self.mutual_tls.as_ref())?;
         Ok(change.put(self)?)
     }
 }
@@ -63,7 +63,7 @@ async fn create(service: Context, call: Create) -> OperationResult<Create> {
         https_modules!(check_modules, [call, modules, checker])
     });
     let modules = modules.await?;
-    let owner = HostportsOwner::of(&service);
+    let owner = NamesOwner::of(&service);
     let create = service.change(move |change| {
         let mut edge = HttpsEdge {
             id: change.new_id(prefix::HTTPS_EDGE)?,
@@ -110,7 +110,7 @@ async fn update(service: Context, call: Update) -> OperationResult<Update> {
         https_modules!(check_modules, [call, modules, checker])
     });
     let modules = modules.await?;
-    let owner = HostportsOwner::of(&service);
+    let owner = NamesOwner::of(&service);
     let update = service.change(move |change| {
         let mut edge: HttpsEdge = found(change, &call.id)?;
         modules.set(change, &mut edge)?;
@@ -139,37 +139,14 @@ fn check_hostports(service: &Context, hostports: Option<&[String]>) -> Result<()
     hostports::check_names(service, hostports)
 }
 
-/// Whose hosts an edge may have.
-#[derive(Clone)]
-struct HostportsOwner {
-    owner_id: String,
-    only_reserved: bool,
-}
-
-impl HostportsOwner {
-    fn of(service: &Context) -> Self {
-        let owner_id = service.caller.owner_id.clone();
-        Self { owner_id, only_reserved: service.shared.reserved_domains_only }
-    }
-}
-
 fn claim(
     change: &Transaction<'_>,
     edge: &mut HttpsEdge,
     hostports: Option<Vec<String>>,
-    owner: &HostportsOwner,
+    owner: &NamesOwner,
 ) -> Result<(), Refusal> {
     let Some(hostports) = hostports else { return Ok(()) };
-    hostports::claim(change, &edge.id, &hostports)?;
-    let HostportsOwner { owner_id, only_reserved } = owner;
-    let domains = DomainClaim { owner_id, only_reserved: *only_reserved };
-    hostports::take_domains(change, &edge.id, &hostports, &domains)?;
+    owner.claim(change, &edge.id, &hostports)?;
     edge.hostports = Some(hostports);
     Ok(())
-}
-
-/// The authorities that vouch for the visitors of an edge.
-fn authorities(edge: &HttpsEdge) -> impl Iterator<Item = &str> {
-    let module = edge.mutual_tls.as_ref().and_then(|it| it.certificate_authorities.as_ref());
-    module.into_iter().flatten().map(|authority| authority.id.as_str())
 }

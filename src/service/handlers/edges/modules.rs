@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use tokio::task::spawn_blocking;
 
+use super::certificate_authorities;
 use crate::api::remote::Ref;
+use crate::api::remote::edges::modules::MutualTls;
 use crate::gateway::modules::edge_module::{
     CheckedModule, EdgeModule, InvalidModule, ModuleChecker, ReferenceField,
 };
@@ -125,6 +127,17 @@ impl<H: ModuleHolder> CheckedModules<H> {
         }
         Ok(())
     }
+}
+
+/// Notes which authorities vouch for the visitors of an edge.
+pub(super) fn link_authorities(
+    change: &Transaction<'_>,
+    edge_id: &str,
+    module: Option<&MutualTls>,
+) -> Result<(), Refusal> {
+    let authorities = module.and_then(|it| it.certificate_authorities.as_ref());
+    let ids = authorities.into_iter().flatten().map(|authority| authority.id.as_str());
+    Ok(change.link(edge_id, certificate_authorities::AUTHORITY, ids)?)
 }
 
 /// Fills in the addresses of what modules refer to.

@@ -6,6 +6,7 @@ use super::{at, refer};
 use crate::api::id::{self, prefix};
 use crate::api::remote::edges::https::HttpsEdge;
 use crate::api::remote::edges::tcp::TcpEdge;
+use crate::api::remote::edges::tls::TlsEdge;
 use crate::api::remote::endpoints::Endpoint;
 use crate::api::{Description, Metadata, Timestamp};
 use crate::service::check::host_port;
@@ -59,6 +60,7 @@ fn of_edges(
     let mut found = walk(view, from, &is_enough, |edge| of_https_edge(view, shared, edge))?;
     let missing = shared.publisher.missing_ports();
     found.extend(walk(view, from, &is_enough, |edge| Ok(of_tcp_edge(&missing, edge)))?);
+    found.extend(walk(view, from, &is_enough, |edge| Ok(of_tls_edge(shared, &edge)))?);
     Ok(found)
 }
 
@@ -116,6 +118,17 @@ fn of_tcp_edge(missing: &[(String, u16)], edge: TcpEdge) -> Vec<Endpoint> {
     online.collect()
 }
 
+/// Those that have a backend, where there is a port for TLS.
+fn of_tls_edge(shared: &ServiceState, edge: &TlsEdge) -> Vec<Endpoint> {
+    let port = shared.gateway.tls_port().filter(|_| edge.backend.is_some());
+    let hostports = port.and(edge.hostports.as_ref()).into_iter().flatten();
+    let online = hostports.filter_map(|hostport| {
+        let (host, _) = hostport.rsplit_once(':')?;
+        of_edge(hostport, &format!("tls://{host}:{}", port?), EdgeText::of_tls(edge))
+    });
+    online.collect()
+}
+
 /// What an endpoint shows of its edge.
 struct EdgeText {
     id: String,
@@ -135,6 +148,15 @@ impl EdgeText {
     }
 
     fn of_tcp(edge: &TcpEdge) -> Self {
+        Self {
+            id: edge.id.clone(),
+            created_at: edge.created_at.clone(),
+            description: edge.description.clone(),
+            metadata: edge.metadata.clone(),
+        }
+    }
+
+    fn of_tls(edge: &TlsEdge) -> Self {
         Self {
             id: edge.id.clone(),
             created_at: edge.created_at.clone(),

@@ -4,7 +4,7 @@ mod cloud;
 mod edges;
 
 use super::{Context, Handler, OperationResult, on};
-use crate::api::id::prefix;
+use crate::api::id::{has_prefix, prefix};
 use crate::api::remote::Ref;
 use crate::api::remote::endpoints::{Endpoint, Get, List};
 use crate::api::{Operation, Text};
@@ -159,7 +159,10 @@ fn complete(view: &View<'_>, mut endpoint: Endpoint) -> Result<Endpoint, StoreEr
         let domain = domains::reservation_of(view, host)?;
         endpoint.domain = domain.and_then(|domain| refer(&domain.id));
     }
-    if let Some(port) = own_port(url) {
+    // TLS edges share a port, which is in their addresses all the same.
+    let is_shared =
+        endpoint.edge.as_ref().is_some_and(|edge| has_prefix(&edge.id, prefix::TLS_EDGE));
+    if let Some(port) = own_port(url).filter(|_| !is_shared) {
         let address = domains::address_at(view, port)?;
         endpoint.tcp_addr = address.and_then(|address| refer(&address.id));
     }
