@@ -42,6 +42,7 @@ def views(shop: Shop) -> list[str]:
         edge,
         f"{edge}/routes/{shop.route.id}",
         "edges.tcp",
+        "edges.tls",
         "backends.tunnel_group",
         "backends.http_response",
         f"backends.http_response/{shop.greeting.id}",

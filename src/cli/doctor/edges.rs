@@ -59,6 +59,18 @@ fn read(url: &str) -> Result<EdgeNames, String> {
         names.hosts.extend(hostports(edge).map(|(host, _)| host.to_owned()));
         names.hosts.len() < MAX_HOSTS
     })?;
+    each(url, |before_id| edges::tls::List { before_id, limit }, &mut |edge| {
+        let ending = &edge["tls_termination"];
+        let ends_here =
+            ending.is_object() && ending["enabled"] != false && ending["terminate_at"] == "edge";
+        for (host, _) in hostports(edge) {
+            names.hosts.insert(host.to_owned());
+            if ends_here {
+                names.secure.insert(host.to_owned());
+            }
+        }
+        names.hosts.len() < MAX_HOSTS
+    })?;
     each(url, |before_id| tls_certificates::List { before_id, limit }, &mut |certificate| {
         let found = &certificate["subject_alternative_names"]["dns_names"];
         let found = found.as_array().into_iter().flatten().filter_map(Value::as_str);

@@ -8,6 +8,7 @@ const SECTIONS = [
   ["Edges", {
     "edges.https": ["HTTPS edges", "hostports description routes created_at"],
     "edges.tcp": ["TCP edges", "hostports description backend created_at"],
+    "edges.tls": ["TLS edges", "hostports description backend tls_termination created_at"],
     "backends.tunnel_group": ["Tunnel groups", "description labels tunnels created_at"],
     "backends.failover": ["Failover", "description backends created_at"],
     "backends.weighted": ["Weighted", "description backends created_at"],

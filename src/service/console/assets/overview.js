@@ -84,9 +84,9 @@ export async function overviewView({ model, caller, signal }) {
 
   const rest = async () => {
     const soon = async (kind) => (await listAll(resource(kind), 1000)).items.filter((it) => it.not_after && Date.parse(it.not_after) - Date.now() < SOON).map((it) => ({ ...it, kind }));
-    const [https, tcp] = await Promise.all([count(resource("edges.https")), count(resource("edges.tcp"))]);
-    say(tiles.edges.value, https === "0" || tcp === "0" ? (https === "0" ? tcp : https) : `${https} + ${tcp}`);
-    say(tiles.edges.hint, `${https} HTTPS, ${tcp} TCP`);
+    const [https, tcp, tls] = await Promise.all(["https", "tcp", "tls"].map((kind) => count(resource(`edges.${kind}`))));
+    say(tiles.edges.value, [https, tcp, tls].filter((it) => it !== "0").join(" + ") || "0");
+    say(tiles.edges.hint, `${https} HTTPS, ${tcp} TCP, ${tls} TLS`);
     certificates = (await Promise.all([soon("tls_certificates"), soon("certificate_authorities")])).flat();
     if (!caller.admin) return events.replaceChildren(make("p", { class: "hint" }, "Only admins see the audit trail."));
     const { items } = await listAll({ list: { path: "/audit_events" } }, 1);

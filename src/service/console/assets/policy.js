@@ -169,7 +169,7 @@ function report({ outcome, decision, rules, request, response, logs }) {
 export function policyView() {
   const editor = new PolicyEditor(EXAMPLE, "https");
   editor.check();
-  const select = make("select", { change: () => swap() }, make("option", { value: "https" }, "a route of an HTTPS edge"), make("option", { value: "tcp" }, "a TCP edge"));
+  const select = make("select", { change: () => swap() }, make("option", { value: "https" }, "a route of an HTTPS edge"), make("option", { value: "tcp" }, "a TCP or TLS edge"));
   const place = make("div", { class: "editor-panes" });
   const swap = () => {
     editor.protocol = select.value;

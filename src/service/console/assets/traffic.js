@@ -36,7 +36,7 @@ const address = (peer) => peer.slice(0, peer.lastIndexOf(":")).replace(/^\[|\]$/
 /** What is known of one event. */
 function detail(event) {
   const link = (resource, id) => id && make("a", { class: "mono", href: resource ? at(resource, id) : at("id", id) }, id);
-  const edge = event.edge_id?.startsWith("edgtcp_") ? "edges.tcp" : "edges.https";
+  const edge = { edgtcp: "edges.tcp", edgtls: "edges.tls" }[event.edge_id?.split("_")[0]] ?? "edges.https";
   const decided = [event.module && ["Module", event.module], event.rule && ["Rule", event.rule], event.action && ["Action", event.action], event.code && ["Code", event.code]].filter(Boolean);
   return make("div", {},
     make("h2", {}, event.method ? `${event.method} ${event.path ?? ""}` : `Connection, ${event.proto}`),

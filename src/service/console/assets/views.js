@@ -343,7 +343,7 @@ function setModule(context, part, ids, thing, name) {
     toast(`Saved: ${part.title}`);
     context.refresh();
   };
-  if (name === "policy") return openPolicy(thing[name], part.name.startsWith("edges.tcp") ? "tcp" : "https", save);
+  if (name === "policy") return openPolicy(thing[name], /^edges\.t(cp|ls)/.test(part.name) ? "tcp" : "https", save);
   const form = new Form(context.model, part.replace.body, flatten(thing[name]));
   return openForm(part.title, part.about, form, "Save", save);
 }
