@@ -64,7 +64,7 @@ impl Run<'_> {
             if !self.rules.is_empty()
                 && let Some(name) = secrets::missing(self.secrets, world)
             {
-                tracing::warn!("a policy reads {name}, which is not there");
+                tracing::debug!("a policy reads {name}, which is not there");
                 let failure = ActionError::fatal(failure::EXPRESSION, format!("no {name}"));
                 return self.end(failed(self.phase, &failure), exchange);
             }
@@ -163,8 +163,9 @@ impl Run<'_> {
                 answers: &self.answers,
                 result: None,
             };
+            let logged = turn.exchange.record.logs.len();
             let flow = step.action.run(&mut turn);
-            let mut result = std::mem::take(&mut turn.result);
+            let result = std::mem::take(&mut turn.result);
             let mut flow = match flow {
                 Ok(Flow::NeedBody { limit }) => return Some(StepOutcome::NeedBody { limit }),
                 Ok(Flow::Fetch(fetch)) => {
@@ -174,7 +175,7 @@ impl Run<'_> {
                 flow => flow,
             };
             if !self.secrets.is_empty() {
-                self.mask(exchange, world, result.as_mut(), &mut flow);
+                self.mask(exchange, world, logged, &mut flow);
             }
             self.note(step, index, exchange, result, &flow);
             let verdict = match flow {
@@ -190,22 +191,23 @@ impl Run<'_> {
         None
     }
 
-    /// Masks secrets in what an action leaves behind for people to see.
+    /// Masks secrets in what an action leaves behind for people to see; later rules see its result as it is.
     fn mask(
         &self,
         exchange: &mut Exchange,
         world: &dyn World,
-        result: Option<&mut Arc<Json>>,
+        logged: usize,
         flow: &mut Result<Flow, ActionError>,
     ) {
-        let mask = Mask::of(self.secrets, world);
-        if let Some(result) = result {
-            mask.json(Arc::make_mut(result));
+        let logs = exchange.record.logs.get_mut(logged..).unwrap_or_default();
+        if logs.is_empty() && flow.is_ok() {
+            return;
         }
+        let mask = Mask::of(self.secrets, world);
         if let Err(failure) = flow {
             mask.text(&mut failure.message);
         }
-        exchange.record.logs.iter_mut().for_each(|entry| mask.json(entry));
+        logs.iter_mut().for_each(|entry| mask.json(entry));
     }
 
     fn decision(&self, rule: &Rule, step: &action::ActionStep) -> PhaseDecision {

@@ -1,11 +1,17 @@
 //! Secrets that policies read: named when they are compiled, known when they run.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
+use aho_corasick::{AhoCorasick, MatchKind};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value as Json;
 
 use super::world::World;
+use crate::logging::or_debug;
 
 /// How long the name of a vault or of a secret may be, in bytes.
 pub const NAME_LENGTH: usize = 255;
@@ -55,24 +61,40 @@ pub(super) fn missing<'n>(names: &'n [SecretName], world: &dyn World) -> Option<
     names.iter().find(|name| world.secret(name).is_none())
 }
 
-/// Masks what a policy has read where people look.
-pub(super) struct Mask(Vec<Arc<str>>);
+/// Masks what a policy has read where people look: the values, and the forms that this crate itself writes
+/// them in (percent-encoded, escaped as in JSON, base64).
+pub(super) struct Mask(Option<AhoCorasick>);
 
 impl Mask {
     /// Of the secrets that a policy reads.
     pub fn of(names: &[SecretName], world: &dyn World) -> Self {
-        let mut values: Vec<_> = names.iter().filter_map(|name| world.secret(name)).collect();
-        // One may be a part of another.
-        values.sort_by_key(|value| std::cmp::Reverse(value.len()));
-        Self(values)
+        Self::new(names.iter().filter_map(|name| world.secret(name)))
     }
 
-    /// Masks the secrets in a text.
+    fn new(values: impl Iterator<Item = Arc<str>>) -> Self {
+        let values = values.filter(|value| !value.is_empty());
+        let forms: BTreeSet<String> = values.flat_map(|value| forms(&value)).collect();
+        if forms.is_empty() {
+            return Self(None);
+        }
+        // One may be a part of another.
+        let mut builder = AhoCorasick::builder();
+        let built = builder.match_kind(MatchKind::LeftmostLongest).build(&forms);
+        // Some megabytes of secrets would be too many to search for at once.
+        or_debug!(&built, "secrets cannot be searched for");
+        Self(built.ok())
+    }
+
+    /// Masks the secrets in a text: in one pass, so that nothing masked is looked at again.
     pub fn text(&self, text: &mut String) {
-        for value in self.0.iter().filter(|value| !value.is_empty()) {
-            if text.contains(value.as_ref()) {
-                *text = text.replace(value.as_ref(), MASK);
-            }
+        let Some(values) = &self.0 else { return };
+        if values.is_match(text.as_str()) {
+            let mut masked = String::new();
+            values.replace_all_with(text, &mut masked, |_, _, masked| {
+                masked.push_str(MASK);
+                true
+            });
+            *text = masked;
         }
     }
 
@@ -92,6 +114,18 @@ impl Mask {
             Json::Null | Json::Bool(_) | Json::Number(_) => {}
         }
     }
+}
+
+/// A value as it is, and as it is written in addresses, in messages and in headers.
+fn forms(value: &str) -> [String; 5] {
+    let escaped = format!("{value:?}");
+    [
+        value.to_owned(),
+        utf8_percent_encode(value, NON_ALPHANUMERIC).to_string(),
+        url::form_urlencoded::byte_serialize(value.as_bytes()).collect(),
+        escaped[1..escaped.len() - 1].to_owned(),
+        STANDARD.encode(value),
+    ]
 }
 
 #[cfg(test)]
@@ -120,11 +154,39 @@ mod tests {
 
     #[test]
     fn the_longest_secret_is_masked_first() {
-        let mask = Mask(vec!["secret-and-more".into(), "secret".into()]);
+        let mask = Mask::new(["secret-and-more".into(), "secret".into()].into_iter());
         let mut json = json!({"a secret": ["secret-and-more", {"b": "not"}], "n": 1});
 
         mask.json(&mut json);
 
         assert_eq!(json, json!({"a ***": ["***", {"b": "not"}], "n": 1}));
+    }
+
+    #[test]
+    fn what_is_masked_is_not_masked_again() {
+        let stars = (0..40).map(|_| "*".into());
+        let mut text = "a * b".to_owned();
+
+        Mask::new(stars.chain(["ab*".into()])).text(&mut text);
+
+        assert_eq!(text, "a *** b");
+    }
+
+    #[test]
+    fn the_forms_that_actions_write_are_masked() {
+        let mask = Mask::new(["p@ss \"w0rd".into()].into_iter());
+        for form in [
+            "p@ss \"w0rd",
+            "p%40ss%20%22w0rd",
+            "p%40ss+%22w0rd",
+            "p@ss \\\"w0rd",
+            "cEBzcyAidzByZA==",
+        ] {
+            let mut text = format!("<{form}>");
+
+            mask.text(&mut text);
+
+            assert_eq!(text, "<***>", "{form}");
+        }
     }
 }

@@ -15,9 +15,7 @@ pub trait World: Send + Sync {
     fn ip_policy(&self, id: &str) -> Arc<IpRules>;
 
     /// The value of a secret; none where there is no such secret.
-    fn secret(&self, _name: &SecretName) -> Option<Arc<str>> {
-        None
-    }
+    fn secret(&self, name: &SecretName) -> Option<Arc<str>>;
 
     /// What requests share.
     fn state(&self) -> &PolicyState;

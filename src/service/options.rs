@@ -44,6 +44,8 @@ pub struct Options {
     pub vault_key: Option<Secret>,
     /// A file that holds that key.
     pub vault_key_file: Option<PathBuf>,
+    /// Whether secrets whose key is lost get a new one, with new values.
+    pub replace_vault_key: bool,
     /// The name or address to listen on; loopback by default.
     pub host: String,
     /// The port to listen on; 0, the default, picks a free port.
@@ -180,6 +182,7 @@ impl Default for Options {
             peer_listen_addr: None,
             vault_key: None,
             vault_key_file: None,
+            replace_vault_key: false,
             host: "127.0.0.1".to_owned(),
             port: 0,
             admin_key: None,
@@ -283,7 +286,6 @@ impl Options {
             self.acme.check().err().or_else(|| self.check_challenges().err()),
             backups.cloned().map(Error::BackupFolder),
             self.check_store().err(),
-            self.check_vault_key().err(),
             self.check_names().err(),
             self.check_addresses().err(),
         ];

@@ -199,6 +199,53 @@ def test_another_key_or_none_keeps_a_service_from_starting(tmp_path: Path) -> No
         assert service.url
 
 
+def test_a_key_that_is_lost_is_replaced_on_request(tmp_path: Path) -> None:
+    path, key_file = tmp_path / "ginnel.db", tmp_path / "ginnel.db-vault.key"
+    with ginnel.Service(path) as service, service.client() as remote:
+        vault = remote.vaults.create(name="app")
+        secret = remote.vault_secrets.create(name="password", value=VALUE, vault_id=vault.id)
+        other = remote.vault_secrets.create(name="other", value=VALUE, vault_id=vault.id)
+        remote.endpoints.create(url=f"http://{HOST}", traffic_policy=respond(READ))
+        admin_key = service.api_key
+    key_file.unlink()
+    with pytest.raises(ginnel.GinnelError, match="replace_vault_key"):
+        ginnel.Service(path)
+
+    options: Any = {"api_key": admin_key, "settings": {"replace_vault_key": True}}
+    with ginnel.Service(path, **options) as service, service.client() as remote:
+        assert visit(service)[0] == 500, "what cannot be read is not passed over"
+        remote.vault_secrets.update(secret.id, value="a new one")
+        wait_until(lambda: visit(service) == (200, b"a new one"))
+    # From now on there is one key again, and what it cannot read says so by its policies alone.
+    with ginnel.Service(path, api_key=admin_key) as service, service.client() as remote:
+        assert visit(service) == (200, b"a new one")
+        remote.vault_secrets.delete(other.id)
+
+
+def test_a_key_is_missed_only_where_there_are_secrets(tmp_path: Path) -> None:
+    path, key_file = tmp_path / "ginnel.db", tmp_path / "ginnel.db-vault.key"
+    with ginnel.Service(path) as service, service.client() as remote:
+        vaults = [remote.vaults.create(name=name) for name in ("one", "two")]
+        one, _ = (
+            remote.vault_secrets.create(name="password", value=VALUE, vault_id=vault.id)
+            for vault in vaults
+        )
+        remote.vaults.delete(vaults[1].id)
+        remote.vault_secrets.delete(one.id)
+    key_file.unlink()
+    with ginnel.Service(path) as service, service.client() as remote:
+        remote.vault_secrets.create(name="password", value=VALUE, vault_id=vaults[0].id)
+        assert key_file.exists()
+
+
+def test_what_is_no_key_is_found_out_before_the_first_secret(tmp_path: Path) -> None:
+    path, key_file = tmp_path / "ginnel.db", tmp_path / "ginnel.db-vault.key"
+    for content in ("", "A" * 100_000):
+        key_file.write_text(content)
+        with pytest.raises(ginnel.GinnelError, match="does not hold a key: 32 bytes in base64"):
+            ginnel.Service(path)
+
+
 def test_a_value_cannot_be_moved_to_another_row(tmp_path: Path) -> None:
     path = tmp_path / "ginnel.db"
     with ginnel.Service(path) as service, service.client() as remote:
@@ -424,6 +471,26 @@ def test_what_people_see_of_a_policy_does_not_show_what_it_reads(service: ginnel
                 url="http://two.example.test",
                 traffic_policy=json.dumps(rules("log", metadata={"a": READ})),
             )
+
+
+def test_what_is_masked_for_people_is_not_masked_for_rules(service: ginnel.Service) -> None:
+    """A secret that is called as a field of a result may not change what later rules decide."""
+    login = {
+        "type": "basic-auth",
+        "config": {"enforce": False, "credentials": [f"{READ}:long enough"]},
+    }
+    authorized = "actions.ngrok.basic_auth.credentials.authorized"
+    deny: dict[str, Any] = {"expressions": [f"!{authorized}"], "actions": [{"type": "deny"}]}
+    answer = {"type": "custom-response", "config": {"status_code": 200, "content": "in"}}
+    policy = {"on_http_request": [{"actions": [login]}, deny, {"actions": [answer]}]}
+    with service.client() as remote:
+        remote.vaults.create(name="app")
+        remote.vault_secrets.create(name="password", value="auth", vault_name="app")
+        remote.endpoints.create(url=f"http://{HOST}", traffic_policy=json.dumps(policy))
+
+    credentials = base64.b64encode(b"auth:long enough").decode()
+    assert visit(service)[0] == 403
+    assert visit(service, {"Authorization": f"Basic {credentials}"}) == (200, b"in")
 
 
 def test_trying_a_policy_names_secrets_and_knows_none() -> None:

@@ -97,6 +97,10 @@ const STORAGE: SettingSection<ServeConfig> = SettingSection {
         )
         .unset("<path>-vault.key, made with the first secret"),
         row!(
+            options.replace_vault_key: bool, "replace_vault_key", "BOOL",
+            "Start although that key is lost: secrets cannot be read until they get new values, with a new key"
+        ),
+        row!(
             options.force_open: bool, "force_open", "BOOL",
             "Open a database that was not closed and has lost its log, without its last changes"
         ),

@@ -11,10 +11,12 @@ use crate::service::address::Base;
 use crate::service::context::{StoredResource, found, remove, wrong_prefix};
 use crate::service::store::{Document, Transaction, View};
 use crate::service::vaults::{
-    SECRET_NAMES, SECRETS_OF_VAULT, StoredSecret, VAULT_NAMES, secret_claim,
+    SECRET_NAMES, SECRETS_OF_VAULT, StoredSecret, VAULT_NAMES, VaultKey, secret_claim,
 };
 use crate::service::{Refusal, code};
 
+/// How many secrets a vault may have.
+const MAX_SECRETS: usize = 1000;
 /// How long a value may be, in bytes.
 const MAX_VALUE_BYTES: usize = 16 << 10;
 
@@ -52,6 +54,11 @@ async fn create(service: Context, params: Create) -> OperationResult<Create> {
     let create = service.change(move |change| {
         let vault = vault_of(change, params.vault_id.as_deref(), params.vault_name.as_deref())?;
         let now = change.now();
+        if change.referrers(&vault.id, SECRETS_OF_VAULT)?.len() >= MAX_SECRETS {
+            let message =
+                format!("vault_id: the vault has {MAX_SECRETS} secrets, which is the limit");
+            return Err(Refusal::new(code::INVALID_VALUE, message));
+        }
         let id = change.new_id(prefix::VAULT_SECRET)?;
         let sealed = key.seal(change, &id, &params.value.0)?;
         let shown = VaultSecret {
@@ -114,7 +121,8 @@ async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
     let delete = service.write(move |change| {
         let secret: StoredSecret = found(change, &params.id)?;
         check_secrets_unread(change, &[secret], "deleted")?;
-        remove::<StoredSecret>(change, &params.id)
+        remove::<StoredSecret>(change, &params.id)?;
+        Ok(VaultKey::forget_without_secrets(change)?)
     });
     delete.await
 }

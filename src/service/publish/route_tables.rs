@@ -148,6 +148,7 @@ impl RouteTables {
                 kind => backends.refresh(view, kind, id)?,
             }
         }
+        secrets.publish_changes();
         Ok(())
     }
 

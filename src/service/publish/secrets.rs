@@ -15,6 +15,8 @@ pub(super) struct PublishedSecrets {
     key: Arc<VaultKey>,
     vaults: HashMap<String, String>,
     secrets: HashMap<String, PublishedSecret>,
+    /// Whether what was published is not what is known.
+    is_stale: bool,
 }
 
 struct PublishedSecret {
@@ -25,7 +27,7 @@ struct PublishedSecret {
 
 impl PublishedSecrets {
     pub(super) fn new(gateway: Gateway, key: Arc<VaultKey>) -> Self {
-        Self { gateway, key, vaults: HashMap::new(), secrets: HashMap::new() }
+        Self { gateway, key, vaults: HashMap::new(), secrets: HashMap::new(), is_stale: false }
     }
 
     /// Publishes all secrets.
@@ -45,18 +47,18 @@ impl PublishedSecrets {
         Ok(())
     }
 
-    /// Publishes a secret, which may be gone.
+    /// Reads a secret, which may be gone.
     pub(super) fn refresh(&mut self, view: &View<'_>, id: &str) -> Result<(), store::StoreError> {
         let stored: Option<StoredSecret> = view.find(id)?;
         match stored.and_then(|stored| self.decrypted(&stored)) {
             Some(secret) => self.secrets.insert(id.to_owned(), secret),
             None => self.secrets.remove(id),
         };
-        self.publish();
+        self.is_stale = true;
         Ok(())
     }
 
-    /// Publishes the secrets of a vault, which may be gone, by its name.
+    /// Reads the name of a vault, which may be gone.
     pub(super) fn refresh_vault(
         &mut self,
         view: &View<'_>,
@@ -66,8 +68,15 @@ impl PublishedSecrets {
             Some(vault) => self.vaults.insert(id.to_owned(), vault.name.unwrap_or_default()),
             None => self.vaults.remove(id),
         };
-        self.publish();
+        self.is_stale = true;
         Ok(())
+    }
+
+    /// Publishes what was read, all at once.
+    pub(super) fn publish_changes(&mut self) {
+        if std::mem::take(&mut self.is_stale) {
+            self.publish();
+        }
     }
 
     fn publish(&self) {

@@ -1,21 +1,24 @@
 //! The key of secrets: given by a setting, or made beside a database in a file when the first secret
 //! comes. A database notes something encrypted with its key, so that another key is found out at once.
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use super::cipher::{Cipher, CipherError};
+use super::names::SECRET_NAMES;
 use crate::api::mask;
 use crate::files;
 use crate::service::options::Options;
-use crate::service::store::{Transaction, View};
+use crate::service::store::{StoreError, Transaction, View};
 use crate::service::{Error, Refusal, code};
 
 /// The setting of the database with what only its key can read.
 const CHECK: &str = "vault_key_check";
 /// What follows the name of a database in that of the file with its key.
 const SUFFIX: &str = "-vault.key";
+/// How much of a file is read: a key is 44 letters long.
+const MAX_FILE_BYTES: u64 = 4096;
 /// The setting of the service that names the file with the key.
 const SETTING: &str = "vault_key_file";
 
@@ -23,6 +26,8 @@ const SETTING: &str = "vault_key_file";
 pub(in crate::service) struct VaultKey {
     place: KeyPlace,
     cipher: OnceLock<Cipher>,
+    /// Whether a key that is lost is replaced.
+    replaces: bool,
 }
 
 /// Where the key is.
@@ -42,10 +47,11 @@ enum KeyPlace {
 pub(in crate::service) enum KeyError {
     #[error(
         "the database has secrets, and this is not the key they are encrypted with: give the service \
-         the key that it had"
+         the key that it had, or replace_vault_key if that is lost"
     )]
     Other,
-    #[error("the database has secrets, and their key {} is not there: put it back", mask::path(.0))]
+    #[error("the database has secrets, and their key {} is not there: put it back, or give the service \
+         replace_vault_key if it is lost", mask::path(.0))]
     Gone(PathBuf),
     #[error(
         "the service has no key for secrets: nodes that share a database need one key for all, 32 bytes \
@@ -79,16 +85,39 @@ impl VaultKey {
             (None, Some(database)) => KeyPlace::Beside(files::beside(database, SUFFIX)),
             (None, None) => KeyPlace::Memory,
         };
-        Ok(Arc::new(Self { place, cipher }))
+        let key = Self { place, cipher, replaces: options.replace_vault_key };
+        match key.cipher() {
+            // What is in the file is found out now, and not when the first secret comes.
+            Err(error @ (KeyError::Malformed(_) | KeyError::File(..))) => {
+                Err(Error::setting(SETTING, error.to_string()))
+            }
+            _ => Ok(Arc::new(key)),
+        }
     }
 
     /// Checks that it is the key of a database, where that has secrets.
     ///
     /// # Errors
-    /// When there is no key, or another one.
+    /// When there is no key, or another one, and it is not to be replaced.
     pub fn check(&self, view: &View<'_>) -> Result<(), Error> {
-        let Some(check) = view.setting(CHECK)? else { return Ok(()) };
-        self.fits(&check).map_err(|error| Error::setting(SETTING, error.to_string()))
+        let Some(check) = view.setting(CHECK)?.filter(|check| !check.is_empty()) else {
+            return Ok(());
+        };
+        match self.fits(&check) {
+            Err(error) if self.replaces => {
+                tracing::warn!(%error, "secrets cannot be read until they have new values");
+                Ok(())
+            }
+            fits => fits.map_err(|error| Error::setting(SETTING, error.to_string())),
+        }
+    }
+
+    /// Forgets which key the secrets had, once there are none: a key that is lost then is missed by nobody.
+    pub fn forget_without_secrets(change: &Transaction<'_>) -> Result<(), StoreError> {
+        if change.claims(SECRET_NAMES)? == 0 && change.setting(CHECK)?.is_some() {
+            change.set(CHECK, "")?;
+        }
+        Ok(())
     }
 
     /// Encrypts a value for a row; the first one makes the key, where there is none and none must be given.
@@ -99,10 +128,16 @@ impl VaultKey {
         value: &str,
     ) -> Result<String, Refusal> {
         let refused = |error: KeyError| Refusal::new(code::VAULT_KEY, error.to_string());
-        match change.setting(CHECK)? {
-            Some(check) => self.fits(&check).map_err(refused)?,
-            None => {
-                let cipher = self.cipher().or_else(|_| self.make()).map_err(refused)?;
+        let check = change.setting(CHECK)?.filter(|check| !check.is_empty());
+        match check.as_ref().map(|check| self.fits(check)) {
+            Some(Ok(())) => {}
+            Some(Err(error)) if !self.replaces => return Err(refused(error)),
+            None | Some(Err(_)) => {
+                let cipher = match self.cipher() {
+                    Err(KeyError::Gone(_)) => self.make(),
+                    cipher => cipher,
+                };
+                let cipher = cipher.map_err(refused)?;
                 let check = cipher.seal(CHECK, CHECK).map_err(|error| refused(error.into()))?;
                 change.set(CHECK, &check)?;
             }
@@ -137,7 +172,8 @@ impl VaultKey {
                 Err(error) => Err(error),
             },
             KeyPlace::Nowhere => Err(KeyError::NotGiven),
-            KeyPlace::Setting | KeyPlace::Memory => Err(KeyError::Unexpected),
+            KeyPlace::Memory => Err(KeyError::Gone(PathBuf::new())),
+            KeyPlace::Setting => Err(KeyError::Unexpected),
         }
     }
 
@@ -147,8 +183,11 @@ impl VaultKey {
         match &self.place {
             KeyPlace::Memory => {}
             KeyPlace::Beside(path) => {
-                let made = files::write_new(path, text.as_bytes(), files::SECRET_MODE);
-                made.map_err(|error| KeyError::File(path.clone(), error))?;
+                // Whole, or not at all: half a key would be in the way of the next.
+                let staged = files::stage(path, text.as_bytes(), files::SECRET_MODE);
+                let made = staged.and_then(|staged| files::rename_new(&staged, path));
+                made.and_then(|()| files::sync_folder(path))
+                    .map_err(|error| KeyError::File(path.clone(), error))?;
             }
             KeyPlace::Setting | KeyPlace::Nowhere => return Err(KeyError::NotGiven),
         }
@@ -174,16 +213,11 @@ fn given(options: &Options) -> Result<Option<Cipher>, Error> {
 }
 
 fn read(path: &Path) -> Result<Cipher, KeyError> {
-    let text = std::fs::read_to_string(path);
-    let text = text.map_err(|error| KeyError::File(path.to_owned(), error))?;
+    let mut text = String::new();
+    let opened = std::fs::File::open(path);
+    let read = opened.and_then(|file| file.take(MAX_FILE_BYTES).read_to_string(&mut text));
+    read.map_err(|error| KeyError::File(path.to_owned(), error))?;
     Cipher::read(&text).ok_or_else(|| KeyError::Malformed(path.to_owned()))
-}
-
-impl Options {
-    /// What is wrong with the key of secrets, as far as it was given.
-    pub(in crate::service) fn check_vault_key(&self) -> Result<(), Error> {
-        given(self).map(drop)
-    }
 }
 
 /// Nothing of a key is for eyes.

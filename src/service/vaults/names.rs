@@ -30,8 +30,18 @@ pub(in crate::service) fn link(
     names: &[SecretName],
 ) -> Result<(), Refusal> {
     let Some((_, role)) = ROLES.iter().find(|(known, _)| *known == field) else { return Ok(()) };
-    let ids = names.iter().map(|name| find(change, field, name));
-    let ids = ids.collect::<Result<Vec<_>, Refusal>>()?;
+    let mut ids = Vec::new();
+    let mut missing = None;
+    change.for_each(names, |name| {
+        match find(change, field, name)? {
+            Ok(id) => ids.push(id),
+            Err(message) => drop(missing.get_or_insert(message)),
+        }
+        Ok(())
+    })?;
+    if let Some(message) = missing {
+        return Err(Refusal::new(code::POLICY_SECRET, message));
+    }
     Ok(change.link(holder, role, ids.iter().map(String::as_str))?)
 }
 
@@ -45,16 +55,17 @@ pub(in crate::service) fn readers(view: &View<'_>, id: &str) -> Result<Vec<Strin
     Ok(holders)
 }
 
-fn find(view: &View<'_>, field: &str, name: &SecretName) -> Result<String, Refusal> {
-    let refused = |message| Err(Refusal::new(code::POLICY_SECRET, message));
+/// The identifier of a secret, or which part of its name leads nowhere.
+fn find(
+    view: &View<'_>,
+    field: &str,
+    name: &SecretName,
+) -> Result<Result<String, String>, StoreError> {
     let Some(vault) = view.claimant(VAULT_NAMES, &name.vault)? else {
-        return refused(format!("{field}: {name}: there is no vault {:?}", name.vault));
+        return Ok(Err(format!("{field}: {name}: there is no vault {:?}", name.vault)));
     };
-    match view.claimant(SECRET_NAMES, &secret_claim(&vault, &name.name))? {
-        Some(id) => Ok(id),
-        None => refused(format!(
-            "{field}: {name}: the vault {:?} has no secret {:?}",
-            name.vault, name.name
-        )),
-    }
+    let secret = view.claimant(SECRET_NAMES, &secret_claim(&vault, &name.name))?;
+    Ok(secret.ok_or_else(|| {
+        format!("{field}: {name}: the vault {:?} has no secret {:?}", name.vault, name.name)
+    }))
 }

@@ -16,6 +16,7 @@ use crate::policy::exchange::{
 use crate::policy::facts::{Facts, Message};
 use crate::policy::head_view::HeadView;
 use crate::policy::ip_rules::IpRules;
+use crate::policy::secrets::SecretName;
 use crate::policy::{Phase, PolicyState, World};
 
 /// Expressions that are decided without the engine.
@@ -128,6 +129,10 @@ const SLOW: &[&str] = &[
 struct Nothing(PolicyState);
 
 impl World for Nothing {
+    fn secret(&self, _: &SecretName) -> Option<Arc<str>> {
+        None
+    }
+
     fn ip_policy(&self, _: &str) -> Arc<IpRules> {
         Arc::default()
     }
