@@ -11,6 +11,7 @@ use http::{HeaderMap, HeaderValue, Method, request, response};
 
 use super::Phase;
 use super::address::{AddressFacts, AddressLookup};
+use super::certificate::CertificateFacts;
 use super::compression::{self, Coding};
 use super::memo::Memo;
 use super::record::Record;
@@ -54,6 +55,8 @@ pub struct TlsFacts {
     pub alpn: String,
     /// Whether the session was resumed.
     pub resumed: bool,
+    /// The certificate that the visitor has shown.
+    pub client: CertificateFacts,
 }
 
 /// What the visitor has come to.

@@ -31,6 +31,7 @@ pub mod action_error;
 mod action_results;
 pub mod actions;
 mod address;
+pub mod certificate;
 mod checker;
 mod cidr;
 pub mod compression;

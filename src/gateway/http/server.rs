@@ -186,6 +186,10 @@ pub(crate) fn tls_info<S>(stream: &TlsStream<S>) -> VisitorTls {
         sni: connection.server_name().unwrap_or_default().to_owned(),
         alpn: connection.alpn_protocol().map(text).unwrap_or_default(),
         resumed: connection.handshake_kind() == Some(rustls::HandshakeKind::Resumed),
+        client_certificate: connection
+            .peer_certificates()
+            .and_then(|chain| chain.first())
+            .map(|leaf| Arc::from(leaf.as_ref())),
     }
 }
 

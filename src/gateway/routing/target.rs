@@ -210,4 +210,6 @@ pub struct VisitorTls {
     pub alpn: String,
     /// True when the session was resumed.
     pub resumed: bool,
+    /// The certificate that the visitor has shown, as DER.
+    pub client_certificate: Option<Arc<[u8]>>,
 }

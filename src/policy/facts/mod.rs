@@ -2,6 +2,7 @@
 //!
 //! Traffic policy sheet, section 7.
 
+mod certificate;
 mod cookies;
 mod headers;
 mod message;
@@ -124,7 +125,10 @@ fn connection<'b>(exchange: &'b Exchange, name: &str) -> FactValue<'b> {
             some(CelBool::from(categories.any(|category| category == "proxy.anonymous.tor")))
         }
         "tls.session_resumed" => some(CelBool::from(connection.tls.as_ref()?.resumed)),
-        _ => None,
+        _ => {
+            let name = name.strip_prefix("tls.client.")?;
+            certificate::variable(&connection.tls.as_ref()?.client, name)
+        }
     }
 }
 

@@ -147,6 +147,7 @@ impl Traffic {
             sni: tls.sni.clone(),
             alpn: tls.alpn.clone(),
             resumed: tls.resumed,
+            ..TlsFacts::default()
         });
         Ok(Arc::new(VisitorConnection {
             client: SocketAddr::new(client_ip, self.connection.client_port.unwrap_or(40_000)),

@@ -1,6 +1,7 @@
 //! Traffic policies at work: the rules are pure, and here is the world that they ask.
 
 mod buffered_body;
+mod client_certificate;
 mod connection;
 mod execution;
 mod fetch;
@@ -36,6 +37,11 @@ pub(crate) fn connection(
         sni: tls.sni.clone(),
         alpn: tls.alpn.clone(),
         resumed: tls.resumed,
+        client: tls
+            .client_certificate
+            .as_deref()
+            .and_then(client_certificate::read)
+            .unwrap_or_default(),
     });
     Arc::new(VisitorConnection {
         client: visitor.peer,

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 
+use crate::api::Base64;
 use crate::gateway::{RouteRef, Visitor, VisitorTls};
 use crate::mux::Stream;
 use crate::net::tls;
@@ -23,6 +24,8 @@ use crate::service::agents::AgentCommand;
 
 /// A longer message is refused.
 const MAX_MESSAGE_BYTES: u32 = 64 << 10;
+/// How long the certificate of a visitor may be that goes along in one.
+const MAX_CERTIFICATE_BYTES: usize = 32 << 10;
 /// What a visitor may speak.
 const PROTOS: [&str; 4] = ["http", "https", "tcp", "tls"];
 /// The versions of TLS that a visitor may have agreed on.
@@ -137,6 +140,9 @@ struct TlsHeader {
     sni: String,
     alpn: String,
     resumed: bool,
+    /// The certificate of the visitor.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    certificate: Option<Base64>,
 }
 
 /// What became of a connection to a tunnel: one byte before those of the agent.
@@ -166,6 +172,11 @@ impl VisitorHeader {
             sni: tls.sni.clone(),
             alpn: tls.alpn.clone(),
             resumed: tls.resumed,
+            certificate: tls
+                .client_certificate
+                .as_deref()
+                .filter(|der| der.len() <= MAX_CERTIFICATE_BYTES)
+                .map(|der| Base64(Bytes::copy_from_slice(der))),
         });
         Self {
             peer: visitor.peer.to_string(),
@@ -212,6 +223,7 @@ impl TlsHeader {
             sni: self.sni.clone(),
             alpn: self.alpn.clone(),
             resumed: self.resumed,
+            client_certificate: self.certificate.as_ref().map(|der| Arc::from(&der.0[..])),
         }
     }
 }
@@ -268,6 +280,7 @@ mod tests {
             sni: "a.test".to_owned(),
             alpn: "h2".to_owned(),
             resumed: true,
+            client_certificate: Some(Arc::from(&b"der"[..])),
         };
         let visitor = Visitor {
             peer: "[2001:db8::1]:4000".parse().unwrap(),
