@@ -62,6 +62,8 @@ pub(in crate::service) enum KeyError {
     Malformed(PathBuf),
     #[error("{}: {}", mask::path(.0), .1)]
     File(PathBuf, std::io::Error),
+    #[error("there is no key for secrets yet")]
+    NotYet,
     #[error("a key could not be made or used")]
     Unexpected,
 }
@@ -134,7 +136,7 @@ impl VaultKey {
             Some(Err(error)) if !self.replaces => return Err(refused(error)),
             None | Some(Err(_)) => {
                 let cipher = match self.cipher() {
-                    Err(KeyError::Gone(_)) => self.make(),
+                    Err(KeyError::Gone(_) | KeyError::NotYet) => self.make(),
                     cipher => cipher,
                 };
                 let cipher = cipher.map_err(refused)?;
@@ -172,8 +174,7 @@ impl VaultKey {
                 Err(error) => Err(error),
             },
             KeyPlace::Nowhere => Err(KeyError::NotGiven),
-            KeyPlace::Memory => Err(KeyError::Gone(PathBuf::new())),
-            KeyPlace::Setting => Err(KeyError::Unexpected),
+            KeyPlace::Setting | KeyPlace::Memory => Err(KeyError::NotYet),
         }
     }
 
