@@ -4,6 +4,8 @@ use std::sync::OnceLock;
 
 use cel::common::types::CelMap;
 
+use super::facts::UserAgentFacts;
+
 /// What was worked out once for all rules; forgotten when the message changes.
 #[derive(Debug, Default)]
 pub(super) struct Memo {
@@ -16,6 +18,7 @@ pub(super) struct Memo {
     pub(super) path_and_query: OnceLock<Option<String>>,
     pub(super) query: OnceLock<CelMap<'static>>,
     pub(super) cookies: OnceLock<CelMap<'static>>,
+    pub(super) user_agent: OnceLock<UserAgentFacts>,
     pub(super) response_cookies: OnceLock<CelMap<'static>>,
 }
 
@@ -27,6 +30,7 @@ impl Memo {
         self.path_and_query.take();
         self.query.take();
         self.cookies.take();
+        self.user_agent.take();
     }
 
     pub(super) fn forget_response(&mut self) {

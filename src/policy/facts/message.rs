@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderName};
 use super::super::exchange::Exchange;
 use super::headers::HeaderMapFact;
 use super::url::parameters;
-use super::{FactValue, cookies, some, texts, time};
+use super::{FactValue, KnownHeader, UserAgentFacts, cookies, some, texts, time};
 
 pub(super) fn request<'b>(exchange: &'b Exchange, name: &str) -> FactValue<'b> {
     let request = exchange.request()?;
@@ -22,6 +22,10 @@ pub(super) fn request<'b>(exchange: &'b Exchange, name: &str) -> FactValue<'b> {
         "url.query_params" => {
             let query = request.head.uri.query().unwrap_or_default();
             borrowed(memo.query.get_or_init(|| parameters(query)))
+        }
+        _ if let Some(part) = name.strip_prefix("user_agent.") => {
+            let read = || UserAgentFacts::read(&KnownHeader::UserAgent.read(headers));
+            memo.user_agent.get_or_init(read).variable(part)
         }
         _ => common(headers, &request.trailers, name),
     }

@@ -177,7 +177,7 @@ impl TextFact {
 
 impl KnownHeader {
     /// The value of the header, or all of its lines as one list; empty when there is none.
-    fn read(self, headers: &HeaderMap) -> Cow<'_, str> {
+    pub(super) fn read(self, headers: &HeaderMap) -> Cow<'_, str> {
         joined(headers.get_all(self.name()).iter().map(readable)).unwrap_or_default()
     }
 
