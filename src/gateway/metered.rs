@@ -24,6 +24,11 @@ impl MeteredSocket {
         Self { socket, bytes, carried: Carried::default() }
     }
 
+    /// Waits until the visitor has reset the connection.
+    pub(crate) fn is_reset(&self) -> impl Future<Output = ()> + Send + '_ {
+        self.socket.is_reset()
+    }
+
     /// What the connection has carried until now, however it ends.
     pub(crate) fn carried(&self) -> Carried {
         self.carried

@@ -61,6 +61,7 @@ use events::EventBus;
 use metrics::{ByteCounts, EdgeMetrics, GatewayMetrics};
 use modules::ip_policies::IpPolicies;
 use modules::traffic_policy::Fetcher;
+use routing::agent_return::WaitingPlaces;
 use routing::endpoint::EndpointPools;
 use routing::hosts::{HostChanges, Hosts};
 use routing::virtual_host::VirtualHost;
@@ -227,6 +228,8 @@ pub(crate) struct GatewayState {
     /// How many TLS edges there are: where there are none, no name is looked for in the first message of
     /// visitors.
     tls_edges: AtomicUsize,
+    /// For those who wait for an agent that was lost.
+    waiting_places: WaitingPlaces,
     /// The internal endpoints that carry bytes.
     streams: Hosts,
     events: EventBus,
@@ -313,6 +316,7 @@ impl Gateway {
             pools,
             hosts: Hosts::default(),
             tls_edges: AtomicUsize::new(0),
+            waiting_places: WaitingPlaces::default(),
             streams: Hosts::default(),
             events: EventBus::default(),
             fetcher: Fetcher::default(),

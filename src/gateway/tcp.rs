@@ -127,7 +127,15 @@ pub(crate) async fn pass(
     }
     let mut socket = MeteredSocket::new(socket, gateway.bytes_of(visitor.proto));
     let mut passed = Vec::new();
-    if let Some(target) = enter(gateway, route, visitor, &mut trace, &mut passed).await {
+    let left = socket.is_reset();
+    let entering = async {
+        tokio::select! {
+            target = enter(gateway, route, visitor, &mut trace, &mut passed) => target,
+            () = left => None,
+        }
+    };
+    let entered = shutdown.run_until(ShutdownPhase::Forced, entering).await;
+    if let Some(target) = entered.flatten() {
         let carrying = carry_both(&mut socket, target);
         let ended = shutdown.run_until(ShutdownPhase::Forced, carrying).await;
         or_debug!(ended.unwrap_or(Ok(())), "a connection broke");

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -33,8 +34,8 @@ pub(crate) struct Backend {
 pub(crate) enum BackendKind {
     /// Nothing: it was deleted, switched off, or never set.
     Nothing,
-    /// The endpoint of an agent that is gone for now.
-    Offline,
+    /// The endpoint of an agent that is gone for now: since when, if it was lost and not stopped.
+    Offline(Option<Instant>),
     /// One target.
     Upstream(Upstream),
     /// Endpoints that share an address: the one whose modules a request went through, then those with the
@@ -70,6 +71,8 @@ pub(crate) struct BackendCandidates<'e> {
     tried: usize,
     /// True when a group without tunnels was among them.
     empty_group: bool,
+    /// When an agent was lost that one of them led to, the last of several.
+    pub lost: Option<Instant>,
     /// The backend that gave the last candidate.
     pub from: Option<Arc<str>>,
 }
@@ -101,7 +104,7 @@ impl FixedResponse {
 impl<'e> BackendCandidates<'e> {
     pub(crate) fn of(gateway: &'e GatewayState, backend: Arc<ArcSwap<Backend>>) -> Self {
         let pending = vec![PendingCandidate::Backend(backend, 0)];
-        Self { gateway, pending, tried: 0, empty_group: false, from: None }
+        Self { gateway, pending, tried: 0, empty_group: false, lost: None, from: None }
     }
 
     /// Whether others may be left.
@@ -139,6 +142,7 @@ impl<'e> BackendCandidates<'e> {
     pub(crate) fn exhausted(&self, last: Option<&DialError>) -> ErrorResponse {
         let is_endpoint = self.from.as_deref() == Some("");
         match last {
+            None if is_endpoint => error_response::NO_ENDPOINT,
             Some(DialError::Offline) if is_endpoint => error_response::NO_ENDPOINT,
             Some(DialError::Unreachable(_)) => error_response::UNREACHABLE,
             Some(DialError::Busy) => error_response::BUSY,
@@ -154,7 +158,11 @@ impl<'e> BackendCandidates<'e> {
             return None;
         }
         match &backend.kind {
-            BackendKind::Nothing | BackendKind::Offline => {}
+            BackendKind::Nothing => {}
+            BackendKind::Offline(lost) => {
+                self.from = Some(backend.id.clone());
+                self.lost = self.lost.max(*lost);
+            }
             BackendKind::Upstream(upstream) => {
                 self.from = Some(backend.id.clone());
                 return Some(BackendCandidate::Upstream(upstream.clone()));
@@ -192,12 +200,13 @@ impl<'e> BackendCandidates<'e> {
     /// Puts the tunnels of a group in line, each time starting with another one.
     fn group(&mut self, id: &Arc<str>, labels: &BTreeMap<String, String>, turn: &AtomicUsize) {
         let most = MAX_CANDIDATES - self.tried;
-        let targets = match &*self.gateway.groups.load_full() {
-            Some(groups) if !labels.is_empty() => {
-                groups.matching(labels, turn.fetch_add(1, Relaxed), most)
-            }
-            _ => Vec::new(),
-        };
+        let groups = self.gateway.groups.load_full();
+        let groups = (*groups).as_ref().filter(|_| !labels.is_empty());
+        let targets = groups.map(|it| it.matching(labels, turn.fetch_add(1, Relaxed), most));
+        let targets = targets.unwrap_or_default();
+        if targets.is_empty() {
+            self.lost = self.lost.max(groups.and_then(|groups| groups.lost(labels)));
+        }
         self.empty_group |= targets.is_empty();
         let targets = targets.into_iter().rev();
         self.pending.extend(targets.map(|target| PendingCandidate::Tunnel(target, id.clone())));

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use sha2::{Digest, Sha256};
@@ -211,8 +212,9 @@ impl Drop for PublicEndpoint {
                 &self.routes.virtual_host,
             );
         }
-        // Connections that are kept alive meet nobody from now on.
-        self.retarget(None);
+        // Connections that are kept alive meet nobody from now on, and wait for nobody.
+        let gone = Backend { id: "".into(), kind: BackendKind::Offline(None) };
+        self.routes.backend.store(Arc::new(gone));
         if self.listener.take().is_some() {
             self.gateway.port_freed.notify_one();
         }
@@ -233,7 +235,7 @@ impl GatewayState {
 pub(super) fn backend(gateway: &GatewayState, target: Option<Arc<dyn Target>>) -> Backend {
     let kind = match target {
         Some(target) => BackendKind::Upstream(gateway.upstream(target)),
-        None => BackendKind::Offline,
+        None => BackendKind::Offline(Some(Instant::now())),
     };
     Backend { id: "".into(), kind }
 }
@@ -292,6 +294,8 @@ struct PoolMember {
     options: EndpointOptions,
     /// None while its agent is away.
     upstream: Option<Upstream>,
+    /// When its agent was lost, if it is away.
+    lost: Option<Instant>,
 }
 
 /// The place of one endpoint at a shared address; dropping it gives it up, and the last one the address.
@@ -439,7 +443,8 @@ impl EndpointPool {
                     peers
                 }
             };
-            member.route.backend.store(Arc::new(shared_backend(member.upstream.as_ref(), peers)));
+            let backend = shared_backend(member.upstream.as_ref(), peers, member.lost);
+            member.route.backend.store(Arc::new(backend));
         }
         let there = |member: &&PoolMember| member.upstream.is_some();
         let mut routes: Vec<_> =
@@ -459,9 +464,13 @@ fn peers(members: &[PoolMember], options: &EndpointOptions) -> Arc<[Upstream]> {
 }
 
 /// Where the requests of a member go: to itself, and then to the others.
-fn shared_backend(own: Option<&Upstream>, peers: Arc<[Upstream]>) -> Backend {
+fn shared_backend(
+    own: Option<&Upstream>,
+    peers: Arc<[Upstream]>,
+    lost: Option<Instant>,
+) -> Backend {
     let kind = match (own, peers.len()) {
-        (_, 0) => BackendKind::Offline,
+        (_, 0) => BackendKind::Offline(lost),
         (Some(own), 1) => BackendKind::Upstream(own.clone()),
         (own, _) => BackendKind::Pool { first: own.cloned(), all: peers },
     };
@@ -477,7 +486,12 @@ impl PoolSeat {
     ) -> Self {
         let mut state = pool.lock();
         let options = spec.options.clone();
-        state.members.push(PoolMember { route: route.clone(), options, upstream: None });
+        state.members.push(PoolMember {
+            route: route.clone(),
+            options,
+            upstream: None,
+            lost: None,
+        });
         pool.publish(&state.members);
         drop(state);
         Self { pool, route, gateway: gateway.clone() }
@@ -489,6 +503,7 @@ impl PoolSeat {
         let mut state = self.pool.lock();
         let mut own = state.members.iter_mut().filter(|it| Arc::ptr_eq(&it.route, &self.route));
         if let Some(member) = own.next() {
+            member.lost = upstream.is_none().then(Instant::now);
             member.upstream = upstream;
         }
         self.pool.publish(&state.members);
@@ -504,7 +519,7 @@ impl Drop for PoolSeat {
         let own = state.members.iter().position(is_own).map(|at| state.members.remove(at));
         // Requests of this endpoint that were not sent yet go to the others.
         let peers = own.map(|own| peers(&state.members, &own.options)).unwrap_or_default();
-        self.route.backend.store(Arc::new(shared_backend(None, peers)));
+        self.route.backend.store(Arc::new(shared_backend(None, peers, None)));
         if !state.members.is_empty() {
             self.pool.publish(&state.members);
             return;

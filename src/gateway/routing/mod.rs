@@ -2,6 +2,7 @@
 //!
 //! Edges are handed in as virtual hosts; agents' own addresses are made from an `endpoint_spec`.
 
+pub(crate) mod agent_return;
 pub(crate) mod backend;
 mod bind;
 pub(crate) mod endpoint;

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, LazyLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::HeaderName;
 
@@ -119,6 +119,12 @@ pub trait TunnelGroups: Send + Sync + 'static {
         skipped: usize,
         most: usize,
     ) -> Vec<Arc<dyn Target>>;
+
+    /// When the agent of a tunnel with all of these labels was lost, the last of several; none where it was a
+    /// while ago, or the tunnels were stopped.
+    fn lost(&self, _labels: &BTreeMap<String, String>) -> Option<Instant> {
+        None
+    }
 }
 
 /// How well what has a name fits a host: the name itself before a wildcard, a longer wildcard before a

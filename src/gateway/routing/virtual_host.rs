@@ -18,13 +18,13 @@ use crate::gateway::http::upgrade::VisitorUpgrade;
 use crate::gateway::metrics::EdgeMetrics;
 use crate::gateway::modules::module::Modules;
 use crate::gateway::modules::websocket_tcp;
+use crate::gateway::routing::agent_return::AgentReturn;
 use crate::gateway::routing::backend::{
     Backend, BackendCandidate, BackendCandidates, BackendKind, random_below,
 };
 use crate::gateway::routing::target::{BoxFuture, DialError, RouteRef, Visitor};
 use crate::gateway::tls::policy::TlsPolicy;
 use crate::gateway::upstream::forward::{ForwardOutcome, OutboundRequest, Upstream, forward};
-use crate::logging::or_debug;
 use crate::policy::actions::terminate_tls::TerminateTls;
 use crate::policy::path::{self, AmbiguousPaths};
 
@@ -134,7 +134,7 @@ impl VirtualHost {
     /// True for the endpoint of an agent that is gone for now.
     pub(crate) fn is_offline(&self) -> bool {
         let mut routes = self.prefixes.iter().map(|(_, route)| route);
-        routes.any(|route| matches!(route.backend.load_full().kind, BackendKind::Offline))
+        routes.any(|route| matches!(route.backend.load_full().kind, BackendKind::Offline(_)))
     }
 
     /// The same virtual host with a TLS policy, or with none.
@@ -292,61 +292,60 @@ impl Route {
         context: &mut RequestContext<'_>,
         mut exchange: OutboundRequest,
     ) -> Result<Response<ResponseBody>, ErrorResponse> {
-        let backend = self.backend.load_full();
-        if let BackendKind::Offline = backend.kind {
-            return Err(error_response::NO_ENDPOINT);
-        }
-        let is_pool = matches!(backend.kind, BackendKind::Pool { .. });
-        drop(backend);
-        let mut lost = None;
+        let is_pool = matches!(self.backend.load().kind, BackendKind::Pool { .. });
+        let (mut lost, mut last) = (None, None);
+        let mut agent_return = AgentReturn::new(&context.gateway.waiting_places);
         let mut candidates = BackendCandidates::of(context.gateway, self.backend.clone());
-        let mut last = None;
-        while let Some(candidate) = candidates.next() {
-            context.trace.note(|it| it.backend_id = candidates.from.clone());
-            let upstream = match candidate {
-                BackendCandidate::Upstream(upstream) => upstream,
-                BackendCandidate::Fixed(backend) => match &backend.kind {
-                    BackendKind::Fixed(fixed) => return Ok(fixed.response()),
-                    _ => continue,
-                },
-            };
-            let spare = if candidates.has_more() { exchange.spare() } else { None };
-            match (
-                forward(&upstream, context.visitor, &context.route_ref, exchange, context.runtime)
-                    .await,
-                spare,
-            ) {
-                (ForwardOutcome::DialFailed(back, reason), _) => {
-                    tracing::debug!(err = %reason, "cannot reach a backend");
-                    exchange = *back;
-                    last = Some(reason);
+        loop {
+            while let Some(candidate) = candidates.next() {
+                context.trace.note(|it| it.backend_id = candidates.from.clone());
+                let upstream = match candidate {
+                    BackendCandidate::Upstream(upstream) => upstream,
+                    BackendCandidate::Fixed(backend) => match &backend.kind {
+                        BackendKind::Fixed(fixed) => return Ok(fixed.response()),
+                        _ => continue,
+                    },
+                };
+                let spare = if candidates.has_more() { exchange.spare() } else { None };
+                let (visitor, route_ref) = (context.visitor, &context.route_ref);
+                let forwarding = forward(&upstream, visitor, route_ref, exchange, context.runtime);
+                match (forwarding.await, spare) {
+                    (ForwardOutcome::DialFailed(back, reason), _) => {
+                        tracing::debug!(err = %reason, "cannot reach a backend");
+                        exchange = *back;
+                        last = Some(reason);
+                    }
+                    // The agent was there, but not what it forwards to.
+                    (ForwardOutcome::Unreachable(_), Some(spare)) => {
+                        exchange = spare;
+                        last = Some(DialError::Unreachable(String::new()));
+                    }
+                    (ForwardOutcome::Unreachable(answer), None) => {
+                        let mut answer = answer.ok_or(error_response::UNREACHABLE)?;
+                        let prefix = &context.gateway.settings.code_prefix;
+                        error_response::name(
+                            answer.headers_mut(),
+                            error_response::UNREACHABLE.number,
+                            prefix,
+                        );
+                        return Ok(answer);
+                    }
+                    // One may have ended meanwhile; what ends two is not sent to all.
+                    (ForwardOutcome::Lost(error), Some(spare)) if is_pool && lost.is_none() => {
+                        exchange = spare;
+                        lost = Some(error);
+                    }
+                    (ForwardOutcome::Lost(error), _) => return Err(error),
+                    (ForwardOutcome::Answered(response), _) => return Ok(response),
+                    (ForwardOutcome::Failed(error), _) => return Err(error),
                 }
-                // The agent was there, but not what it forwards to.
-                (ForwardOutcome::Unreachable(_), Some(spare)) => {
-                    exchange = spare;
-                    last = Some(DialError::Unreachable(String::new()));
-                }
-                (ForwardOutcome::Unreachable(answer), None) => {
-                    let mut answer = answer.ok_or(error_response::UNREACHABLE)?;
-                    let prefix = &context.gateway.settings.code_prefix;
-                    error_response::name(
-                        answer.headers_mut(),
-                        error_response::UNREACHABLE.number,
-                        prefix,
-                    );
-                    return Ok(answer);
-                }
-                // One may have ended meanwhile; what ends two is not sent to all.
-                (ForwardOutcome::Lost(error), Some(spare)) if is_pool && lost.is_none() => {
-                    exchange = spare;
-                    lost = Some(error);
-                }
-                (ForwardOutcome::Lost(error), _) => return Err(error),
-                (ForwardOutcome::Answered(response), _) => return Ok(response),
-                (ForwardOutcome::Failed(error), _) => return Err(error),
             }
+            if lost.is_some() || !agent_return.wait(candidates.lost, last.as_ref()).await {
+                return Err(lost.unwrap_or_else(|| candidates.exhausted(last.as_ref())));
+            }
+            candidates = BackendCandidates::of(context.gateway, self.backend.clone());
+            last = None;
         }
-        Err(lost.unwrap_or_else(|| candidates.exhausted(last.as_ref())))
     }
 
     /// Lets a visitor talk to the target in bytes, over a WebSocket.
@@ -372,17 +371,26 @@ impl Route {
         route_ref: &RouteRef,
         trace: &mut RequestTrace,
     ) -> Option<crate::gateway::Io> {
-        let mut candidates = BackendCandidates::of(gateway, self.backend.clone());
-        while let Some(candidate) = candidates.next() {
-            trace.note(|it| it.backend_id = candidates.from.clone());
-            // An answer in HTTP is nothing for a visitor who speaks something else.
-            let BackendCandidate::Upstream(upstream) = candidate else { return None };
-            let dialed = upstream.dial(visitor, route_ref, gateway.timeouts().dial).await;
-            if let Some(io) = or_debug!(dialed, "cannot reach a backend") {
-                return Some(io);
+        let mut agent_return = AgentReturn::new(&gateway.waiting_places);
+        loop {
+            let (mut candidates, mut last) =
+                (BackendCandidates::of(gateway, self.backend.clone()), None);
+            while let Some(candidate) = candidates.next() {
+                trace.note(|it| it.backend_id = candidates.from.clone());
+                // An answer in HTTP is nothing for a visitor who speaks something else.
+                let BackendCandidate::Upstream(upstream) = candidate else { return None };
+                match upstream.dial(visitor, route_ref, gateway.timeouts().dial).await {
+                    Ok(io) => return Some(io),
+                    Err(reason) => {
+                        tracing::debug!(err = %reason, "cannot reach a backend");
+                        last = Some(reason);
+                    }
+                }
+            }
+            if !agent_return.wait(candidates.lost, last.as_ref()).await {
+                return None;
             }
         }
-        None
     }
 }
 

@@ -4,9 +4,11 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
+
+use crate::logging::or_debug;
 
 /// A connection that can be read and written.
 pub trait AsyncReadWrite: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -19,6 +21,23 @@ pub(crate) enum AcceptedSocket {
     Tls(Box<TlsStream<TcpStream>>),
     /// It was accepted elsewhere, and its bytes are carried here.
     Relayed(Box<dyn AsyncReadWrite>),
+}
+
+impl AcceptedSocket {
+    /// Waits until the client has reset the connection, while nobody reads from it; for ever where it is
+    /// carried by somebody else.
+    pub(crate) fn is_reset(&self) -> impl Future<Output = ()> + Send + '_ {
+        let stream = match self {
+            Self::Plain(stream) => Some(stream),
+            Self::Tls(stream) => Some(stream.get_ref().0),
+            Self::Relayed(_) => None,
+        };
+        async move {
+            let Some(stream) = stream else { return std::future::pending().await };
+            // Whoever has only ended what it says may still listen.
+            or_debug!(stream.ready(Interest::ERROR).await, "a socket cannot be watched");
+        }
+    }
 }
 
 macro_rules! either {

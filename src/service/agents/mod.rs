@@ -11,6 +11,7 @@ mod command;
 mod limits;
 mod listener;
 mod login;
+mod lost_labels;
 mod proxy_protocol;
 mod registry;
 mod reservation;

@@ -18,11 +18,12 @@ use crate::net::SourceAddress;
 use crate::protocol::message::Hidden;
 use crate::service::accounts::AuthenticatedAgent;
 use crate::service::agents::access::AccessList;
+use crate::service::agents::lost_labels::LostLabels;
 use crate::service::agents::rows;
 use crate::service::agents::session_counts::SessionCounts;
 use crate::service::agents::stream_shares::StreamShares;
 use crate::service::agents::tunnel::{OnlineTunnel, TunnelKind};
-use crate::service::agents::tunnel_table::TunnelTable;
+use crate::service::agents::tunnel_table::{Labeled, TunnelTable};
 use crate::service::cluster::{Cluster, TunnelDocument};
 
 /// How long a goodbye may take.
@@ -50,6 +51,7 @@ struct RegistryState {
     binds_of_sessions: HashMap<String, HashSet<String>>,
     tunnels: TunnelTable<OnlineTunnel>,
     binds: HashMap<String, RegisteredEndpoint>,
+    lost_labels: LostLabels,
     /// Announces all that to other nodes; none where there are none.
     cluster: Option<Arc<Cluster>>,
 }
@@ -510,9 +512,10 @@ impl RegistryState {
             cluster.remove(&tunnel.id);
         }
         bound.get_mut().let_go();
-        // Labels are no address: nothing has to wait.
+        // Labels are no address that would have to be kept.
         if bound.get().endpoint.is_none() {
             bound.remove();
+            self.lost_labels.add(tunnel.labels());
         }
     }
 
@@ -592,5 +595,9 @@ impl TunnelGroups for Registry {
     ) -> Vec<Arc<dyn Target>> {
         let serving = self.lock().tunnels.serving_from(labels, skipped, most, |_| true).into_iter();
         serving.map(|tunnel| tunnel as Arc<dyn Target>).collect()
+    }
+
+    fn lost(&self, labels: &BTreeMap<String, String>) -> Option<Instant> {
+        self.lock().lost_labels.last(labels)
     }
 }

@@ -16,6 +16,7 @@ mod mocks;
 mod page;
 mod refused;
 pub mod relay;
+mod returning;
 mod sent;
 mod silent;
 mod streams;

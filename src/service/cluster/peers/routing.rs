@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
 use super::message::ENDS_TLS;
 use super::sessions::{PeerSession, PeerSessions};
@@ -101,5 +102,12 @@ impl TunnelGroups for ClusterRouting {
         };
         all.truncate(most);
         all
+    }
+
+    fn lost(&self, labels: &BTreeMap<String, String>) -> Option<Instant> {
+        let lost = self.registry.lost(labels);
+        // Whoever asks has found none at a node that can be reached.
+        let is_cut_off = !self.directory.serving(labels, 0, 1, |_| true).is_empty();
+        lost.max(is_cut_off.then(Instant::now))
     }
 }
