@@ -17,7 +17,9 @@ pub(super) fn host_port(text: &str) -> Result<(&str, u16), Flaw> {
     if !is_host(host) {
         return Err(Flaw::Form);
     }
-    if port.is_empty() || !port.bytes().all(|byte| byte.is_ascii_digit()) {
+    // `0443` would be a second name for what `443` names.
+    let is_number = port.bytes().all(|byte| byte.is_ascii_digit()) && !port.starts_with('0');
+    if port.is_empty() || !is_number {
         return Err(Flaw::Port);
     }
     let port = port.parse().map_err(|_| Flaw::Port)?;
@@ -48,7 +50,7 @@ mod tests {
         for bad in ["a.example", ":80", "a..b:80", "a b:80", "::1:80", "a/b:80", "\u{e9}:80"] {
             assert_eq!(host_port(bad), Err(Flaw::Form), "{bad}");
         }
-        for bad in ["a:", "a:0", "a:65536", "a:+80", "a:http"] {
+        for bad in ["a:", "a:0", "a:65536", "a:+80", "a:http", "a:0443"] {
             assert_eq!(host_port(bad), Err(Flaw::Port), "{bad}");
         }
     }
