@@ -35,7 +35,9 @@ pub(in super::super) struct UserAgentFacts {
 impl UserAgentFacts {
     /// Reads the value of the header.
     pub(super) fn read(text: &str) -> Self {
-        let text = &text[..text.floor_char_boundary(LENGTH)];
+        let mut ends = (0..=LENGTH.min(text.len())).rev();
+        let end = ends.find(|end| text.is_char_boundary(*end)).unwrap_or_default();
+        let text = &text[..end];
         let Some(known) = Parser::new().parse(text) else { return Self::other(text) };
         if COLLECTIVE_NAMES.contains(&known.name) || known.category == UNKNOWN {
             let (os, os_version) = os_of(&known);
