@@ -239,7 +239,7 @@ pub(crate) struct TraceRecord {
     since: Instant,
     pub request_id: Option<String>,
     method: Option<String>,
-    host: Option<String>,
+    pub host: Option<String>,
     path: Option<String>,
     pub edge_id: Option<Arc<str>>,
     pub route_id: Option<Arc<str>>,

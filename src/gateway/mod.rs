@@ -436,6 +436,11 @@ impl Gateway {
         parts.is_some_and(|(name, port)| self.0.hosts.has_agent(name, port))
     }
 
+    /// Whether TLS for a name is carried on as it is.
+    pub(crate) fn passes_tls(&self, name: &str) -> bool {
+        self.0.hosts.find(name, 443).is_some_and(|claim| claim.virtual_host.load().passes_tls())
+    }
+
     /// The host names that edges and agents' endpoints have on the HTTPS port, without wildcards.
     pub(crate) fn https_names(&self) -> Vec<String> {
         self.0.hosts.https_names()

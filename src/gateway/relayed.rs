@@ -42,8 +42,8 @@ const NODE_INTERVAL: Duration = Duration::from_millis(25);
 pub(crate) enum TlsRoute {
     /// To the node where it ends.
     Node(Upstream),
-    /// To an edge that carries bytes.
-    Edge(Arc<ArcSwap<VirtualHost>>),
+    /// To an edge that carries bytes, for the name that the visitor asks for.
+    Edge(Arc<ArcSwap<VirtualHost>>, String),
 }
 
 impl Gateway {
@@ -168,16 +168,13 @@ impl GatewayState {
         match remote.and_then(elsewhere) {
             // What it asks visitors for, this node does not know.
             Some(node) => Some(TlsRoute::Node(node)),
-            None => self.tls_edge(&host, own?).map(TlsRoute::Edge),
+            None => self.tls_edge(&host).map(|edge| TlsRoute::Edge(edge, host)),
         }
     }
 
     /// The TLS edge that has a host, unless it is a wildcard and another node has what fits better.
-    fn tls_edge(
-        &self,
-        host: &str,
-        own: (HostClaim, HostRank),
-    ) -> Option<Arc<ArcSwap<VirtualHost>>> {
+    pub(crate) fn tls_edge(&self, host: &str) -> Option<Arc<ArcSwap<VirtualHost>>> {
+        let own = self.hosts.find_ranked(host, HTTPS_PORT)?;
         if !own.0.virtual_host.load().carries_bytes {
             return None;
         }

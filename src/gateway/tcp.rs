@@ -16,7 +16,7 @@ use crate::gateway::metered::MeteredSocket;
 use crate::gateway::modules::module::{ModuleKind, Modules};
 use crate::gateway::modules::traffic_policy::{self, ConnectionExecution, Rules};
 use crate::gateway::routing::internal::{self, MOST_HOPS};
-use crate::gateway::routing::target::Visitor;
+use crate::gateway::routing::target::{Visitor, VisitorTls};
 use crate::gateway::routing::virtual_host::{Route, VirtualHost};
 use crate::gateway::{GatewayState, Ingress, Io};
 use crate::logging::or_debug;
@@ -63,7 +63,7 @@ pub(crate) async fn carry_unwrapped(
 /// Carries what a visitor says to a TLS edge, whose TLS ends here or goes on as it is.
 pub(crate) async fn carry_by_name(
     gateway: Arc<GatewayState>,
-    slot: Arc<ArcSwap<VirtualHost>>,
+    (slot, name): (Arc<ArcSwap<VirtualHost>>, String),
     connection: AcceptedConnection,
     shutdown: ShutdownSignal,
 ) {
@@ -74,7 +74,9 @@ pub(crate) async fn carry_by_name(
             unwrapped(&gateway, stream, (peer, local), tls_policy.config.clone()).await
         }
         None => {
-            let visitor = Visitor { peer, local, proto: "tls", tls: None, passthrough: true };
+            // All that the service knows of TLS that it does not end.
+            let tls = Some(Arc::new(VisitorTls { sni: name, ..VisitorTls::default() }));
+            let visitor = Visitor { peer, local, proto: "tls", tls, passthrough: true };
             Some((AcceptedSocket::Plain(stream), visitor))
         }
     };
@@ -121,6 +123,8 @@ pub(crate) async fn pass(
     trace.note(|it| {
         it.edge_id = Some(route.edge_id.clone());
         it.route_id = Some(route.id.clone());
+        let name = visitor.tls.as_ref().map(|tls| &tls.sni).filter(|name| !name.is_empty());
+        it.host = name.cloned();
     });
     if let Some(metrics) = &route.metrics {
         metrics.connected(visitor.proto);
@@ -183,7 +187,11 @@ async fn enter(
 
 fn watch(gateway: &GatewayState, route: &Route, visitor: &Visitor) -> ConnectionExecution {
     let id = if route.edge_id.is_empty() { &route.id } else { &route.edge_id };
-    let (host, port) = (visitor.local.ip().to_string(), visitor.local.port());
+    let port = visitor.local.port();
+    let host = match &visitor.tls {
+        Some(tls) if !tls.sni.is_empty() => tls.sni.clone(),
+        _ => visitor.local.ip().to_string(),
+    };
     let endpoint = traffic_policy::endpoint(id, visitor.proto, &host, port);
     let connection = traffic_policy::connection(visitor, Utc::now(), gateway.address_lookup());
     ConnectionExecution::new(connection, endpoint)

@@ -87,9 +87,9 @@ pub(crate) async fn serve_tls(
                 let (socket, _permit) = (AcceptedSocket::Plain(stream), permit);
                 return gateway.carry_tls(node, socket, &visitor, shutdown).await;
             }
-            Some(TlsRoute::Edge(edge)) => {
+            Some(TlsRoute::Edge(edge, name)) => {
                 let connection = AcceptedConnection { stream, peer, local, permit };
-                return tcp::carry_by_name(gateway, edge, connection, shutdown).await;
+                return tcp::carry_by_name(gateway, (edge, name), connection, shutdown).await;
             }
             None => {}
         }
@@ -159,14 +159,17 @@ async fn accept_tls(
         if let Some(challenge) = gateway.authority.challenges().tls(hello) {
             return Some(challenge);
         }
-        let name = hello.server_name();
-        let claim = name.and_then(|name| gateway.hosts.find(&name.to_ascii_lowercase(), 443));
-        let virtual_host = claim.map(|claim| claim.virtual_host.load_full());
-        if virtual_host.as_ref().is_some_and(|it| it.carries_bytes) {
-            // Its name came too late to be looked at, and what was read of it does not come back.
-            return None;
+        if let Some(name) = hello.server_name().map(str::to_ascii_lowercase) {
+            if gateway.tls_edge(&name).is_some() {
+                // Its name came too late to be looked at, and what was read of it does not come back.
+                return None;
+            }
+            let claim = gateway.hosts.find(&name, 443);
+            let virtual_host = claim.map(|claim| claim.virtual_host.load_full());
+            // Requests for what another node has are no business of the edge that has the wildcard.
+            let virtual_host = virtual_host.filter(|it| !it.carries_bytes);
+            tls_policy = virtual_host.and_then(|it| it.tls_policy.clone());
         }
-        tls_policy = virtual_host.and_then(|it| it.tls_policy.clone());
         Some(tls_policy.as_ref().map_or(config, |tls_policy| tls_policy.config.clone()))
     };
     let stream = tls::accept_by_name(stream, choose, limit).await?;

@@ -21,7 +21,9 @@ pub(super) fn needed(
     names.extend(other_nodes);
     names.extend(own.map(str::to_ascii_lowercase));
     names.extend(view.all::<ReservedDomain>()?.into_iter().filter_map(|domain| domain.domain));
-    names.retain(|name| is_public(name) && !gateway.authority().has_other(name));
+    names.retain(|name| {
+        is_public(name) && !gateway.authority().has_other(name) && !gateway.passes_tls(name)
+    });
     Ok(names)
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use ginnel::gateway::{EndpointSpec, Proto};
+use ginnel::gateway::{EndpointSpec, EventDelivery, Proto};
 use rcgen::{CertificateParams, KeyPair};
 use rustls::pki_types::{PrivateKeyDer, ServerName};
 use rustls::version::{TLS12, TLS13};
@@ -253,6 +253,24 @@ async fn addresses_and_policies_decide_who_comes_in() {
     site.service.put(&format!("/edges/tls/{edge}/traffic_policy"), other).await;
     site.service.delete(&termination).await;
     assert!(comes_in().await);
+}
+
+#[tokio::test]
+async fn rules_see_the_name_of_tls_that_goes_through() {
+    let site = EdgeFixture::start().await;
+    let (address, pem) = secure().await;
+    let rule = json!({"expressions": [format!("conn.tls.sni == '{NAME}' && endpoint.host == '{NAME}'")],
+        "actions": [{"type": "deny"}]});
+    let policy = json!({"inbound": [rule]});
+    let edge = edge(&site, json!({"backend": site.at(address).await, "policy": policy})).await;
+    let mut events = site.service.service.events();
+
+    assert!(connect(&trusting_pem(&pem, &[]), https_address(&site)).await.is_err());
+
+    let Some(EventDelivery::Event(event)) = soon(events.next()).await else { panic!("it ended") };
+    assert_eq!(event.host.as_deref(), Some(NAME));
+    site.service.delete(&format!("/edges/tls/{edge}/policy")).await;
+    assert!(connect(&trusting_pem(&pem, &[]), https_address(&site)).await.is_ok());
 }
 
 #[tokio::test]

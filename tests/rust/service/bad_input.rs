@@ -14,10 +14,11 @@ use super::support::{Running, client};
 
 /// Codes that no input of an operation brings about; 9731 to 9733 are of backups, which are streams
 /// (`tests/python/test_backup_download.py`), 9740, 9741 and 9743 need free ports or
-/// callers elsewhere (`tests/python/test_reserved_addrs.py` and `test_ip_restrictions.py`).
+/// callers elsewhere (`tests/python/test_reserved_addrs.py` and `test_ip_restrictions.py`), 9750 a service
+/// without a key (`tests/python/test_vaults.py`).
 const NOT_BY_INPUT: &[u16] = &[
     722, 804, 805, 806, 4181, 7132, 9720, 9721, 9722, 9723, 9724, 9725, 9726, 9727, 9728, 9729,
-    9731, 9732, 9733, 9740, 9741, 9743,
+    9731, 9732, 9733, 9740, 9741, 9743, 9750,
 ];
 
 fn cases() -> Vec<Value> {

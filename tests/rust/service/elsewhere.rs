@@ -242,3 +242,39 @@ async fn a_tls_edge_leads_to_an_agent_of_another_node() {
     }
     nodes.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wildcard_tls_edge_leaves_names_to_the_node_that_has_them() {
+    let nodes = two_nodes().await;
+    let agent = nodes.agent(0).await;
+    let definition = json!({"name": "web", "addr": mirror().await, "proto": "http",
+        "schemes": ["https"], "hostname": "shop.tunnels.test"});
+    assert_eq!(nodes.tunnel(&agent, definition).await.0, 201);
+    let nobody = nodes.call(1, Method::POST, "/backends/static", json!({"address": "127.0.0.1:9"}));
+    let edge = json!({
+        "hostports": ["*.tunnels.test:443"],
+        "backend": {"backend_id": nobody.await.json["id"]},
+        "tls_termination": {"terminate_at": "edge"},
+    });
+    let edge = nodes.call(1, Method::POST, "/edges/tls", edge).await;
+    assert_eq!(edge.status, 201, "{}", edge.json);
+
+    for node in [1, 0] {
+        let gateway = nodes.nodes[node].gateway();
+        let at = gateway.https_address().unwrap();
+        let began = Instant::now();
+        let visit = async || {
+            let pem = reqwest::Certificate::from_pem(gateway.authority().pem().as_bytes()).unwrap();
+            let client = reqwest::Client::builder().resolve("shop.tunnels.test", at);
+            let client = client.tls_certs_only([pem]).build().unwrap();
+            let url = format!("https://shop.tunnels.test:{}/", at.port());
+            let response = client.get(url).header("host", "shop.tunnels.test").send().await;
+            response.map_or(0, |response| response.status().as_u16())
+        };
+        while visit().await != 200 {
+            assert!(began.elapsed() < PATIENCE, "node {node}: {}", visit().await);
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+    nodes.stop().await;
+}
