@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use cel::common::types::CelMap;
 
-use super::facts::UserAgentFacts;
+use super::user_agent_facts::UserAgentFacts;
 
 /// What was worked out once for all rules; forgotten when the message changes.
 #[derive(Debug, Default)]

@@ -65,6 +65,7 @@ pub mod trial;
 pub mod turn;
 mod url;
 pub mod user_agent;
+mod user_agent_facts;
 mod verdict;
 pub mod webhook;
 mod world;

@@ -8,9 +8,10 @@ use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName};
 
 use super::super::exchange::Exchange;
+use super::super::user_agent_facts::UserAgentFacts;
 use super::headers::HeaderMapFact;
 use super::url::parameters;
-use super::{FactValue, KnownHeader, UserAgentFacts, cookies, some, texts, time};
+use super::{FactValue, KnownHeader, cookies, some, texts, time, user_agent};
 
 pub(super) fn request<'b>(exchange: &'b Exchange, name: &str) -> FactValue<'b> {
     let request = exchange.request()?;
@@ -25,7 +26,7 @@ pub(super) fn request<'b>(exchange: &'b Exchange, name: &str) -> FactValue<'b> {
         }
         _ if let Some(part) = name.strip_prefix("user_agent.") => {
             let read = || UserAgentFacts::read(&KnownHeader::UserAgent.read(headers));
-            memo.user_agent.get_or_init(read).variable(part)
+            user_agent::variable(memo.user_agent.get_or_init(read), part)
         }
         _ => common(headers, &request.trailers, name),
     }

@@ -33,7 +33,6 @@ pub(super) use self::source::{FactSource, FieldValues, Message, is_named};
 pub(super) use self::url::{
     Pairs, authority, host_and_port, normalized, path_and_query, query_pairs, whole,
 };
-pub(super) use self::user_agent::UserAgentFacts;
 
 /// A value that borrows from what it is about.
 type FactValue<'b> = Option<CowVal<'b, 'b>>;
