@@ -186,6 +186,16 @@ class ServiceSettings(TypedDict, total=False):
     """
     audit_retention: Duration
     """How long events of the audit trail are kept; by default 90d."""
+    vault_key: str
+    """The key that secrets in vaults are encrypted with: 32 bytes in base64."""
+    vault_key_file: str | PathLike[str]
+    """A file that holds that key; nodes on PostgreSQL need the same one; by default
+    <path>-vault.key, made with the first secret.
+    """
+    replace_vault_key: bool
+    """Start although that key is lost: secrets cannot be read until they get new values, with
+    a new key; by default false.
+    """
     force_open: bool
     """Open a database that was not closed and has lost its log, without its last changes; by
     default false.

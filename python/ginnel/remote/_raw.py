@@ -58,6 +58,21 @@ from .edges.tcp_modules import (
     EdgesTcpPolicy,
     EdgesTcpTrafficPolicy,
 )
+from .edges.tls import AsyncEdgesTls, EdgesTls
+from .edges.tls_modules import (
+    AsyncEdgesTlsBackend,
+    AsyncEdgesTlsIpRestriction,
+    AsyncEdgesTlsMutualTls,
+    AsyncEdgesTlsPolicy,
+    AsyncEdgesTlsTlsTermination,
+    AsyncEdgesTlsTrafficPolicy,
+    EdgesTlsBackend,
+    EdgesTlsIpRestriction,
+    EdgesTlsMutualTls,
+    EdgesTlsPolicy,
+    EdgesTlsTlsTermination,
+    EdgesTlsTrafficPolicy,
+)
 from .endpoints import AsyncEndpoints, Endpoints
 from .ip_policies import AsyncIpPolicies, IpPolicies
 from .ip_policy_rules import AsyncIpPolicyRules, IpPolicyRules
@@ -65,9 +80,12 @@ from .ip_restrictions import AsyncIpRestrictions, IpRestrictions
 from .nodes import AsyncNodes, Nodes
 from .reserved_addrs import AsyncReservedAddrs, ReservedAddrs
 from .reserved_domains import AsyncReservedDomains, ReservedDomains
+from .service_users import AsyncServiceUsers, ServiceUsers
 from .tls_certificates import AsyncTlsCertificates, TlsCertificates
 from .tunnel_sessions import AsyncTunnelSessions, TunnelSessions
 from .tunnels import AsyncTunnels, Tunnels
+from .vault_secrets import AsyncVaultSecrets, VaultSecrets
+from .vaults import AsyncVaults, Vaults
 
 
 class RawApiKeys(Resource):
@@ -405,6 +423,11 @@ class RawEdges(Resource):
         """`edges.tcp`"""
         return RawEdgesTcp(self._core)
 
+    @cached_property
+    def tls(self) -> RawEdgesTls:
+        """`edges.tls`"""
+        return RawEdgesTls(self._core)
+
 
 class AsyncRawEdges(Resource):
     """`edges`, with its responses as they came."""
@@ -418,6 +441,11 @@ class AsyncRawEdges(Resource):
     def tcp(self) -> AsyncRawEdgesTcp:
         """`edges.tcp`"""
         return AsyncRawEdgesTcp(self._core)
+
+    @cached_property
+    def tls(self) -> AsyncRawEdgesTls:
+        """`edges.tls`"""
+        return AsyncRawEdgesTls(self._core)
 
 
 class RawEdgesHttps(Resource):
@@ -658,6 +686,86 @@ class AsyncRawEdgesTcp(Resource):
         return AsyncRawEdgesTcpTrafficPolicy(self._core)
 
 
+class RawEdgesTls(Resource):
+    """`edges.tls`, with its responses as they came."""
+
+    create = raw(EdgesTls.create)
+    list = raw_list(EdgesTls.list)
+    get = raw(EdgesTls.get)
+    update = raw(EdgesTls.update)
+    delete = raw(EdgesTls.delete)
+
+    @cached_property
+    def backend(self) -> RawEdgesTlsBackend:
+        """`edges.tls.backend`"""
+        return RawEdgesTlsBackend(self._core)
+
+    @cached_property
+    def ip_restriction(self) -> RawEdgesTlsIpRestriction:
+        """`edges.tls.ip_restriction`"""
+        return RawEdgesTlsIpRestriction(self._core)
+
+    @cached_property
+    def mutual_tls(self) -> RawEdgesTlsMutualTls:
+        """`edges.tls.mutual_tls`"""
+        return RawEdgesTlsMutualTls(self._core)
+
+    @cached_property
+    def tls_termination(self) -> RawEdgesTlsTlsTermination:
+        """`edges.tls.tls_termination`"""
+        return RawEdgesTlsTlsTermination(self._core)
+
+    @cached_property
+    def policy(self) -> RawEdgesTlsPolicy:
+        """`edges.tls.policy`"""
+        return RawEdgesTlsPolicy(self._core)
+
+    @cached_property
+    def traffic_policy(self) -> RawEdgesTlsTrafficPolicy:
+        """`edges.tls.traffic_policy`"""
+        return RawEdgesTlsTrafficPolicy(self._core)
+
+
+class AsyncRawEdgesTls(Resource):
+    """`edges.tls`, with its responses as they came."""
+
+    create = raw_async(AsyncEdgesTls.create)
+    list = raw_async_list(AsyncEdgesTls.list)
+    get = raw_async(AsyncEdgesTls.get)
+    update = raw_async(AsyncEdgesTls.update)
+    delete = raw_async(AsyncEdgesTls.delete)
+
+    @cached_property
+    def backend(self) -> AsyncRawEdgesTlsBackend:
+        """`edges.tls.backend`"""
+        return AsyncRawEdgesTlsBackend(self._core)
+
+    @cached_property
+    def ip_restriction(self) -> AsyncRawEdgesTlsIpRestriction:
+        """`edges.tls.ip_restriction`"""
+        return AsyncRawEdgesTlsIpRestriction(self._core)
+
+    @cached_property
+    def mutual_tls(self) -> AsyncRawEdgesTlsMutualTls:
+        """`edges.tls.mutual_tls`"""
+        return AsyncRawEdgesTlsMutualTls(self._core)
+
+    @cached_property
+    def tls_termination(self) -> AsyncRawEdgesTlsTlsTermination:
+        """`edges.tls.tls_termination`"""
+        return AsyncRawEdgesTlsTlsTermination(self._core)
+
+    @cached_property
+    def policy(self) -> AsyncRawEdgesTlsPolicy:
+        """`edges.tls.policy`"""
+        return AsyncRawEdgesTlsPolicy(self._core)
+
+    @cached_property
+    def traffic_policy(self) -> AsyncRawEdgesTlsTrafficPolicy:
+        """`edges.tls.traffic_policy`"""
+        return AsyncRawEdgesTlsTrafficPolicy(self._core)
+
+
 class RawCredentials(Resource):
     """`credentials`, with its responses as they came."""
 
@@ -696,6 +804,68 @@ class AsyncRawBotUsers(Resource):
     get = raw_async(AsyncBotUsers.get)
     update = raw_async(AsyncBotUsers.update)
     delete = raw_async(AsyncBotUsers.delete)
+
+
+class RawServiceUsers(Resource):
+    """`service_users`, with its responses as they came."""
+
+    create = raw(ServiceUsers.create)
+    list = raw_list(ServiceUsers.list)
+    get = raw(ServiceUsers.get)
+    update = raw(ServiceUsers.update)
+    delete = raw(ServiceUsers.delete)
+
+
+class AsyncRawServiceUsers(Resource):
+    """`service_users`, with its responses as they came."""
+
+    create = raw_async(AsyncServiceUsers.create)
+    list = raw_async_list(AsyncServiceUsers.list)
+    get = raw_async(AsyncServiceUsers.get)
+    update = raw_async(AsyncServiceUsers.update)
+    delete = raw_async(AsyncServiceUsers.delete)
+
+
+class RawVaults(Resource):
+    """`vaults`, with its responses as they came."""
+
+    create = raw(Vaults.create)
+    list = raw_list(Vaults.list)
+    get_secrets_by_vault = raw_list(Vaults.get_secrets_by_vault)
+    get = raw(Vaults.get)
+    update = raw(Vaults.update)
+    delete = raw(Vaults.delete)
+
+
+class AsyncRawVaults(Resource):
+    """`vaults`, with its responses as they came."""
+
+    create = raw_async(AsyncVaults.create)
+    list = raw_async_list(AsyncVaults.list)
+    get_secrets_by_vault = raw_async_list(AsyncVaults.get_secrets_by_vault)
+    get = raw_async(AsyncVaults.get)
+    update = raw_async(AsyncVaults.update)
+    delete = raw_async(AsyncVaults.delete)
+
+
+class RawVaultSecrets(Resource):
+    """`vault_secrets`, with its responses as they came."""
+
+    create = raw(VaultSecrets.create)
+    list = raw_list(VaultSecrets.list)
+    get = raw(VaultSecrets.get)
+    update = raw(VaultSecrets.update)
+    delete = raw(VaultSecrets.delete)
+
+
+class AsyncRawVaultSecrets(Resource):
+    """`vault_secrets`, with its responses as they came."""
+
+    create = raw_async(AsyncVaultSecrets.create)
+    list = raw_async_list(AsyncVaultSecrets.list)
+    get = raw_async(AsyncVaultSecrets.get)
+    update = raw_async(AsyncVaultSecrets.update)
+    delete = raw_async(AsyncVaultSecrets.delete)
 
 
 class RawEndpoints(Resource):
@@ -1062,6 +1232,102 @@ class AsyncRawEdgesTcpTrafficPolicy(Resource):
     delete = raw_async(AsyncEdgesTcpTrafficPolicy.delete)
 
 
+class RawEdgesTlsBackend(Resource):
+    """`edges.tls.backend`, with its responses as they came."""
+
+    replace = raw(EdgesTlsBackend.replace)
+    get = raw(EdgesTlsBackend.get)
+    delete = raw(EdgesTlsBackend.delete)
+
+
+class AsyncRawEdgesTlsBackend(Resource):
+    """`edges.tls.backend`, with its responses as they came."""
+
+    replace = raw_async(AsyncEdgesTlsBackend.replace)
+    get = raw_async(AsyncEdgesTlsBackend.get)
+    delete = raw_async(AsyncEdgesTlsBackend.delete)
+
+
+class RawEdgesTlsIpRestriction(Resource):
+    """`edges.tls.ip_restriction`, with its responses as they came."""
+
+    replace = raw(EdgesTlsIpRestriction.replace)
+    get = raw(EdgesTlsIpRestriction.get)
+    delete = raw(EdgesTlsIpRestriction.delete)
+
+
+class AsyncRawEdgesTlsIpRestriction(Resource):
+    """`edges.tls.ip_restriction`, with its responses as they came."""
+
+    replace = raw_async(AsyncEdgesTlsIpRestriction.replace)
+    get = raw_async(AsyncEdgesTlsIpRestriction.get)
+    delete = raw_async(AsyncEdgesTlsIpRestriction.delete)
+
+
+class RawEdgesTlsMutualTls(Resource):
+    """`edges.tls.mutual_tls`, with its responses as they came."""
+
+    replace = raw(EdgesTlsMutualTls.replace)
+    get = raw(EdgesTlsMutualTls.get)
+    delete = raw(EdgesTlsMutualTls.delete)
+
+
+class AsyncRawEdgesTlsMutualTls(Resource):
+    """`edges.tls.mutual_tls`, with its responses as they came."""
+
+    replace = raw_async(AsyncEdgesTlsMutualTls.replace)
+    get = raw_async(AsyncEdgesTlsMutualTls.get)
+    delete = raw_async(AsyncEdgesTlsMutualTls.delete)
+
+
+class RawEdgesTlsTlsTermination(Resource):
+    """`edges.tls.tls_termination`, with its responses as they came."""
+
+    replace = raw(EdgesTlsTlsTermination.replace)
+    get = raw(EdgesTlsTlsTermination.get)
+    delete = raw(EdgesTlsTlsTermination.delete)
+
+
+class AsyncRawEdgesTlsTlsTermination(Resource):
+    """`edges.tls.tls_termination`, with its responses as they came."""
+
+    replace = raw_async(AsyncEdgesTlsTlsTermination.replace)
+    get = raw_async(AsyncEdgesTlsTlsTermination.get)
+    delete = raw_async(AsyncEdgesTlsTlsTermination.delete)
+
+
+class RawEdgesTlsPolicy(Resource):
+    """`edges.tls.policy`, with its responses as they came."""
+
+    replace = raw(EdgesTlsPolicy.replace)
+    get = raw(EdgesTlsPolicy.get)
+    delete = raw(EdgesTlsPolicy.delete)
+
+
+class AsyncRawEdgesTlsPolicy(Resource):
+    """`edges.tls.policy`, with its responses as they came."""
+
+    replace = raw_async(AsyncEdgesTlsPolicy.replace)
+    get = raw_async(AsyncEdgesTlsPolicy.get)
+    delete = raw_async(AsyncEdgesTlsPolicy.delete)
+
+
+class RawEdgesTlsTrafficPolicy(Resource):
+    """`edges.tls.traffic_policy`, with its responses as they came."""
+
+    replace = raw(EdgesTlsTrafficPolicy.replace)
+    get = raw(EdgesTlsTrafficPolicy.get)
+    delete = raw(EdgesTlsTrafficPolicy.delete)
+
+
+class AsyncRawEdgesTlsTrafficPolicy(Resource):
+    """`edges.tls.traffic_policy`, with its responses as they came."""
+
+    replace = raw_async(AsyncEdgesTlsTrafficPolicy.replace)
+    get = raw_async(AsyncEdgesTlsTrafficPolicy.get)
+    delete = raw_async(AsyncEdgesTlsTrafficPolicy.delete)
+
+
 class RawRemoteResources(RawCalls):
     """The resources, with their responses as they came."""
 
@@ -1124,6 +1390,21 @@ class RawRemoteResources(RawCalls):
     def bot_users(self) -> RawBotUsers:
         """`bot_users`"""
         return RawBotUsers(self._core)
+
+    @cached_property
+    def service_users(self) -> RawServiceUsers:
+        """`service_users`"""
+        return RawServiceUsers(self._core)
+
+    @cached_property
+    def vaults(self) -> RawVaults:
+        """`vaults`"""
+        return RawVaults(self._core)
+
+    @cached_property
+    def vault_secrets(self) -> RawVaultSecrets:
+        """`vault_secrets`"""
+        return RawVaultSecrets(self._core)
 
     @cached_property
     def endpoints(self) -> RawEndpoints:
@@ -1218,6 +1499,21 @@ class AsyncRawRemoteResources(AsyncRawCalls):
     def bot_users(self) -> AsyncRawBotUsers:
         """`bot_users`"""
         return AsyncRawBotUsers(self._core)
+
+    @cached_property
+    def service_users(self) -> AsyncRawServiceUsers:
+        """`service_users`"""
+        return AsyncRawServiceUsers(self._core)
+
+    @cached_property
+    def vaults(self) -> AsyncRawVaults:
+        """`vaults`"""
+        return AsyncRawVaults(self._core)
+
+    @cached_property
+    def vault_secrets(self) -> AsyncRawVaultSecrets:
+        """`vault_secrets`"""
+        return AsyncRawVaultSecrets(self._core)
 
     @cached_property
     def endpoints(self) -> AsyncRawEndpoints:

@@ -21,9 +21,12 @@ if TYPE_CHECKING:
     from .nodes import AsyncNodes, Nodes
     from .reserved_addrs import AsyncReservedAddrs, ReservedAddrs
     from .reserved_domains import AsyncReservedDomains, ReservedDomains
+    from .service_users import AsyncServiceUsers, ServiceUsers
     from .tls_certificates import AsyncTlsCertificates, TlsCertificates
     from .tunnel_sessions import AsyncTunnelSessions, TunnelSessions
     from .tunnels import AsyncTunnels, Tunnels
+    from .vault_secrets import AsyncVaultSecrets, VaultSecrets
+    from .vaults import AsyncVaults, Vaults
 
 
 class RemoteResources(Resource):
@@ -112,6 +115,27 @@ class RemoteResources(Resource):
         from .bot_users import BotUsers
 
         return BotUsers(self._core)
+
+    @cached_property
+    def service_users(self) -> ServiceUsers:
+        """`service_users`"""
+        from .service_users import ServiceUsers
+
+        return ServiceUsers(self._core)
+
+    @cached_property
+    def vaults(self) -> Vaults:
+        """`vaults`"""
+        from .vaults import Vaults
+
+        return Vaults(self._core)
+
+    @cached_property
+    def vault_secrets(self) -> VaultSecrets:
+        """`vault_secrets`"""
+        from .vault_secrets import VaultSecrets
+
+        return VaultSecrets(self._core)
 
     @cached_property
     def endpoints(self) -> Endpoints:
@@ -242,6 +266,27 @@ class AsyncRemoteResources(Resource):
         from .bot_users import AsyncBotUsers
 
         return AsyncBotUsers(self._core)
+
+    @cached_property
+    def service_users(self) -> AsyncServiceUsers:
+        """`service_users`"""
+        from .service_users import AsyncServiceUsers
+
+        return AsyncServiceUsers(self._core)
+
+    @cached_property
+    def vaults(self) -> AsyncVaults:
+        """`vaults`"""
+        from .vaults import AsyncVaults
+
+        return AsyncVaults(self._core)
+
+    @cached_property
+    def vault_secrets(self) -> AsyncVaultSecrets:
+        """`vault_secrets`"""
+        from .vault_secrets import AsyncVaultSecrets
+
+        return AsyncVaultSecrets(self._core)
 
     @cached_property
     def endpoints(self) -> AsyncEndpoints:

@@ -8,6 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .https import AsyncEdgesHttps, EdgesHttps
     from .tcp import AsyncEdgesTcp, EdgesTcp
+    from .tls import AsyncEdgesTls, EdgesTls
 
 
 class Edges(Resource):
@@ -27,6 +28,13 @@ class Edges(Resource):
 
         return EdgesTcp(self._core)
 
+    @cached_property
+    def tls(self) -> EdgesTls:
+        """`edges.tls`"""
+        from .tls import EdgesTls
+
+        return EdgesTls(self._core)
+
 
 class AsyncEdges(Resource):
     """The resources below `edges`."""
@@ -44,3 +52,10 @@ class AsyncEdges(Resource):
         from .tcp import AsyncEdgesTcp
 
         return AsyncEdgesTcp(self._core)
+
+    @cached_property
+    def tls(self) -> AsyncEdgesTls:
+        """`edges.tls`"""
+        from .tls import AsyncEdgesTls
+
+        return AsyncEdgesTls(self._core)

@@ -255,3 +255,19 @@ class IpRestrictionChange(Record):
     """The identifiers of the IP policies."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the response that this version does not know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class TlsEdgeTermination(Record):
+    """Where the TLS of a TLS edge ends."""
+
+    enabled: bool | None = None
+    """False to switch the module off without forgetting it; true when unspecified."""
+    terminate_at: str | None = None
+    """Where TLS ends: `edge`, the default, or `upstream`, which gets the bytes as they are."""
+    min_version: str | None = None
+    """The oldest version of TLS that is accepted, `1.2`, the default, or `1.3`; only where TLS ends
+     at the edge.
+    """
+    extra: Mapping[str, object] = field(default_factory=dict, hash=False)
+    """The fields of the response that this version does not know."""
