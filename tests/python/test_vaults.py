@@ -215,7 +215,7 @@ def test_a_key_that_is_lost_is_replaced_on_request(tmp_path: Path) -> None:
     with ginnel.Service(path, **options) as service, service.client() as remote:
         assert visit(service)[0] == 500, "what cannot be read is not passed over"
         remote.vault_secrets.update(secret.id, value="a new one")
-        wait_until(lambda: visit(service) == (200, b"a new one"))
+        wait_until(lambda: visit(service) == (200, b"a new one"), "the new value is read")
     # From now on there is one key again, and what it cannot read says so by its policies alone.
     with ginnel.Service(path, api_key=admin_key) as service, service.client() as remote:
         assert visit(service) == (200, b"a new one")
@@ -232,8 +232,9 @@ def test_a_key_is_missed_only_where_there_are_secrets(tmp_path: Path) -> None:
         )
         remote.vaults.delete(vaults[1].id)
         remote.vault_secrets.delete(one.id)
+        admin_key = service.api_key
     key_file.unlink()
-    with ginnel.Service(path) as service, service.client() as remote:
+    with ginnel.Service(path, api_key=admin_key) as service, service.client() as remote:
         remote.vault_secrets.create(name="password", value=VALUE, vault_id=vaults[0].id)
         assert key_file.exists()
 
