@@ -4,6 +4,7 @@ use http::header::{CONNECTION, CONTENT_LENGTH, Entry, HOST, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::forwarded::{CDN_LOOP, is_forwarded};
+use super::identity::is_identity;
 use super::lists::elements;
 
 /// The fields that go no further, beside those that `Connection` names. The last is of upgrades to
@@ -24,11 +25,11 @@ pub fn is_hop_by_hop(name: &str) -> bool {
 }
 
 /// Whether a field is taken off a message because `Connection` names it; what frames or routes the
-/// message stays, and so does what proxies say of it.
+/// message stays, and so does what proxies say of it and of who has sent it.
 pub fn may_be_named(name: &[u8]) -> bool {
     let ends_to_end = [CONTENT_LENGTH, HOST, CDN_LOOP];
     let is = |known: &HeaderName| name.eq_ignore_ascii_case(known.as_str().as_bytes());
-    !ends_to_end.iter().any(is) && !is_forwarded(name)
+    !ends_to_end.iter().any(is) && !is_forwarded(name) && !is_identity(name)
 }
 
 /// Removes what concerns one connection alone: the fields that `Connection` names, and those that it
@@ -74,7 +75,9 @@ pub fn may_trail(name: &HeaderName) -> bool {
         SET_COOKIE,
         TRAILER,
     ];
-    !needed_before.contains(name) && !is_hop_by_hop(name.as_str())
+    !needed_before.contains(name)
+        && !is_hop_by_hop(name.as_str())
+        && !is_identity(name.as_str().as_bytes())
 }
 
 /// What `Connection` says of the connection itself.

@@ -2,7 +2,7 @@
 //!
 //! `head` reads heads, whoever asks, and `write` writes them. `body` knows where a body ends, `chunks`
 //! reads its chunks, and `length` the fields of a head that say which of them it is. `hop_by_hop` knows
-//! which fields concern one connection alone, `forwarded` those that proxies add, and `lists` what stands
+//! which fields concern one connection alone, `forwarded` those that proxies add, `identity` those that say who has logged in, and `lists` what stands
 //! in a list.
 //!
 //! With these `reader` reads whole responses (`response`), and `request` follows the requests of a
@@ -17,6 +17,7 @@ mod chunks;
 mod forwarded;
 mod head;
 mod hop_by_hop;
+mod identity;
 mod length;
 mod lists;
 mod reader;
@@ -41,6 +42,7 @@ pub use head::{
 pub use hop_by_hop::{
     ConnectionOptions, is_framing, is_hop_by_hop, may_be_named, may_trail, strip_hop_by_hop,
 };
+pub use identity::is_identity;
 pub use length::BodyLength;
 pub use lists::{elements, elements_of, has_token};
 pub use reader::{ResponseError, ResponseReader};

@@ -1,0 +1,26 @@
+//! The fields that tell upstreams who has logged in.
+
+/// What their names begin with.
+const PREFIX: &[u8] = b"ngrok-auth-";
+
+/// Whether a field tells an upstream who has logged in, in any spelling that an upstream may take for it.
+pub fn is_identity(name: &[u8]) -> bool {
+    let plain = |byte: u8| if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
+    let start = name.get(..PREFIX.len());
+    start.is_some_and(|start| start.iter().zip(PREFIX).all(|(one, other)| plain(*one) == *other))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_of_identities_are_known_in_every_spelling() {
+        for name in ["ngrok-auth-user-email", "Ngrok_Auth_User_Id", "NGROK-AUTH_x"] {
+            assert!(is_identity(name.as_bytes()), "{name}");
+        }
+        for name in ["", "ngrok-auth", "ngrok-skip-browser-warning", "x-ngrok-auth-user"] {
+            assert!(!is_identity(name.as_bytes()), "{name}");
+        }
+    }
+}
