@@ -49,6 +49,16 @@ class GivenResponse(TypedDict, total=False):
     body: str
 
 
+class GivenLogin(TypedDict, total=False):
+    """Somebody who has logged in, in the words of the issuer."""
+
+    id: str
+    email: str
+    email_verified: bool
+    name: str
+    groups: list[str]
+
+
 class GivenTls(TypedDict, total=False):
     """What the visitor and the service agreed on."""
 
@@ -308,6 +318,7 @@ class Trial:
         endpoint: str | None = None,
         ip_policies: Mapping[str, Ranges] | None = None,
         fetch: Mapping[str, GivenResponse] | None = None,
+        login: GivenLogin | None = None,
         offline: Sequence[str] = (),
         after: float = 0.0,
     ) -> Report:
@@ -322,6 +333,7 @@ class Trial:
             endpoint: The URL of the endpoint; that of the request unless given.
             ip_policies: The rules of IP policies, by identifier.
             fetch: What other servers answer, by URL; others cannot be reached.
+            login: Who has logged in, for `openid-connect` and `oauth`; nobody unless given.
             offline: URLs that `forward-internal` does not reach.
             after: How many seconds after the request before this one it comes.
 
@@ -338,6 +350,7 @@ class Trial:
             "response": {"status": response} if isinstance(response, int) else response,
             "ip_policies": ip_policies,
             "fetch": fetch,
+            "login": login,
             "offline": list(offline),
             "after": f"{after:f}s" if after else None,
         }
@@ -356,6 +369,7 @@ def test(
     endpoint: str | None = None,
     ip_policies: Mapping[str, Ranges] | None = None,
     fetch: Mapping[str, GivenResponse] | None = None,
+    login: GivenLogin | None = None,
     offline: Sequence[str] = (),
     protocol: _Protocol = "http",
     edge: bool | None = None,
@@ -378,6 +392,7 @@ def test(
         endpoint=endpoint,
         ip_policies=ip_policies,
         fetch=fetch,
+        login=login,
         offline=offline,
     )
 

@@ -13,6 +13,7 @@ mod addresses;
 pub(crate) mod events;
 pub(crate) mod http;
 pub(crate) mod listener;
+pub(crate) mod login;
 pub(crate) mod metered;
 pub(crate) mod metrics;
 pub(crate) mod modules;
@@ -58,6 +59,7 @@ pub use upstream::io::{AsyncReadWrite, Io};
 use self::http::connection::HostSelection;
 use self::http::read_ahead::ReadAheadBudget;
 use events::EventBus;
+use login::Logins;
 use metrics::{ByteCounts, EdgeMetrics, GatewayMetrics};
 use modules::ip_policies::IpPolicies;
 use modules::traffic_policy::Fetcher;
@@ -234,6 +236,7 @@ pub(crate) struct GatewayState {
     streams: Hosts,
     events: EventBus,
     fetcher: Fetcher,
+    logins: Arc<Logins>,
     limit: Arc<ConnectionLimit>,
     /// None where nobody scrapes.
     metrics: Option<Arc<GatewayMetrics>>,
@@ -300,6 +303,7 @@ impl Gateway {
         let metrics = settings.metrics.then(|| Arc::new(GatewayMetrics::new(settings.request_ids)));
         let request_ids = settings.request_ids.then(|| Ids::of(settings.origin.part(4)));
         authority.add_host(&settings.host);
+        let logins = Logins::new(authority.login_key());
         let pools = UpstreamPools::new(settings.upstream_idle_connections);
         let gateway = Arc::new(GatewayState {
             is_open: SetOnce::new_with((!settings.opens_later).then_some(())),
@@ -320,6 +324,7 @@ impl Gateway {
             streams: Hosts::default(),
             events: EventBus::default(),
             fetcher: Fetcher::default(),
+            logins,
             limit,
             metrics,
             request_ids,

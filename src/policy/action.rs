@@ -6,6 +6,7 @@ use super::action_error::ActionError;
 use super::actions::terminate_tls::TerminateTls;
 use super::config::Config;
 use super::head_change::HeadChange;
+use super::login::LoginConfig;
 use super::phase::Phase;
 use super::turn::{Flow, Turn};
 
@@ -29,6 +30,11 @@ pub trait Action: Debug + Send + Sync {
 
     /// How TLS is spoken with visitors, where it says so.
     fn tls(&self) -> Option<&TerminateTls> {
+        None
+    }
+
+    /// What it asks of a login, where visitors must have logged in.
+    fn login(&self) -> Option<&LoginConfig> {
         None
     }
 

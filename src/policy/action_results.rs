@@ -43,6 +43,7 @@ impl ActionResults {
 fn result_name(kind: &str) -> String {
     match kind {
         "compress-response" => "compress".to_owned(),
+        "openid-connect" => "oidc".to_owned(),
         kind => kind.replace('-', "_"),
     }
 }

@@ -11,6 +11,7 @@ use super::address::AddressKinds;
 use super::checker::Checker;
 use super::fields::{faults, field, is_field};
 use super::head_rules::HeadRules;
+use super::login::LoginVisit;
 use super::path::{self, Ambiguity};
 use super::problem::{DocumentPath, Problem, code};
 use super::rule::Rule;
@@ -49,6 +50,8 @@ pub struct Policy {
     pub response: Vec<Rule>,
     /// The rules for connections that have closed.
     pub close: Vec<Rule>,
+    /// Whether visitors must have logged in for any of its rules.
+    pub has_logins: bool,
     /// What the rules for requests do with a head alone.
     pub(super) head_rules: Option<HeadRules>,
 }
@@ -57,7 +60,7 @@ impl Policy {
     /// A policy without rules.
     pub fn empty() -> Self {
         let (connect, request, response, close) = Default::default();
-        let (reads_paths, address_kinds, secrets, head_rules) = Default::default();
+        let (reads_paths, address_kinds, secrets, has_logins, head_rules) = Default::default();
         Self {
             enabled: true,
             reads_paths,
@@ -67,6 +70,7 @@ impl Policy {
             request,
             response,
             close,
+            has_logins,
             head_rules,
         }
     }
@@ -115,6 +119,12 @@ impl Policy {
 
     fn tls_terminations(&self) -> impl Iterator<Item = &TerminateTls> {
         self.connect.iter().flat_map(|rule| &rule.actions).filter_map(|step| step.action.tls())
+    }
+
+    /// Whether a step of a login belongs to one of its rules.
+    pub fn takes_login(&self, visit: &LoginVisit) -> bool {
+        let mut steps = self.request.iter().flat_map(|rule| &rule.actions);
+        steps.any(|step| step.action.login().is_some_and(|config| visit.is_for(config)))
     }
 
     /// Why a request with this path is not for the rules, where they look at paths.
@@ -193,9 +203,12 @@ fn compile(fields: &Map<String, Value>, scope: Scope) -> Result<Policy, Vec<Prob
     policy.reads_paths = checker.reads.path;
     policy.address_kinds = checker.reads.addresses;
     policy.secrets = checker.secrets.into_iter().collect();
-    // Whether they are all there is found out where there is a message to refuse.
-    policy.head_rules =
-        if policy.secrets.is_empty() { HeadRules::of(&policy.request) } else { None };
+    let mut steps = policy.request.iter().flat_map(|rule| &rule.actions);
+    policy.has_logins = steps.any(|step| step.action.login().is_some());
+    // Whether secrets are all there is found out where there is a message to refuse, and what visitors say
+    // of themselves is taken off whole messages.
+    let is_whole = !policy.secrets.is_empty() || policy.has_logins;
+    policy.head_rules = if is_whole { None } else { HeadRules::of(&policy.request) };
     if checker.problems.is_empty() { Ok(policy) } else { Err(checker.problems) }
 }
 

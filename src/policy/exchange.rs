@@ -7,16 +7,18 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
-use http::{HeaderMap, HeaderValue, Method, request, response};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, request, response};
 
 use super::Phase;
 use super::address::{AddressFacts, AddressLookup};
 use super::certificate::CertificateFacts;
 use super::compression::{self, Coding};
+use super::login::{self, LoginVisit, WithheldCookies};
 use super::memo::Memo;
 use super::record::Record;
 use super::state::breaker::Attempt;
 use super::verdict::LocalResponse;
+use crate::http1::is_identity;
 
 /// A connection of a visitor.
 #[derive(Debug, Clone)]
@@ -158,6 +160,8 @@ pub struct Exchange {
     pub(super) attempts: Vec<Attempt>,
     coding: Option<Coding>,
     answer_code: Option<u16>,
+    /// Fields for the response to somebody with a session; none where nobody has asked for one.
+    pub login_headers: Option<HeaderMap>,
 }
 
 impl Request {
@@ -191,6 +195,7 @@ impl Exchange {
             attempts: Vec::new(),
             coding: None,
             answer_code: None,
+            login_headers: None,
         }
     }
 
@@ -220,6 +225,30 @@ impl Exchange {
     pub fn set_request(&mut self, request: Request) {
         self.memo.forget_request();
         self.request = Some(Box::new(request));
+    }
+
+    /// What the request says to those who ask who has sent it; none where it names no host.
+    pub(super) fn visit(&self) -> Option<LoginVisit> {
+        let request = self.request()?;
+        let head = &request.head;
+        let target = (&head.method, &head.uri);
+        LoginVisit::read(target, &head.headers, &head.extensions, request.scheme)
+    }
+
+    /// Takes out of the request what only a login says of a visitor: cookies of logins, for those who check
+    /// them, and what upstreams are told.
+    pub(super) fn withhold_logins(&mut self) {
+        let Some(request) = self.request_mut() else { return };
+        let headers = &mut request.head.headers;
+        let is_claim = |name: &&HeaderName| is_identity(name.as_str().as_bytes());
+        let claims: Vec<HeaderName> = headers.keys().filter(is_claim).cloned().collect();
+        for name in claims {
+            headers.remove(name);
+        }
+        if let Some(WithheldCookies(cookies)) = login::withhold(headers) {
+            let withheld: &mut WithheldCookies = request.head.extensions.get_or_insert_default();
+            withheld.0.extend(cookies);
+        }
     }
 
     /// Takes the head and the body of the request to send them.

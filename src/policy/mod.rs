@@ -12,6 +12,8 @@
 //! # use ginnel::policy::{Exchange, Phase, Policy, StepOutcome, Verdict, World};
 //! # fn body() -> ginnel::policy::Content { todo!() }
 //! # fn fetch(_: &ginnel::policy::Fetch) -> ginnel::policy::Fetched { todo!() }
+//! # use ginnel::policy::login::{LoginOutcome, LoginRequest};
+//! # fn login(_: &LoginRequest) -> LoginOutcome { todo!() }
 //! fn walk(policy: &Policy, exchange: &mut Exchange, world: &dyn World) -> Verdict {
 //!     let mut run = policy.run(Phase::Request);
 //!     loop {
@@ -19,6 +21,7 @@
 //!             StepOutcome::Done(verdict) => return verdict,
 //!             StepOutcome::NeedBody { .. } => exchange.request_mut().unwrap().body = body(),
 //!             StepOutcome::Fetch(wanted) => run.answer(fetch(&wanted)),
+//!             StepOutcome::Login(wanted) => run.answer_login(login(&wanted)),
 //!         }
 //!     }
 //! }
@@ -48,6 +51,7 @@ pub mod head_view;
 mod headers;
 pub mod ip_rules;
 pub mod jwt;
+pub mod login;
 mod memo;
 pub mod path;
 mod phase;

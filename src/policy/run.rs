@@ -6,7 +6,8 @@
 
 use std::sync::Arc;
 
-use http::StatusCode;
+use http::header::CACHE_CONTROL;
+use http::{HeaderValue, StatusCode};
 use serde_json::{Value as Json, json};
 
 use super::action::{self, Action};
@@ -15,6 +16,7 @@ use super::document::Policy;
 use super::exchange::Exchange;
 use super::expression::Expression;
 use super::facts::Facts;
+use super::login::{LoginOutcome, is_login_path};
 use super::phase::Phase;
 use super::record::{ActionTrace, PhaseDecision, RuleTrace};
 use super::rule::Rule;
@@ -37,6 +39,10 @@ pub struct Run<'p> {
     /// What was fetched for actions.
     answers: Vec<(Fetch, Fetched)>,
     asked: Option<Fetch>,
+    /// Who has sent the request, once an action has asked.
+    login: Option<LoginOutcome>,
+    /// Whether any of the rules asks who has sent the request.
+    has_logins: bool,
 }
 
 impl Policy {
@@ -48,8 +54,17 @@ impl Policy {
     /// Begins a phase.
     pub fn run(&self, phase: Phase) -> Run<'_> {
         let rules = if self.enabled { self.rules(phase) } else { &[] };
-        let secrets = &self.secrets;
-        Run { rules, secrets, phase, rule: 0, action: None, answers: Vec::new(), asked: None }
+        Run {
+            rules,
+            secrets: &self.secrets,
+            phase,
+            rule: 0,
+            action: None,
+            answers: Vec::new(),
+            asked: None,
+            login: None,
+            has_logins: self.enabled && self.has_logins && phase == Phase::Request,
+        }
     }
 }
 
@@ -60,6 +75,9 @@ impl Run<'_> {
     pub fn step(&mut self, exchange: &mut Exchange, world: &dyn World) -> StepOutcome {
         if self.rule == 0 && self.action.is_none() {
             exchange.record.vars.clear();
+            if self.has_logins {
+                exchange.withhold_logins();
+            }
             // A rule that cannot read it might let pass whom it was made to stop.
             if !self.rules.is_empty()
                 && let Some(name) = secrets::missing(self.secrets, world)
@@ -73,10 +91,13 @@ impl Run<'_> {
             let start = match self.action {
                 Some(action) => action,
                 None if self.matches(rule, exchange, world) => 0,
-                None => {
-                    self.rule += 1;
-                    continue;
-                }
+                None => match self.login_step(rule, exchange) {
+                    Some(action) => action,
+                    None => {
+                        self.rule += 1;
+                        continue;
+                    }
+                },
             };
             if let Some(step) = self.act(rule, start, exchange, world) {
                 return step;
@@ -92,6 +113,24 @@ impl Run<'_> {
         if let Some(asked) = self.asked.take() {
             self.answers.push((asked, fetched));
         }
+    }
+
+    /// Gives who has sent the request, which the last [`StepOutcome::Login`] has asked for.
+    pub fn answer_login(&mut self, outcome: LoginOutcome) {
+        self.login = Some(outcome);
+    }
+
+    /// The action of a rule that a step of a login is for: it has paths of its own, for which the
+    /// expressions of the rule need not be true.
+    fn login_step(&self, rule: &Rule, exchange: &Exchange) -> Option<usize> {
+        if !self.has_logins || !is_login_step(exchange) {
+            return None;
+        }
+        let visit = exchange.visit()?;
+        let is_asked = |step: &action::ActionStep| {
+            step.action.login().is_some_and(|config| visit.is_for(config))
+        };
+        rule.actions.iter().position(is_asked)
     }
 
     /// Says that the last [`Verdict::Forward`] failed with a code, so that rules can go on, if they
@@ -161,6 +200,7 @@ impl Run<'_> {
                 rule: self.rule,
                 action: index,
                 answers: &self.answers,
+                login: self.login.take(),
                 result: None,
             };
             let logged = turn.exchange.record.logs.len();
@@ -172,6 +212,7 @@ impl Run<'_> {
                     self.asked = Some(fetch.clone());
                     return Some(StepOutcome::Fetch(fetch));
                 }
+                Ok(Flow::Login(request)) => return Some(StepOutcome::Login(request)),
                 flow => flow,
             };
             if !self.secrets.is_empty() {
@@ -262,6 +303,10 @@ impl Run<'_> {
             self.rule = self.rules.len();
             self.action = None;
         }
+        if self.has_logins && verdict == Verdict::Continue && is_login_step(exchange) {
+            // Upstreams have no part in logins.
+            return StepOutcome::Done(Verdict::Respond(no_login()));
+        }
         if self.phase != Phase::Response {
             return StepOutcome::Done(verdict);
         }
@@ -271,6 +316,20 @@ impl Run<'_> {
         exchange.end_response();
         StepOutcome::Done(Verdict::Continue)
     }
+}
+
+/// Whether a request is for a path of logins.
+fn is_login_step(exchange: &Exchange) -> bool {
+    exchange.request().is_some_and(|request| is_login_path(request.head.uri.path()))
+}
+
+/// Says that a login has not begun here.
+fn no_login() -> LocalResponse {
+    let sentence =
+        "This login has not begun in this browser, or it was too long ago: open the page again.";
+    let mut response = LocalResponse::refusal(StatusCode::BAD_REQUEST, 3442, sentence);
+    response.headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
 }
 
 fn failed(phase: Phase, failure: &ActionError) -> Verdict {

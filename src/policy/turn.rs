@@ -11,6 +11,7 @@ use serde_json::Value as Json;
 use super::action_error::{ActionError, failure};
 use super::exchange::{Content, Exchange};
 use super::facts::Facts;
+use super::login::{LoginOutcome, LoginRequest};
 use super::phase::Phase;
 use super::template::Template;
 use super::verdict::{Fetch, Fetched, Verdict};
@@ -30,6 +31,8 @@ pub enum Flow {
     },
     /// The action runs again when the answer is there.
     Fetch(Fetch),
+    /// The action runs again when it is known who has sent the request.
+    Login(Box<LoginRequest>),
 }
 
 /// What an action that runs can see and change.
@@ -46,6 +49,8 @@ pub struct Turn<'a> {
     pub action: usize,
     /// What was fetched for the action.
     pub(super) answers: &'a [(Fetch, Fetched)],
+    /// Who has sent the request, once the action has asked.
+    pub(super) login: Option<LoginOutcome>,
     /// What later expressions find under `actions.ngrok`.
     pub(super) result: Option<Arc<Json>>,
 }

@@ -3,6 +3,8 @@
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 
+use super::login::LoginRequest;
+
 /// What happens next.
 #[derive(Debug)]
 pub enum StepOutcome {
@@ -19,6 +21,9 @@ pub enum StepOutcome {
     /// An action needs something from elsewhere; give the answer to
     /// [`Run::answer`](super::Run::answer), and go on.
     Fetch(Fetch),
+    /// An action asks who has sent the request; give the answer to
+    /// [`Run::answer_login`](super::Run::answer_login), and go on.
+    Login(Box<LoginRequest>),
 }
 
 /// What is done with the request, or with the connection.

@@ -22,6 +22,7 @@ use crate::gateway::http::request_body::RequestBody;
 use crate::gateway::http::request_context::{ConnectionAttributes, RequestContext};
 use crate::gateway::http::response_body::ResponseBody;
 use crate::gateway::http::upgrade;
+use crate::gateway::login;
 use crate::gateway::metrics::RequestRecord;
 use crate::gateway::modules::module::{ModuleKind, Modules};
 use crate::gateway::modules::traffic_policy::ConnectionExecution;
@@ -40,6 +41,7 @@ use crate::logging::or_debug;
 use crate::net::ShutdownSignal;
 use crate::policy::head_change::HeadChange;
 use crate::policy::head_view::HeadView;
+use crate::policy::login::is_login_path;
 use crate::policy::{Phase, path};
 
 /// Names a request.
@@ -257,11 +259,17 @@ impl HttpConnection {
                 }
             }
         };
-        let found = virtual_host.find(request.uri().path(), self.live.ambiguous_paths)?;
-        if let Some(path) = &found.path {
-            head::set_path(&mut request, path)?;
-        }
-        let route = found.route;
+        login::withhold(&mut request);
+        let route = match virtual_host.login_route(&request, client.visitor.proto) {
+            Some(route) => route,
+            None => {
+                let found = virtual_host.find(request.uri().path(), self.live.ambiguous_paths)?;
+                if let Some(path) = &found.path {
+                    head::set_path(&mut request, path)?;
+                }
+                found.route
+            }
+        };
         if let (Some(record), Some(edge)) = (record, &route.metrics) {
             record.route(edge.clone());
         }
@@ -524,6 +532,9 @@ impl RequestRouting for HttpConnection {
                 }
             }
         };
+        if login::is_carried_by(head) || is_login_path(path) {
+            return None;
+        }
         let route = virtual_host.find_plain(path)?;
         if route.host_header.is_some() {
             return None;

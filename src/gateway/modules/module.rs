@@ -12,8 +12,10 @@ pub(crate) use crate::gateway::modules::ModuleKind;
 use crate::gateway::modules::traffic_policy::Rules;
 use crate::gateway::routing::target::{BoxFuture, Visitor};
 use crate::gateway::routing::virtual_host::{Rejection, Route};
+use crate::policy::Policy;
 use crate::policy::head_change::HeadChange;
 use crate::policy::head_view::HeadView;
+use crate::policy::login::LoginVisit;
 
 /// What comes back through the modules.
 pub(crate) type ModuleAnswer = Result<Response<ResponseBody>, Rejection>;
@@ -41,6 +43,11 @@ pub(crate) trait Module: Send + Sync {
 
     /// Its rules for connections.
     fn rules(&self) -> Option<&Rules> {
+        None
+    }
+
+    /// Its rules, where visitors must have logged in for some of them.
+    fn login_policy(&self) -> Option<&Policy> {
         None
     }
 
@@ -146,6 +153,17 @@ impl Modules {
     /// The rules for connections.
     pub(crate) fn rules(&self) -> Option<&Rules> {
         self.0.iter().find_map(|module| module.rules())
+    }
+
+    /// Whether visitors must have logged in for anything here.
+    pub(crate) fn have_logins(&self) -> bool {
+        self.0.iter().any(|module| module.login_policy().is_some())
+    }
+
+    /// Whether a step of a login belongs to one of theirs.
+    pub(crate) fn take_login(&self, visit: &LoginVisit) -> bool {
+        let policies = self.0.iter().filter_map(|module| module.login_policy());
+        policies.into_iter().any(|policy| policy.takes_login(visit))
     }
 
     /// Takes a request through all modules, to the backend of its route and back.

@@ -26,6 +26,7 @@ use crate::gateway::routing::target::{BoxFuture, DialError, RouteRef, Visitor};
 use crate::gateway::tls::policy::TlsPolicy;
 use crate::gateway::upstream::forward::{ForwardOutcome, OutboundRequest, Upstream, forward};
 use crate::policy::actions::terminate_tls::TerminateTls;
+use crate::policy::login::{LoginVisit, is_login_path};
 use crate::policy::path::{self, AmbiguousPaths};
 
 /// What is served at a public address.
@@ -43,6 +44,8 @@ pub(crate) struct VirtualHost {
     reads_paths: bool,
     /// Routes that share all paths: each request takes one at random.
     pool: Box<[Arc<Route>]>,
+    /// Those whose visitors log in at paths that no route has to itself.
+    login_routes: Vec<Arc<Route>>,
 }
 
 /// Which paths a route serves.
@@ -109,7 +112,9 @@ impl VirtualHost {
             Ok([only]) => Self::new([(PathMatch::Prefix(String::new()), only)]),
             Err(routes) => {
                 let reads_paths = routes.iter().any(|route| route.reads_paths());
-                Self { reads_paths, pool: routes.into(), ..Self::default() }
+                let has_logins = |route: &&Arc<Route>| route.has_logins();
+                let login_routes = routes.iter().filter(has_logins).cloned().collect();
+                Self { reads_paths, pool: routes.into(), login_routes, ..Self::default() }
             }
         }
     }
@@ -118,6 +123,9 @@ impl VirtualHost {
         let mut virtual_host = Self::default();
         for (spec, route) in routes {
             virtual_host.reads_paths |= !spec.is_everything() || route.reads_paths();
+            if route.has_logins() {
+                virtual_host.login_routes.push(route.clone());
+            }
             match spec {
                 PathMatch::Exact(path) => {
                     virtual_host.exact.insert(path::normalized(&path).into_owned(), route);
@@ -182,6 +190,17 @@ impl VirtualHost {
         }
     }
 
+    /// The route that a step of a login is for, whatever paths it serves.
+    pub(crate) fn login_route<B>(&self, request: &Request<B>, scheme: &str) -> Option<&Arc<Route>> {
+        if self.login_routes.is_empty() || !is_login_path(request.uri().path()) {
+            return None;
+        }
+        let target = (request.method(), request.uri());
+        let visit = LoginVisit::read(target, request.headers(), request.extensions(), scheme)?;
+        let takes = |modules: &Modules| modules.take_login(&visit);
+        self.login_routes.iter().find(|route| route.modules.as_ref().is_some_and(takes))
+    }
+
     /// The same for a path that can be judged at a glance; none for others.
     pub(crate) fn find_plain(&self, path: &str) -> Option<&Arc<Route>> {
         if self.reads_paths && !path::is_plain(path) { None } else { self.route(path) }
@@ -216,6 +235,10 @@ impl Route {
             backend: Arc::new(ArcSwap::from_pointee(backend)),
             metrics: None,
         }
+    }
+
+    fn has_logins(&self) -> bool {
+        self.modules.as_ref().is_some_and(Modules::have_logins)
     }
 
     fn reads_paths(&self) -> bool {

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use rcgen::{ExtendedKeyUsagePurpose, Issuer, KeyPair, PKCS_ECDSA_P256_SHA256};
+use ring::hkdf::{HKDF_SHA256, Prk, Salt};
 use rustls::ServerConfig;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert};
@@ -42,6 +43,9 @@ const VALID_DAYS: u64 = 397;
 /// When a certificate is made anew, long before it ends.
 const RENEW_AFTER: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
+/// Tells the key for the cookies of logins from all else that could be derived from the same secret.
+const LOGIN_SALT: &[u8] = b"ginnel: logins of visitors";
+
 /// A certificate authority with the certificates that it has issued.
 pub struct Authority {
     pem: String,
@@ -49,6 +53,8 @@ pub struct Authority {
     pub(super) issuer: Issuer<'static, KeyPair>,
     /// One key serves all certificates: making one takes longer than signing.
     key: KeyPair,
+    /// What all who have the authority share for the cookies of logins.
+    login_key: Prk,
     local: Mutex<LocalCertificate>,
     issued: Mutex<HashMap<String, IssuedCertificate>>,
     provided: RwLock<Option<ProvidedCertificate>>,
@@ -129,6 +135,7 @@ impl Authority {
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
         Ok(Arc::new(Self {
             pem: authority.pem().to_owned(),
+            login_key: Salt::new(HKDF_SHA256, LOGIN_SALT).extract(authority.key_pem().as_bytes()),
             path,
             issuer: authority.into_issuer(),
             key,
@@ -143,6 +150,11 @@ impl Authority {
     /// The certificate that clients must trust, as PEM.
     pub fn pem(&self) -> &str {
         &self.pem
+    }
+
+    /// The key that the cookies of logins are sealed with, the same for all nodes of a database.
+    pub(crate) fn login_key(&self) -> Prk {
+        self.login_key.clone()
     }
 
     /// The file that holds [`Authority::pem`], if there is one.

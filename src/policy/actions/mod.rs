@@ -15,6 +15,7 @@ pub mod forward_internal;
 pub mod http_request;
 pub mod jwt_validation;
 pub mod log;
+pub mod login;
 mod nginx;
 pub mod rate_limit;
 pub mod redirect;
@@ -47,6 +48,8 @@ pub const KINDS: &[ActionKind] = &[
     kind("http-request", &[Request, Response], Never, http_request::parse),
     authenticating("jwt-validation", &[Request], Sometimes, jwt_validation::parse),
     kind("log", &[Connect, Request, Response, Close], Never, log::parse),
+    authenticating("oauth", &[Request], Sometimes, login::parse_oauth),
+    authenticating("openid-connect", &[Request], Sometimes, login::parse_openid_connect),
     kind("rate-limit", &[Request], Sometimes, rate_limit::parse),
     kind("redirect", &[Request], Sometimes, redirect::parse),
     kind("remove-headers", &[Request, Response], Never, remove_headers::parse),
@@ -70,7 +73,8 @@ pub(super) fn find(name: &str) -> Option<&'static ActionKind> {
 pub(super) fn unsupported(name: &str) -> Option<&'static str> {
     Some(match name {
         "ai-gateway" => "needs language models that are not part of this service",
-        "oauth" | "openid-connect" | "oidc" | "saml" => "is not supported yet: use jwt-validation",
+        "oidc" => "is called openid-connect",
+        "saml" => "is not supported yet: use openid-connect",
         "owasp-crs-request" | "owasp-crs-response" => {
             "needs a rule set that is not part of this service"
         }

@@ -184,6 +184,7 @@ impl Simulation<'_> {
             match run.step(exchange, self.world) {
                 StepOutcome::NeedBody { limit } => self.give_body(phase, limit, exchange),
                 StepOutcome::Fetch(fetch) => run.answer(self.fetched(&fetch)?),
+                StepOutcome::Login(request) => run.answer_login(self.traffic.logged_in(&request)),
                 StepOutcome::Done(Verdict::Forward { url }) if self.traffic.fails(&url) => {
                     if !run.forward_failed(exchange, 3200, "nothing is online at this address") {
                         let sentence = "Nothing is online at this address.";

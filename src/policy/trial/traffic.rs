@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
-use http::header::{CONTENT_LENGTH, HOST};
+use http::header::{CONTENT_LENGTH, HOST, LOCATION};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, response};
 use serde::Deserialize;
 
@@ -16,6 +16,10 @@ use crate::policy::checker;
 use crate::policy::exchange::{EndpointFacts, Request, Response, TlsFacts, VisitorConnection};
 use crate::policy::facts::host_and_port;
 use crate::policy::ip_rules::IpRules;
+use crate::policy::login::{
+    Admission, Identity, LoginOutcome, LoginProvider, LoginRequest, VisitKind,
+};
+use crate::policy::verdict::LocalResponse;
 
 /// What comes, and what is around it. Everything may be left out.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -33,6 +37,8 @@ pub struct Traffic {
     pub ip_policies: BTreeMap<String, Ranges>,
     /// What other servers answer, by URL; an address without an answer cannot be reached.
     pub fetch: BTreeMap<String, SimulatedResponse>,
+    /// Who has logged in; nobody unless given.
+    pub login: Option<SimulatedLogin>,
     /// Endpoints that `forward-internal` does not reach.
     pub offline: Vec<String>,
     /// How long after the message before this one comes, such as `10s`.
@@ -91,6 +97,22 @@ pub struct SimulatedResponse {
     pub headers: BTreeMap<String, HeaderValues>,
     /// The body.
     pub body: String,
+}
+
+/// Somebody who has logged in, in the words of the issuer.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SimulatedLogin {
+    /// The name that the issuer gives to nobody else.
+    pub id: String,
+    /// The email address.
+    pub email: Option<String>,
+    /// Whether the issuer has verified the address; it does not say unless given.
+    pub email_verified: Option<bool>,
+    /// What they are called.
+    pub name: Option<String>,
+    /// Their groups.
+    pub groups: Vec<String>,
 }
 
 /// The rules of an IP policy.
@@ -199,6 +221,15 @@ impl Traffic {
         self.fetch.get(url)
     }
 
+    /// Who has sent the request; the issuer itself is not asked.
+    pub(super) fn logged_in(&self, request: &LoginRequest) -> LoginOutcome {
+        let steps = [VisitKind::Login, VisitKind::Logout, VisitKind::Callback];
+        match &self.login {
+            Some(login) if !steps.contains(&request.visit.kind) => login.admission(),
+            _ => unknown_visitor(request),
+        }
+    }
+
     pub(super) fn fails(&self, url: &str) -> bool {
         self.offline.iter().any(|offline| offline == url)
     }
@@ -215,6 +246,44 @@ impl Traffic {
         };
         self.ip_policies.iter().map(rules).collect()
     }
+}
+
+impl SimulatedLogin {
+    fn admission(&self) -> LoginOutcome {
+        LoginOutcome::Admitted(Box::new(Admission {
+            identity: Identity {
+                subject: self.id.clone(),
+                email: self.email.clone(),
+                email_verified: self.email_verified,
+                name: self.name.clone(),
+                groups: self.groups.clone(),
+            },
+            session_id: "trial".to_owned(),
+            id_token: None,
+            access_token: None,
+            refresh_token: None,
+            expires_at: String::new(),
+            is_refreshed: false,
+            headers: HeaderMap::new(),
+        }))
+    }
+}
+
+/// What somebody gets who has not logged in: a browser is sent to the issuer.
+fn unknown_visitor(request: &LoginRequest) -> LoginOutcome {
+    if request.visit.kind == VisitKind::Call {
+        let sentence = "You must log in: open this address in a browser.";
+        return LoginOutcome::refused(StatusCode::UNAUTHORIZED, 3445, sentence);
+    }
+    let mut response = LocalResponse::empty(StatusCode::FOUND);
+    let url = match &request.config.provider {
+        LoginProvider::Issuer(issuer) => issuer,
+        LoginProvider::Endpoints(endpoints) => &endpoints.authorization_url,
+    };
+    if let Ok(url) = HeaderValue::try_from(url) {
+        response.headers.insert(LOCATION, url);
+    }
+    LoginOutcome::Answered { response, result: serde_json::json!({}) }
 }
 
 impl Wish {

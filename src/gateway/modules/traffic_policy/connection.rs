@@ -47,8 +47,8 @@ impl ConnectionExecution {
                         }
                     }
                 },
-                // A connection of bytes has no body that could be looked at.
-                StepOutcome::NeedBody { .. } => break Err(()),
+                // A connection of bytes has no body that could be looked at, and nobody logs in on it.
+                StepOutcome::NeedBody { .. } | StepOutcome::Login(_) => break Err(()),
                 StepOutcome::Fetch(fetch) => run.answer(gateway.fetcher.fetch(&fetch).await),
             }
         };

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use http::header::{CONTENT_LENGTH, HOST};
 use http::uri::PathAndQuery;
-use http::{HeaderValue, Request, Response, Uri, request};
+use http::{HeaderMap, HeaderValue, Request, Response, Uri, request};
 
 use crate::gateway::http::body::BodyError;
 use crate::gateway::http::error_response::{self, ErrorResponse};
@@ -94,6 +94,9 @@ impl PolicyExecution {
                 StepOutcome::Fetch(fetch) => {
                     run.answer(context.gateway.fetcher.fetch(&fetch).await)
                 }
+                StepOutcome::Login(request) => {
+                    run.answer_login(context.gateway.logins.answer(*request).await)
+                }
             }
         };
         self.note_rules(rules, module);
@@ -134,7 +137,8 @@ impl PolicyExecution {
         let mut run = rules.policy.run(Phase::Response);
         loop {
             match run.step(&mut self.exchange, rules) {
-                StepOutcome::Done(_) => break,
+                // Responses are for those who have logged in before.
+                StepOutcome::Done(_) | StepOutcome::Login(_) => break,
                 StepOutcome::NeedBody { limit } => self.gather_response(&mut body, limit).await,
                 StepOutcome::Fetch(fetch) => {
                     run.answer(context.gateway.fetcher.fetch(&fetch).await)
@@ -156,6 +160,11 @@ impl PolicyExecution {
             None => body,
         };
         Response::from_parts(head, body)
+    }
+
+    /// Fields for the response to somebody who has logged in; none where nobody had to.
+    pub(crate) fn take_login_headers(&mut self) -> Option<HeaderMap> {
+        self.exchange.login_headers.take()
     }
 
     /// Says how the upstream took the request.

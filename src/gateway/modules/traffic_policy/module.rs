@@ -1,4 +1,4 @@
-//! The module that runs the rules of a policy, or the one rule of a webhook module.
+//! The module that runs the rules of a policy, or the one rule that another module is.
 
 use std::sync::Arc;
 
@@ -10,6 +10,7 @@ use crate::api::remote::edges::modules::{TrafficPolicy, TrafficPolicyDocument};
 use crate::gateway::http::error_response;
 use crate::gateway::http::request_context::RequestContext;
 use crate::gateway::http::response_body::ResponseBody;
+use crate::gateway::login;
 use crate::gateway::modules::edge_module::{
     CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker, ReferenceField,
 };
@@ -22,11 +23,11 @@ use crate::gateway::routing::target::BoxFuture;
 use crate::gateway::routing::virtual_host::Rejection;
 use crate::policy::head_change::HeadChange;
 use crate::policy::head_view::HeadView;
-use crate::policy::{self, Phase, Problem};
+use crate::policy::{self, Phase, Policy, Problem};
 
 /// Runs rules for requests and for their answers.
 pub(crate) struct PolicyModule {
-    /// A policy, or a webhook module.
+    /// A policy, or a module that is a rule.
     pub kind: ModuleKind,
     pub rules: Rules,
 }
@@ -46,6 +47,10 @@ impl Module for PolicyModule {
 
     fn rules(&self) -> Option<&Rules> {
         Some(&self.rules).filter(|_| self.kind == ModuleKind::Policy)
+    }
+
+    fn login_policy(&self) -> Option<&Policy> {
+        Some(self.rules.policy.as_ref()).filter(|policy| policy.enabled && policy.has_logins)
     }
 
     fn serve<'a>(
@@ -69,14 +74,20 @@ impl Module for PolicyModule {
                     self.enter(context, execution, &next).await?
                 }
             };
-            if next.kind() == Some(ModuleKind::Policy) {
-                // The rules of the policy see the same request, whatever the webhook module says.
+            if has_rules(next.kind()) {
+                // The rules of the next module see the same request, whatever these say.
                 context.execution = execution;
                 return next.run(context, input).await;
             }
             self.pass_on(context, execution, input, next).await
         })
     }
+}
+
+/// Whether a module runs rules.
+fn has_rules(kind: Option<ModuleKind>) -> bool {
+    use ModuleKind::{Policy, WebhookVerification};
+    matches!(kind, Some(Policy | WebhookVerification))
 }
 
 impl HeadFilter for PolicyModule {
@@ -96,9 +107,7 @@ impl PolicyModule {
         let input = match execution.enter(context, &self.rules, self.kind.name()).await {
             ExecutionOutcome::Reject(rejection) => return Err(rejection),
             ExecutionOutcome::Respond(answer) => ModuleInput::Answer(*answer),
-            ExecutionOutcome::Continue if next.kind() == Some(ModuleKind::Policy) => {
-                ModuleInput::Examined
-            }
+            ExecutionOutcome::Continue if has_rules(next.kind()) => ModuleInput::Examined,
             ExecutionOutcome::Continue => ModuleInput::Request(execution.take(self.responds())?),
         };
         Ok((Some(execution), input))
@@ -120,7 +129,12 @@ impl PolicyModule {
         if let (Some(execution), Some(status)) = (&mut execution, context.upstream_status) {
             execution.answered(status);
         }
-        Ok(self.leave(context, execution, answer?).await)
+        let login = execution.as_mut().and_then(|execution| execution.take_login_headers());
+        let mut response = self.leave(context, execution, answer?).await;
+        if let Some(login) = login {
+            login::mark_private(response.headers_mut(), &login);
+        }
+        Ok(response)
     }
 
     async fn leave(

@@ -1,0 +1,344 @@
+//! What issuers publish of themselves, and how they are called.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::header::ACCEPT;
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
+use serde::Deserialize;
+use tokio::sync::Semaphore;
+
+use crate::gateway::modules::traffic_policy::Fetcher;
+use crate::policy::Fetch;
+use crate::policy::jwt::KeySet;
+use crate::policy::login::{IdTokenError, LoginProvider, is_login_url};
+
+/// How many issuers are known.
+const MAX_ISSUERS: usize = 256;
+/// How many calls to one issuer are on their way.
+const MAX_CALLS: usize = 8;
+/// How long a call may wait for others.
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a call may take.
+const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long an answer may be.
+const MAX_ANSWER_BYTES: usize = 256 << 10;
+/// How long it is not asked again where everything is, and with which keys it signs.
+const METADATA_TTL: Duration = Duration::from_secs(60 * 60);
+const KEYS_TTL: Duration = Duration::from_secs(15 * 60);
+/// How long what is known is used while the issuer does not answer.
+const MAX_STALE: Duration = Duration::from_secs(24 * 60 * 60);
+/// How long nobody asks again after it has failed.
+const FAILURE_TTL: Duration = Duration::from_secs(5);
+/// How often it is asked for a key that it did not have.
+const MISSING_KEY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Why nobody is let in.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(super) enum LoginError {
+    #[error("the issuer does not answer: {0}")]
+    Unreachable(String),
+    #[error("too many calls to the issuer are on their way")]
+    Busy,
+    #[error("the issuer has answered what cannot be used: {0}")]
+    Unusable(String),
+    #[error(transparent)]
+    IdToken(#[from] IdTokenError),
+    #[error("the issuer has refused: {0}")]
+    Refused(String),
+    #[error("the session has ended at the issuer")]
+    Ended,
+    #[error("the login has not begun in this browser, or has ended")]
+    UnknownLogin,
+    #[error("the tokens of the issuer are too large for a session")]
+    TooLarge,
+    #[error("{0}")]
+    Internal(String),
+}
+
+impl LoginError {
+    /// What the visitor is told.
+    pub(super) fn answer(&self) -> (StatusCode, u16, &'static str) {
+        match self {
+            Self::Unreachable(_) => {
+                (StatusCode::BAD_GATEWAY, 3446, "The issuer that you log in at does not answer.")
+            }
+            Self::Busy => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                3447,
+                "Too many people log in at this moment: try again soon.",
+            ),
+            Self::Unusable(_) | Self::IdToken(_) => (
+                StatusCode::BAD_GATEWAY,
+                3448,
+                "The issuer has answered what cannot be believed or used.",
+            ),
+            Self::Refused(_) => (StatusCode::FORBIDDEN, 3449, "The issuer has not let you log in."),
+            Self::UnknownLogin | Self::Ended => (
+                StatusCode::BAD_REQUEST,
+                3442,
+                "This login has not begun in this browser, or it was too long ago: open the page again.",
+            ),
+            Self::TooLarge => (
+                StatusCode::BAD_GATEWAY,
+                3450,
+                "The issuer says more of you than the cookies of a session can hold.",
+            ),
+            Self::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, 3451, "The login has failed."),
+        }
+    }
+}
+
+/// What an issuer publishes of itself (OpenID Connect Discovery, section 3).
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct IssuerMetadata {
+    pub issuer: String,
+    pub authorization_endpoint: String,
+    pub token_endpoint: String,
+    pub userinfo_endpoint: Option<String>,
+    pub jwks_uri: Option<String>,
+    pub token_endpoint_auth_methods_supported: Option<Vec<String>>,
+    /// Whether it always says who it is when it sends a visitor back (RFC 9207).
+    #[serde(default)]
+    pub authorization_response_iss_parameter_supported: bool,
+}
+
+/// All issuers that anybody logs in at.
+#[derive(Default)]
+pub(super) struct Issuers {
+    known: Mutex<HashMap<String, Arc<Issuer>>>,
+    fetcher: Arc<Fetcher>,
+}
+
+impl Issuers {
+    /// The issuer of a login.
+    pub(super) fn of(&self, provider: &LoginProvider) -> Arc<Issuer> {
+        let name = match provider {
+            LoginProvider::Issuer(url) => url.clone(),
+            LoginProvider::Endpoints(it) => {
+                format!("{} {} {}", it.authorization_url, it.token_url, it.userinfo_url)
+            }
+        };
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(issuer) = known.get(&name) {
+            return issuer.clone();
+        }
+        if known.len() >= MAX_ISSUERS {
+            // Those that somebody uses at this moment stay.
+            known.retain(|_, issuer| Arc::strong_count(issuer) > 1);
+        }
+        let issuer = Arc::new(Issuer {
+            provider: provider.clone(),
+            fetcher: self.fetcher.clone(),
+            calls: Semaphore::new(MAX_CALLS),
+            metadata: Cache::new(METADATA_TTL),
+            keys: Cache::new(KEYS_TTL),
+        });
+        known.insert(name, issuer.clone());
+        issuer
+    }
+}
+
+/// An issuer, and what is known of it.
+pub(super) struct Issuer {
+    pub provider: LoginProvider,
+    fetcher: Arc<Fetcher>,
+    calls: Semaphore,
+    metadata: Cache<IssuerMetadata>,
+    keys: Cache<KeySet>,
+}
+
+impl Issuer {
+    /// Where everything is.
+    pub(super) async fn metadata(&self) -> Result<Arc<IssuerMetadata>, LoginError> {
+        let url = match &self.provider {
+            LoginProvider::Issuer(url) => url,
+            LoginProvider::Endpoints(endpoints) => {
+                return Ok(Arc::new(IssuerMetadata {
+                    issuer: String::new(),
+                    authorization_endpoint: endpoints.authorization_url.clone(),
+                    token_endpoint: endpoints.token_url.clone(),
+                    userinfo_endpoint: Some(endpoints.userinfo_url.clone()),
+                    jwks_uri: None,
+                    token_endpoint_auth_methods_supported: Some(vec![
+                        "client_secret_post".to_owned(),
+                    ]),
+                    authorization_response_iss_parameter_supported: false,
+                }));
+            }
+        };
+        self.metadata.get(|_| false, || self.discover(url)).await
+    }
+
+    async fn discover(&self, issuer: &str) -> Result<IssuerMetadata, LoginError> {
+        let url = format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/'));
+        let metadata: IssuerMetadata = read(&self.get(&url, None).await?)?;
+        let unusable = |reason: String| Err(LoginError::Unusable(reason));
+        // Else any issuer could speak for another one.
+        if metadata.issuer.trim_end_matches('/') != issuer.trim_end_matches('/') {
+            return unusable(format!("{issuer} says that it is {}", metadata.issuer));
+        }
+        let endpoints = [Some(&metadata.authorization_endpoint), Some(&metadata.token_endpoint)];
+        let endpoints = endpoints.into_iter().flatten().chain(&metadata.userinfo_endpoint);
+        let is_secure = issuer.starts_with("https:");
+        for url in endpoints.chain(&metadata.jwks_uri) {
+            if !is_login_url(url) || is_secure && !url.starts_with("https:") {
+                return unusable(format!("{url:?} is not an https url"));
+            }
+        }
+        Ok(metadata)
+    }
+
+    /// The keys that it signs with; asked for again where they are known not to be enough.
+    pub(super) async fn keys(
+        &self,
+        metadata: &IssuerMetadata,
+        is_missing: bool,
+    ) -> Result<Arc<KeySet>, LoginError> {
+        let Some(url) = &metadata.jwks_uri else {
+            return Err(LoginError::Unusable("it publishes no keys".to_owned()));
+        };
+        let is_old = |age: Duration| is_missing && age >= MISSING_KEY_TIMEOUT;
+        let fetch = || async {
+            let response = self.get(url, None).await?;
+            KeySet::parse(response.body()).map_err(|error| LoginError::Unusable(error.to_string()))
+        };
+        self.keys.get(is_old, fetch).await
+    }
+
+    /// Asks for something with a token, or without one.
+    pub(super) async fn get(
+        &self,
+        url: &str,
+        token: Option<&str>,
+    ) -> Result<Response<Bytes>, LoginError> {
+        let mut headers = HeaderMap::new();
+        if let Some(token) = token {
+            let bearer = HeaderValue::try_from(format!("Bearer {token}"));
+            let mut bearer = bearer.map_err(|error| LoginError::Unusable(error.to_string()))?;
+            bearer.set_sensitive(true);
+            headers.insert(http::header::AUTHORIZATION, bearer);
+        }
+        let response = self.call(Method::GET, url, headers, Bytes::new()).await?;
+        match response.status() {
+            StatusCode::OK => Ok(response),
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if token.is_some() => {
+                Err(LoginError::Ended)
+            }
+            status => Err(LoginError::Unreachable(format!("{url} answers {status}"))),
+        }
+    }
+
+    /// Calls the issuer, together with not too many others.
+    pub(super) async fn call(
+        &self,
+        method: Method,
+        url: &str,
+        mut headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Response<Bytes>, LoginError> {
+        let waiting = tokio::time::timeout(QUEUE_TIMEOUT, self.calls.acquire());
+        let Ok(Ok(_permit)) = waiting.await else { return Err(LoginError::Busy) };
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        let fetch = Fetch {
+            method,
+            url: url.to_owned(),
+            headers,
+            body,
+            timeout: CALL_TIMEOUT,
+            limit: MAX_ANSWER_BYTES,
+            max_redirects: 0,
+            attempt: 1,
+        };
+        let fetched = self.fetcher.fetch(&fetch).await;
+        fetched.map_err(|error| LoginError::Unreachable(error.to_string()))
+    }
+}
+
+/// Reads an answer in JSON.
+pub(super) fn read<T: for<'de> Deserialize<'de>>(
+    response: &Response<Bytes>,
+) -> Result<T, LoginError> {
+    serde_json::from_slice(response.body()).map_err(|error| LoginError::Unusable(error.to_string()))
+}
+
+/// Something that an issuer publishes; whoever asks while it is fetched gets what the first one does.
+struct Cache<T> {
+    ttl: Duration,
+    entry: tokio::sync::Mutex<CacheEntry<T>>,
+}
+
+struct CacheEntry<T> {
+    value: Option<(Arc<T>, Instant)>,
+    failure: Option<(LoginError, Instant)>,
+}
+
+impl<T> Cache<T> {
+    fn new(ttl: Duration) -> Self {
+        Self { ttl, entry: tokio::sync::Mutex::new(CacheEntry { value: None, failure: None }) }
+    }
+
+    /// What is known, unless it is too old in either way; what is older is good enough for a while when
+    /// there is nothing newer.
+    async fn get<F: Future<Output = Result<T, LoginError>>>(
+        &self,
+        is_old: impl Fn(Duration) -> bool,
+        fetch: impl FnOnce() -> F,
+    ) -> Result<Arc<T>, LoginError> {
+        let mut entry = self.entry.lock().await;
+        if let Some((value, since)) = &entry.value
+            && since.elapsed() < self.ttl
+            && !is_old(since.elapsed())
+        {
+            return Ok(value.clone());
+        }
+        let failed = entry.failure.as_ref().filter(|(_, since)| since.elapsed() < FAILURE_TTL);
+        let failure = match failed {
+            Some((failure, _)) => failure.clone(),
+            None => match fetch().await {
+                Ok(value) => {
+                    let value = Arc::new(value);
+                    *entry =
+                        CacheEntry { value: Some((value.clone(), Instant::now())), failure: None };
+                    return Ok(value);
+                }
+                Err(failure) => {
+                    entry.failure = Some((failure.clone(), Instant::now()));
+                    failure
+                }
+            },
+        };
+        let stale = entry.value.as_ref().filter(|(_, since)| since.elapsed() < MAX_STALE);
+        match stale {
+            Some((value, _)) => {
+                tracing::warn!(err = %failure, "what an issuer said earlier is used");
+                Ok(value.clone())
+            }
+            None => Err(failure),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_known_is_used_while_the_issuer_does_not_answer() {
+        let cache = Cache::new(Duration::ZERO);
+        let fail = || async { Err(LoginError::Busy) };
+
+        assert!(cache.get(|_| false, fail).await.is_err(), "nothing is known yet");
+        cache.entry.lock().await.failure = None;
+        assert_eq!(*cache.get(|_| false, || async { Ok(1) }).await.unwrap(), 1);
+        assert_eq!(*cache.get(|_| false, fail).await.unwrap(), 1);
+        let asked = || async { panic!("it has just failed") };
+        assert_eq!(*cache.get(|_| false, asked).await.unwrap(), 1);
+        let long_ago = Instant::now().checked_sub(MAX_STALE).unwrap();
+        cache.entry.lock().await.value = Some((Arc::new(1), long_ago));
+        assert!(cache.get(|_| false, fail).await.is_err(), "not for ever");
+    }
+}

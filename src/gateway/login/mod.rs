@@ -1,0 +1,291 @@
+//! Logins of visitors: what an action asks is answered here, with the help of the issuer.
+//!
+//! A session is in the cookies of its visitor, sealed (`seal`) with a key that all nodes of a database
+//! share: so a reload, a restart and another node change nothing about it. What a node remembers itself is
+//! in `memory`, bounded: who has logged out here, which logins have ended here, and what issuers have said
+//! lately of sessions. `issuer` talks to issuers, `tokens` reads what they say, `steps` takes visitors
+//! through a login, and `renewal` asks again while a session lasts.
+
+mod issuer;
+mod memory;
+mod renewal;
+mod seal;
+mod session;
+mod steps;
+mod tokens;
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use http::header::{CACHE_CONTROL, HeaderName, VARY, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderValue, Request, StatusCode};
+use serde_json::json;
+
+use crate::gateway::login::issuer::{Issuers, LoginError};
+use crate::gateway::login::memory::Memory;
+use crate::gateway::login::renewal::Renewal;
+use crate::gateway::login::seal::Seal;
+use crate::gateway::login::session::{LoginSession, LoginSessionEnd};
+use crate::http1::RequestHead;
+use crate::policy::login::{
+    self as cookies, Admission, LoginConfig, LoginOutcome, LoginRequest, VisitKind,
+};
+
+/// How often the time of the last request is written to the cookies of a session, in parts of what may
+/// pass between two.
+const TOUCHES_PER_IDLE_TIMEOUT: u32 = 10;
+/// How often it is written at most, and how often at least, in seconds.
+const MIN_TOUCH_SECONDS: i64 = 1;
+const MAX_TOUCH_SECONDS: i64 = 60;
+
+const NEEDS_TLS: (StatusCode, u16, &str) = (
+    StatusCode::FORBIDDEN,
+    3443,
+    "Logins need HTTPS: the cookie of a session would be open to everybody on the way.",
+);
+const OTHER_DOMAIN: (StatusCode, u16, &str) = (
+    StatusCode::INTERNAL_SERVER_ERROR,
+    3444,
+    "The auth_cookie_domain of the policy is no domain of this host.",
+);
+
+/// What all logins of a gateway share.
+pub(crate) struct Logins {
+    seal: Seal,
+    issuers: Issuers,
+    memory: Memory,
+}
+
+impl Logins {
+    /// Logins whose cookies are sealed with a key.
+    pub(crate) fn new(key: ring::hkdf::Prk) -> Arc<Self> {
+        Arc::new(Self { seal: Seal(key), issuers: Issuers::default(), memory: Memory::default() })
+    }
+
+    /// Says who has sent a request, or what is answered.
+    pub(crate) async fn answer(self: &Arc<Self>, request: LoginRequest) -> LoginOutcome {
+        let visit = &request.visit;
+        if !visit.may_have_cookies() {
+            return refused(NEEDS_TLS);
+        }
+        if let Some(domain) = &request.config.cookie_domain
+            && !is_within(&visit.host, domain)
+        {
+            return refused(OTHER_DOMAIN);
+        }
+        let answered = match visit.kind {
+            VisitKind::Login => self.begin(&request, "/", true, None).await,
+            VisitKind::Logout => Ok(self.log_out(&request)),
+            VisitKind::Callback => self.finish(&request).await,
+            VisitKind::Navigation | VisitKind::Call => self.check(&request).await,
+        };
+        answered.unwrap_or_else(|error| {
+            tracing::warn!(client_id = request.client_id, host = visit.host, err = %error, "a login failed");
+            refused(error.answer())
+        })
+    }
+
+    /// Lets somebody with a session in, and sends others to log in.
+    async fn check(self: &Arc<Self>, request: &LoginRequest) -> Result<LoginOutcome, LoginError> {
+        let now = Utc::now();
+        let end = match self.session(request, now) {
+            Ok(session) => match self.current(request, session, now).await? {
+                Some((session, is_refreshed)) => {
+                    return self.admit(request, session, is_refreshed, now);
+                }
+                None => None,
+            },
+            Err(end) => end,
+        };
+        match request.visit.kind {
+            VisitKind::Navigation => self.begin(request, &request.visit.target, false, end).await,
+            _ => Ok(unauthorized(request, end)),
+        }
+    }
+
+    /// The session of a request, as it is known best; else how it has ended, if there was one.
+    fn session(
+        &self,
+        request: &LoginRequest,
+        now: DateTime<Utc>,
+    ) -> Result<LoginSession, Option<LoginSessionEnd>> {
+        let session = LoginSession::read(&self.seal, request).ok_or(None)?;
+        if self.memory.is_revoked(&session.id) {
+            return Err(None);
+        }
+        // A tab that has been open for long may have older cookies.
+        let session = self.memory.renewals.newer(&session).unwrap_or(session);
+        match session.end(&request.config, now.timestamp()) {
+            Some(end) => Err(Some(end)),
+            None => Ok(session),
+        }
+    }
+
+    /// The session after its issuer was asked again, where that is due; none when it has ended by that.
+    async fn current(
+        self: &Arc<Self>,
+        request: &LoginRequest,
+        session: LoginSession,
+        now: DateTime<Utc>,
+    ) -> Result<Option<(LoginSession, bool)>, LoginError> {
+        if !session.is_due(&request.config, now.timestamp()) {
+            return Ok(Some((session, false)));
+        }
+        match Renewal::of(request).run(self, session).await {
+            Ok(session) => Ok(Some((session, true))),
+            Err(LoginError::Ended) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn admit(
+        &self,
+        request: &LoginRequest,
+        mut session: LoginSession,
+        is_refreshed: bool,
+        now: DateTime<Utc>,
+    ) -> Result<LoginOutcome, LoginError> {
+        // Logged out while the issuer was asked.
+        if self.memory.is_revoked(&session.id) {
+            return Ok(unauthorized(request, None));
+        }
+        let is_stale = session.is_stale
+            || is_refreshed
+            || now.timestamp() - session.seen >= touch_interval(&request.config);
+        let mut headers = HeaderMap::new();
+        if is_stale {
+            session.seen = now.timestamp();
+            session.write(&self.seal, request, &mut headers)?;
+        }
+        let expires_at = session.expires_at(&request.config, now);
+        Ok(LoginOutcome::Admitted(Box::new(Admission {
+            identity: session.identity,
+            session_id: session.id,
+            id_token: session.id_token,
+            access_token: session.access_token,
+            refresh_token: session.refresh_token,
+            expires_at,
+            is_refreshed,
+            headers,
+        })))
+    }
+}
+
+fn touch_interval(config: &LoginConfig) -> i64 {
+    let part = config.idle_timeout / TOUCHES_PER_IDLE_TIMEOUT;
+    (part.as_secs() as i64).clamp(MIN_TOUCH_SECONDS, MAX_TOUCH_SECONDS)
+}
+
+fn is_within(host: &str, domain: &str) -> bool {
+    host == domain || host.strip_suffix(domain).is_some_and(|name| name.ends_with('.'))
+}
+
+fn refused((status, code, sentence): (StatusCode, u16, &'static str)) -> LoginOutcome {
+    let mut outcome = LoginOutcome::refused(status, code, sentence);
+    if let LoginOutcome::Answered { response, .. } = &mut outcome
+        && status == StatusCode::SERVICE_UNAVAILABLE
+    {
+        response.headers.insert(http::header::RETRY_AFTER, HeaderValue::from_static("5"));
+    }
+    outcome
+}
+
+/// Says to a program that it must log in, which only a browser can.
+fn unauthorized(request: &LoginRequest, end: Option<LoginSessionEnd>) -> LoginOutcome {
+    let sentence = "You must log in: open this address in a browser.";
+    let mut outcome = LoginOutcome::refused(StatusCode::UNAUTHORIZED, 3445, sentence);
+    if let LoginOutcome::Answered { response, result } = &mut outcome {
+        let challenge = format!(
+            "Cookie realm=\"{}\", form-action=\"/ngrok/login\"",
+            request.visit.host.replace(['"', '\\'], "")
+        );
+        if let Ok(challenge) = HeaderValue::try_from(challenge) {
+            response.headers.insert(WWW_AUTHENTICATE, challenge);
+        }
+        response.headers.insert(VARY, HeaderValue::from_static("Cookie"));
+        result["session_timed_out"] = json!(end == Some(LoginSessionEnd::Idle));
+        result["session_max_duration_reached"] = json!(end == Some(LoginSessionEnd::MaxDuration));
+    }
+    outcome
+}
+
+/// Takes the cookies of logins out of a request: those who check them find them, and no upstream does.
+pub(crate) fn withhold<B>(request: &mut Request<B>) {
+    if let Some(cookies) = cookies::withhold(request.headers_mut()) {
+        request.extensions_mut().insert(cookies);
+    }
+}
+
+/// Whether a request carries cookies that no upstream may see.
+pub(crate) fn is_carried_by(head: &RequestHead<'_, '_>) -> bool {
+    head.fields.iter().any(|field| {
+        field.name.eq_ignore_ascii_case("cookie") && cookies::has_login_cookie(field.value)
+    })
+}
+
+/// Adds to a response what a login says: cookies, and that nobody else may be shown it.
+pub(crate) fn mark_private(headers: &mut HeaderMap, login: &HeaderMap) {
+    for (name, value) in login {
+        headers.append(name, value.clone());
+    }
+    for name in ["cdn-cache-control", "surrogate-control"] {
+        headers.remove(name);
+    }
+    let mut directives: Vec<String> = Vec::new();
+    for value in headers.get_all(CACHE_CONTROL) {
+        for directive in String::from_utf8_lossy(value.as_bytes()).split(',') {
+            let directive = directive.trim();
+            let name = directive.split('=').next().unwrap_or_default().trim().to_ascii_lowercase();
+            if !matches!(name.as_str(), "" | "public" | "s-maxage" | "private") {
+                directives.push(directive.to_owned());
+            }
+        }
+    }
+    directives.insert(0, "private".to_owned());
+    let private = HeaderValue::try_from(directives.join(", "));
+    headers.insert(CACHE_CONTROL, private.unwrap_or(HeaderValue::from_static("private, no-store")));
+    append_to_list(headers, VARY, "Cookie");
+}
+
+fn append_to_list(headers: &mut HeaderMap, name: HeaderName, word: &'static str) {
+    if !crate::http1::has_token(headers, name.clone(), word) {
+        headers.append(name, HeaderValue::from_static(word));
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_response_to_somebody_is_not_kept_for_others() {
+        for (from, to) in [
+            (None, "private"),
+            (Some("public, max-age=60"), "private, max-age=60"),
+            (Some("max-age=60, s-maxage=600"), "private, max-age=60"),
+            (Some("no-store"), "private, no-store"),
+            (Some("private=\"x\", public"), "private"),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert("cdn-cache-control", HeaderValue::from_static("max-age=9"));
+            if let Some(from) = from {
+                headers.insert(CACHE_CONTROL, HeaderValue::from_static(from));
+            }
+
+            mark_private(&mut headers, &HeaderMap::new());
+
+            assert_eq!(headers[CACHE_CONTROL], to);
+            assert_eq!(headers[VARY], "Cookie");
+            assert!(!headers.contains_key("cdn-cache-control"));
+        }
+    }
+
+    #[test]
+    fn a_domain_shares_its_session_with_its_hosts() {
+        assert!(
+            is_within("a.example.com", "example.com") && is_within("example.com", "example.com")
+        );
+        assert!(!is_within("badexample.com", "example.com") && !is_within("com", "example.com"));
+    }
+}

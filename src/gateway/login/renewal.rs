@@ -1,0 +1,113 @@
+//! Asking an issuer again who somebody is, while their session lasts.
+
+use std::sync::Arc;
+
+use chrono::Utc;
+
+use crate::gateway::login::Logins;
+use crate::gateway::login::issuer::LoginError;
+use crate::gateway::login::session::LoginSession;
+use crate::gateway::login::tokens::TokenClient;
+use crate::policy::login::{ClientSecret, Identity, LoginConfig, LoginRequest};
+
+/// What an issuer is asked with.
+pub(super) struct Renewal {
+    config: Arc<LoginConfig>,
+    client_id: String,
+    client_secret: ClientSecret,
+}
+
+impl Renewal {
+    pub(super) fn of(request: &LoginRequest) -> Self {
+        Self {
+            config: request.config.clone(),
+            client_id: request.client_id.clone(),
+            client_secret: request.client_secret.clone(),
+        }
+    }
+
+    /// Renews a session, once for all requests that wait for it; it goes on when whoever has asked first
+    /// goes away, because a refresh token is good once.
+    pub(super) async fn run(
+        self,
+        logins: &Arc<Logins>,
+        session: LoginSession,
+    ) -> Result<LoginSession, LoginError> {
+        let logins = logins.clone();
+        let renewing = tokio::spawn(async move {
+            let slot = logins.memory.renewals.slot(&session.id);
+            let _flight = slot.flight.lock().await;
+            if logins.memory.is_revoked(&session.id) {
+                return Err(LoginError::Ended);
+            }
+            if let Some(newer) = slot.newer(&session) {
+                return Ok(newer);
+            }
+            if let Some(failure) = slot.failure() {
+                return Err(failure);
+            }
+            let renewed = self.ask(&logins, &session).await;
+            slot.keep(&renewed);
+            if let Err(LoginError::Ended) = renewed {
+                logins.memory.revoke(&session.id, session.last_moment(&self.config));
+            }
+            renewed
+        });
+        renewing.await.unwrap_or_else(|error| Err(LoginError::Internal(error.to_string())))
+    }
+
+    async fn ask(
+        &self,
+        logins: &Logins,
+        session: &LoginSession,
+    ) -> Result<LoginSession, LoginError> {
+        let issuer = logins.issuers.of(&self.config.provider);
+        let metadata = issuer.metadata().await?;
+        let client = TokenClient {
+            issuer: &issuer,
+            metadata: &metadata,
+            client_id: &self.client_id,
+            client_secret: &self.client_secret,
+        };
+        let mut renewed = session.clone();
+        if let Some(token) = &session.refresh_token {
+            let parameters = [("grant_type", "refresh_token"), ("refresh_token", token)];
+            let tokens = match client.tokens(&parameters).await {
+                Err(LoginError::Refused(reason)) => {
+                    tracing::info!(
+                        issuer = metadata.issuer,
+                        reason,
+                        "a session has ended at its issuer"
+                    );
+                    return Err(LoginError::Ended);
+                }
+                tokens => tokens?,
+            };
+            renewed.access_expires = tokens.access_expires();
+            renewed.access_token = tokens.access_token.or(renewed.access_token);
+            renewed.refresh_token = tokens.refresh_token.or(renewed.refresh_token);
+            if let Some(id_token) = tokens.id_token {
+                let claims = client.verify(&id_token, &self.config, None).await?;
+                let identity = Identity::of(&claims).ok_or(LoginError::Ended)?;
+                if identity.subject != session.token_identity.subject {
+                    return Err(LoginError::Ended);
+                }
+                renewed.token_identity = identity;
+                renewed.id_token = Some(id_token);
+            }
+        }
+        match client.userinfo(renewed.access_token.as_deref()).await? {
+            Some(more) => {
+                let identity = renewed.token_identity.with(more);
+                renewed.identity = identity.ok_or(LoginError::Ended)?;
+            }
+            // Nobody can say whether they are still the same.
+            None if session.refresh_token.is_none() => return Err(LoginError::Ended),
+            None => renewed.identity = renewed.token_identity.clone(),
+        }
+        renewed.renewed = Utc::now().timestamp();
+        renewed.generation += 1;
+        renewed.is_stale = true;
+        Ok(renewed)
+    }
+}

@@ -1,0 +1,275 @@
+//! The steps of a login: to the issuer, back from it, and out again.
+
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use chrono::Utc;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, LOCATION, VARY};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use ring::digest::{SHA256, digest};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use url::Url;
+
+use crate::gateway::login::Logins;
+use crate::gateway::login::issuer::LoginError;
+use crate::gateway::login::seal::random_text;
+use crate::gateway::login::session::{self, LoginSession, LoginSessionEnd, binding, set_cookie};
+use crate::gateway::login::tokens::TokenClient;
+use crate::policy::LocalResponse;
+use crate::policy::login::{
+    CALLBACK_PATH, Identity, LoginOutcome, LoginProvider, LoginRequest, MAX_COOKIE_CHUNKS,
+};
+
+/// What logins on their way are sealed for.
+const PURPOSE: &str = "login";
+/// How long a login may take, in seconds.
+const LOGIN_SECONDS: i64 = 10 * 60;
+/// How many logins a browser may have on their way: each has a cookie.
+const MAX_LOGINS: usize = 5;
+/// How long the address may be that a visitor comes back to.
+const MAX_TARGET_BYTES: usize = 2048;
+
+/// A login on its way, in a cookie of the browser that has begun it.
+#[derive(Serialize, Deserialize)]
+struct LoginAttempt {
+    state: String,
+    nonce: String,
+    /// What proves to the issuer that the same one asks (RFC 7636).
+    verifier: String,
+    /// Where the visitor wanted to go.
+    target: String,
+    started: i64,
+}
+
+impl Logins {
+    /// Sends a visitor to the issuer; a fresh login does not take over one that is there already.
+    pub(super) async fn begin(
+        &self,
+        request: &LoginRequest,
+        target: &str,
+        is_fresh: bool,
+        end: Option<LoginSessionEnd>,
+    ) -> Result<LoginOutcome, LoginError> {
+        let metadata = self.issuers.of(&request.config.provider).metadata().await?;
+        let pending = LoginAttempt {
+            state: random_text()?,
+            nonce: random_text()?,
+            verifier: random_text()? + &random_text()?,
+            target: local_target(target),
+            started: Utc::now().timestamp(),
+        };
+        let url = authorization_url(&metadata.authorization_endpoint, request, &pending, is_fresh)?;
+        let mut response = redirect(&url)?;
+        self.limit_logins(request, &mut response.headers);
+        let name = request.visit.login_cookie(&request.config, &pending.state);
+        let sealed = self.seal.seal(PURPOSE, &binding(request), &pending)?;
+        set_cookie(&mut response.headers, request, (&name, &sealed, LOGIN_SECONDS), false);
+        let result = json!({
+            "session_timed_out": end == Some(LoginSessionEnd::Idle),
+            "session_max_duration_reached": end == Some(LoginSessionEnd::MaxDuration),
+        });
+        Ok(LoginOutcome::Answered { response, result })
+    }
+
+    /// Takes the cookies of other logins away where there are too many.
+    fn limit_logins(&self, request: &LoginRequest, headers: &mut HeaderMap) {
+        let start = request.visit.login_cookie(&request.config, "");
+        let others = request.visit.cookies.0.iter().filter(|(name, _)| name.starts_with(&start));
+        let others: Vec<_> = others.collect();
+        if others.len() >= MAX_LOGINS {
+            for (name, _) in others {
+                set_cookie(headers, request, (name, "", 0), false);
+            }
+        }
+    }
+
+    /// Makes a session of what the issuer sends a visitor back with.
+    pub(super) async fn finish(&self, request: &LoginRequest) -> Result<LoginOutcome, LoginError> {
+        let visit = &request.visit;
+        let state = visit.parameter("state").ok_or(LoginError::UnknownLogin)?;
+        let name = visit.login_cookie(&request.config, &state);
+        let sealed = visit.cookies.get(&name).ok_or(LoginError::UnknownLogin)?;
+        let pending: Option<LoginAttempt> = self.seal.open(PURPOSE, &binding(request), sealed);
+        let pending = pending.filter(|pending| pending.state == state);
+        let pending = pending.ok_or(LoginError::UnknownLogin)?;
+        let (now, last) = (Utc::now().timestamp(), pending.started + LOGIN_SECONDS);
+        if now > last || !self.memory.end_login(&state, last) {
+            return Err(LoginError::UnknownLogin);
+        }
+        let session = self.log_in(request, &pending).await?;
+        if let Some(before) = LoginSession::read(&self.seal, request) {
+            self.memory.revoke(&before.id, before.last_moment(&request.config));
+        }
+        let mut response = redirect(&format!("{}{}", visit.origin, pending.target))?;
+        set_cookie(&mut response.headers, request, (&name, "", 0), false);
+        session.write(&self.seal, request, &mut response.headers)?;
+        Ok(LoginOutcome::Answered { response, result: json!({}) })
+    }
+
+    /// Exchanges the code that a visitor brings for who they are.
+    async fn log_in(
+        &self,
+        request: &LoginRequest,
+        pending: &LoginAttempt,
+    ) -> Result<LoginSession, LoginError> {
+        let visit = &request.visit;
+        let issuer = self.issuers.of(&request.config.provider);
+        let metadata = issuer.metadata().await?;
+        match visit.parameter("iss") {
+            Some(from) if from != metadata.issuer && !metadata.issuer.is_empty() => {
+                return Err(LoginError::Unusable("another issuer has answered".to_owned()));
+            }
+            None if metadata.authorization_response_iss_parameter_supported => {
+                return Err(LoginError::Unusable("it is not said who has answered".to_owned()));
+            }
+            _ => {}
+        }
+        if let Some(error) = visit.parameter("error") {
+            let error = error.chars().filter(|it| it.is_ascii_graphic()).take(64).collect();
+            return Err(LoginError::Refused(error));
+        }
+        let code = visit.parameter("code").ok_or(LoginError::UnknownLogin)?;
+        let client = TokenClient {
+            issuer: &issuer,
+            metadata: &metadata,
+            client_id: &request.client_id,
+            client_secret: &request.client_secret,
+        };
+        let redirect_uri = format!("{}{CALLBACK_PATH}", visit.origin);
+        let tokens = client
+            .tokens(&[
+                ("grant_type", "authorization_code"),
+                ("code", &code),
+                ("redirect_uri", &redirect_uri),
+                ("code_verifier", &pending.verifier),
+            ])
+            .await?;
+        let missing = |what: &str| LoginError::Unusable(format!("it gives no {what}"));
+        let said = match (&request.config.provider, &tokens.id_token) {
+            (LoginProvider::Issuer(_), Some(token)) => {
+                let claims = client.verify(token, &request.config, Some(&pending.nonce)).await?;
+                Some(Identity::of(&claims).ok_or_else(|| missing("subject"))?)
+            }
+            (LoginProvider::Issuer(_), None) => return Err(missing("ID token")),
+            (LoginProvider::Endpoints(_), _) => None,
+        };
+        // Who has just come from the issuer is told why not, and not sent there again.
+        let more =
+            client.userinfo(tokens.access_token.as_deref()).await.map_err(|error| match error {
+                LoginError::Ended => LoginError::Refused("userinfo".to_owned()),
+                other => other,
+            })?;
+        let (token_identity, identity) = match (said, more) {
+            (Some(said), Some(more)) => {
+                let all = said.with(more);
+                let all = all.ok_or(LoginError::Unusable("userinfo is of another one".to_owned()));
+                (said, all?)
+            }
+            (Some(said), None) => (said.clone(), said),
+            // What a provider of OAuth says of its users is all that is known.
+            (None, Some(more)) => {
+                (Identity { subject: more.subject.clone(), ..Identity::default() }, more)
+            }
+            (None, None) => return Err(missing("access token")),
+        };
+        let now = Utc::now().timestamp();
+        Ok(LoginSession {
+            id: random_text()?,
+            identity,
+            token_identity,
+            started: now,
+            seen: now,
+            renewed: now,
+            generation: 0,
+            access_expires: tokens.access_expires(),
+            id_token: tokens.id_token.filter(|_| !metadata.issuer.is_empty()),
+            access_token: tokens.access_token,
+            refresh_token: tokens.refresh_token,
+            is_stale: false,
+        })
+    }
+
+    /// Ends the session of a visitor.
+    pub(super) fn log_out(&self, request: &LoginRequest) -> LoginOutcome {
+        if let Some(session) = LoginSession::read(&self.seal, request) {
+            self.memory.revoke(&session.id, session.last_moment(&request.config));
+        }
+        let mut response = LocalResponse::empty(StatusCode::OK);
+        response.body = "You are logged out.\n".into();
+        let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+        response.headers.insert(CONTENT_TYPE, plain);
+        never_kept(&mut response.headers);
+        session::forget(request, &mut response.headers);
+        LoginOutcome::Answered { response, result: json!({}) }
+    }
+}
+
+/// The path of this host that a visitor wanted, or else its beginning.
+fn local_target(target: &str) -> String {
+    let is_fit = target.starts_with('/')
+        && target.len() <= MAX_TARGET_BYTES
+        && !target.contains(|it: char| it.is_control() || it == '\\');
+    if is_fit { target.to_owned() } else { "/".to_owned() }
+}
+
+fn authorization_url(
+    endpoint: &str,
+    request: &LoginRequest,
+    pending: &LoginAttempt,
+    is_fresh: bool,
+) -> Result<String, LoginError> {
+    let mut url = Url::parse(endpoint).map_err(|error| LoginError::Unusable(error.to_string()))?;
+    let challenge =
+        BASE64_URL_SAFE_NO_PAD.encode(digest(&SHA256, pending.verifier.as_bytes()).as_ref());
+    let redirect_uri = format!("{}{CALLBACK_PATH}", request.visit.origin);
+    let mut query = url.query_pairs_mut();
+    query
+        .append_pair("response_type", "code")
+        .append_pair("client_id", &request.client_id)
+        .append_pair("redirect_uri", &redirect_uri)
+        .append_pair("scope", &request.config.scopes.join(" "))
+        .append_pair("state", &pending.state)
+        .append_pair("nonce", &pending.nonce)
+        .append_pair("code_challenge", &challenge)
+        .append_pair("code_challenge_method", "S256");
+    let parameters = &request.config.parameters;
+    query.extend_pairs(parameters);
+    if is_fresh && !parameters.iter().any(|(name, _)| name == "prompt") {
+        query.append_pair("prompt", "login");
+    }
+    drop(query);
+    Ok(url.into())
+}
+
+fn redirect(url: &str) -> Result<LocalResponse, LoginError> {
+    let mut response = LocalResponse::empty(StatusCode::FOUND);
+    let location = HeaderValue::try_from(url);
+    let location = location.map_err(|error| LoginError::Unusable(error.to_string()))?;
+    response.headers.insert(LOCATION, location);
+    never_kept(&mut response.headers);
+    Ok(response)
+}
+
+fn never_kept(headers: &mut HeaderMap) {
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(VARY, HeaderValue::from_static("Cookie"));
+}
+
+/// A session has room for its cookies and for those of logins.
+const _: () = assert!(MAX_COOKIE_CHUNKS * 4096 + MAX_LOGINS * 4096 < 48 << 10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn visitors_come_back_to_a_path_of_the_same_host() {
+        for target in ["/", "/a?b=c", "//evil.example/x", "/a//b"] {
+            assert_eq!(local_target(target), target);
+        }
+        for target in ["", "https://evil.example", "evil", "/\\evil.example", "/a\r\nb"] {
+            assert_eq!(local_target(target), "/");
+        }
+        assert_eq!(local_target(&format!("/{}", "x".repeat(MAX_TARGET_BYTES))), "/");
+    }
+}

@@ -1,0 +1,422 @@
+//! `openid-connect` and `oauth`: let only visitors in who have logged in at an issuer.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::ORIGIN;
+use http::{HeaderName, HeaderValue, Method, StatusCode};
+use serde_json::{Value, json};
+
+use super::super::action::Action;
+use super::super::action_error::ActionError;
+use super::super::config::Config;
+use super::super::exchange::Exchange;
+use super::super::login::{
+    Admission, AllowRules, ClientSecret, Endpoints, Identity, LoginConfig, LoginKind, LoginOutcome,
+    LoginProvider, LoginRequest, VisitKind, is_login_url,
+};
+use super::super::problem::{DocumentPath, code};
+use super::super::template::Template;
+use super::super::turn::{Flow, Turn};
+use super::super::verdict::Verdict;
+
+/// How many entries a list may have.
+const ENTRIES: usize = 100;
+/// How long a text may be, in bytes.
+const MAX_TEXT_BYTES: usize = 2048;
+/// How long an identifier of a login, or the beginning of the name of a cookie, may be.
+const MAX_NAME_BYTES: usize = 64;
+/// After how long without a request a session ends, unless a policy says so.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
+/// After how long a session ends, unless a policy says so.
+const MAX_DURATION: Duration = Duration::from_secs(14 * 24 * 60 * 60);
+/// How long a session may be told to last.
+const LONGEST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+
+/// What the service says itself to an issuer.
+const OWN_PARAMETERS: [&str; 12] = [
+    "client_id",
+    "client_secret",
+    "code_challenge",
+    "code_challenge_method",
+    "nonce",
+    "redirect_uri",
+    "request",
+    "request_uri",
+    "response_mode",
+    "response_type",
+    "scope",
+    "state",
+];
+
+/// Providers of OAuth that publish where everything is.
+const KNOWN_ISSUERS: [(&str, &str); 4] = [
+    ("gitlab", "https://gitlab.com"),
+    ("google", "https://accounts.google.com"),
+    ("linkedin", "https://www.linkedin.com/oauth"),
+    ("twitch", "https://id.twitch.tv/oauth2"),
+];
+
+const NOT_ALLOWED: (u16, &str) = (
+    3440,
+    "You are logged in, but not allowed to come in here. To log in as somebody else, go to /ngrok/login.",
+);
+const NO_HOST: (u16, &str) = (3441, "The request names no host to log in to.");
+
+/// Lets only visitors in who have logged in.
+pub struct Login {
+    config: Arc<LoginConfig>,
+    client_id: Template,
+    /// Kept out of debug output.
+    client_secret: Template,
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Login").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+impl Action for Login {
+    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
+        let Some(visit) = turn.exchange.visit() else {
+            return refuse(turn, StatusCode::BAD_REQUEST, NO_HOST);
+        };
+        let is_step = !matches!(visit.kind, VisitKind::Navigation | VisitKind::Call);
+        if is_step && !visit.is_for(&self.config)
+            || self.config.allow_cors_preflight && is_preflight(turn.exchange)
+        {
+            return Ok(Flow::Continue);
+        }
+        match turn.login.take() {
+            None => Ok(Flow::Login(Box::new(LoginRequest {
+                config: self.config.clone(),
+                client_id: turn.render(&self.client_id)?,
+                client_secret: ClientSecret(turn.render(&self.client_secret)?),
+                visit,
+            }))),
+            Some(LoginOutcome::Answered { response, result }) => {
+                turn.result(result);
+                Ok(Flow::End(Verdict::Respond(response)))
+            }
+            Some(LoginOutcome::Admitted(admission)) => self.admit(turn, *admission),
+        }
+    }
+
+    fn guards(&self) -> bool {
+        true
+    }
+
+    fn login(&self) -> Option<&LoginConfig> {
+        Some(&self.config)
+    }
+}
+
+impl Login {
+    /// Lets somebody in with whom the issuer says they are, if they are allowed to come.
+    fn admit(&self, turn: &mut Turn<'_>, admission: Admission) -> Result<Flow, ActionError> {
+        turn.result(self.describe(&admission));
+        let identity = admission.identity;
+        turn.exchange.login_headers.get_or_insert_default().extend(admission.headers);
+        if !self.config.allow.admit(&identity) {
+            return refuse(turn, StatusCode::FORBIDDEN, NOT_ALLOWED);
+        }
+        let fields = identity_fields(&identity);
+        if let Some(headers) = turn.headers_mut() {
+            headers.extend(fields);
+        }
+        Ok(Flow::Continue)
+    }
+
+    fn describe(&self, admission: &Admission) -> Value {
+        let Admission { identity, session_id, .. } = admission;
+        let is_oidc = self.config.kind == LoginKind::OpenIdConnect;
+        let session = if is_oidc { "current_session_id" } else { "current_provider_session_id" };
+        let refreshed = if is_oidc { "user_info_refreshed" } else { "userinfo_refreshed" };
+        let mut result = json!({
+            "identity": {
+                "id": user_id(&self.config, identity),
+                "email": identity.email,
+                "email_verified": identity.email_verified,
+                "name": identity.name,
+                "groups": identity.groups,
+                "provider_user_id": identity.subject,
+            },
+            "access_token": admission.access_token,
+            "refresh_token": admission.refresh_token,
+            "expires_at": admission.expires_at,
+            "session_timed_out": false,
+            "session_max_duration_reached": false,
+        });
+        result["identity"][session] = json!(session_id);
+        result[refreshed] = json!(admission.is_refreshed);
+        if is_oidc {
+            result["identity_token"] = json!(admission.id_token);
+        }
+        result
+    }
+}
+
+fn refuse(
+    turn: &mut Turn<'_>,
+    status: StatusCode,
+    (code, sentence): (u16, &'static str),
+) -> Result<Flow, ActionError> {
+    let LoginOutcome::Answered { response, result } = LoginOutcome::refused(status, code, sentence)
+    else {
+        return Ok(Flow::End(Verdict::Close));
+    };
+    turn.result(result);
+    Ok(Flow::End(Verdict::Respond(response)))
+}
+
+/// A name for somebody that is the same at all endpoints which ask the same issuer.
+fn user_id(config: &LoginConfig, identity: &Identity) -> String {
+    let provider = match &config.provider {
+        LoginProvider::Issuer(issuer) => issuer,
+        LoginProvider::Endpoints(endpoints) => &endpoints.userinfo_url,
+    };
+    let text = format!("{} {provider} {}", provider.len(), identity.subject);
+    let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
+    digest.as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What an upstream is told; an address that the issuer calls unverified is none.
+fn identity_fields(identity: &Identity) -> Vec<(HeaderName, HeaderValue)> {
+    let email = identity.email.as_ref().filter(|_| identity.email_verified != Some(false));
+    let fields = [
+        ("ngrok-auth-user-id", Some(&identity.subject)),
+        ("ngrok-auth-user-email", email),
+        ("ngrok-auth-user-name", identity.name.as_ref()),
+    ];
+    let field = |(name, text): (&'static str, Option<&String>)| {
+        let value = HeaderValue::from_bytes(text?.as_bytes()).ok()?;
+        Some((HeaderName::from_static(name), value))
+    };
+    fields.into_iter().filter_map(field).collect()
+}
+
+/// Whether a request asks only what a page may ask (Fetch standard, section 3.2.2).
+fn is_preflight(exchange: &Exchange) -> bool {
+    exchange.request().is_some_and(|request| {
+        let headers = &request.head.headers;
+        request.head.method == Method::OPTIONS
+            && headers.contains_key(ORIGIN)
+            && headers.contains_key("access-control-request-method")
+    })
+}
+
+pub(in super::super) fn parse_openid_connect(config: &mut Config<'_>) -> Box<dyn Action> {
+    config.required("issuer_url");
+    let provider = LoginProvider::Issuer(url(config, "issuer_url").unwrap_or_default());
+    parse(config, LoginKind::OpenIdConnect, provider)
+}
+
+pub(in super::super) fn parse_oauth(config: &mut Config<'_>) -> Box<dyn Action> {
+    let provider = oauth_provider(config);
+    parse(config, LoginKind::OAuth, provider)
+}
+
+/// The provider that is named, or whose addresses are given.
+fn oauth_provider(config: &mut Config<'_>) -> LoginProvider {
+    config.required("provider");
+    let name = config.text("provider").unwrap_or_default();
+    let issuer = url(config, "issuer_url");
+    let names = ["authorization_url", "token_url", "userinfo_url"];
+    let urls = names.map(|name| url(config, name));
+    if issuer.is_some() && urls.iter().any(Option::is_some) {
+        let message = "issuer_url says where everything is: leave the other addresses out";
+        config.refuse("issuer_url", code::VALUE, message);
+    }
+    let known = || KNOWN_ISSUERS.iter().find(|(known, _)| *known == name);
+    match urls {
+        [Some(authorization_url), Some(token_url), Some(userinfo_url)] => {
+            LoginProvider::Endpoints(Endpoints { authorization_url, token_url, userinfo_url })
+        }
+        [None, None, None] => match issuer.or_else(|| known().map(|(_, url)| (*url).to_owned())) {
+            Some(issuer) => LoginProvider::Issuer(issuer),
+            None => {
+                let known: Vec<_> = KNOWN_ISSUERS.iter().map(|(name, _)| *name).collect();
+                let known = known.join(", ");
+                let message = format!(
+                    "{name:?} is not one of {known}: give its issuer_url, or its authorization_url, \
+                     token_url and userinfo_url"
+                );
+                config.refuse("provider", code::VALUE, message);
+                LoginProvider::Issuer(String::new())
+            }
+        },
+        _ => {
+            let message = "authorization_url, token_url and userinfo_url are given together";
+            config.refuse("authorization_url", code::VALUE, message);
+            LoginProvider::Issuer(String::new())
+        }
+    }
+}
+
+fn parse(config: &mut Config<'_>, kind: LoginKind, provider: LoginProvider) -> Box<dyn Action> {
+    let managed = kind == LoginKind::OAuth && config.value("client_id").is_none();
+    if managed {
+        let message = "client_id is required: there are no managed applications, so register one of your \
+                       own at the provider";
+        config.refuse("client_id", code::EMPTY, message);
+    }
+    let client_id =
+        if managed { Template::default() } else { config.required_template("client_id") };
+    let client_secret = config.template("client_secret").unwrap_or_default();
+    let second = Duration::from_secs(1);
+    let idle_timeout = idle_timeout(config);
+    let is_refreshed = config.value("userinfo_refresh_interval").is_some();
+    let refresh = config.duration("userinfo_refresh_interval", MAX_DURATION, second..=LONGEST);
+    let login = LoginConfig {
+        kind,
+        scopes: scopes(config, &provider),
+        provider,
+        auth_id: name(config, "auth_id"),
+        parameters: parameters(config),
+        allow: AllowRules {
+            emails: lower(config, "allow_emails", |text| text.contains('@')),
+            domains: lower(config, "allow_domains", |text| !text.contains('@')),
+            groups: texts(config, "allow_groups"),
+        },
+        allow_cors_preflight: config.truth("allow_cors_preflight", false),
+        idle_timeout,
+        max_duration: config.duration("max_session_duration", MAX_DURATION, second..=LONGEST),
+        refresh_interval: is_refreshed.then_some(refresh),
+        cookie_domain: cookie_domain(config),
+        cookie_prefix: name(config, "cookie_prefix"),
+    };
+    Box::new(Login { config: Arc::new(login), client_id, client_secret })
+}
+
+/// The vendor's pages have two names for it.
+fn idle_timeout(config: &mut Config<'_>) -> Duration {
+    let limits = Duration::from_secs(1)..=LONGEST;
+    let timeout = config.value("idle_session_timeout").is_some();
+    let duration = config.value("idle_session_duration").is_some();
+    if timeout && duration {
+        let message = "is another name of idle_session_timeout: give one of them";
+        config.refuse("idle_session_duration", code::DUPLICATE, message);
+    }
+    let field = if duration { "idle_session_duration" } else { "idle_session_timeout" };
+    config.duration(field, IDLE_TIMEOUT, limits)
+}
+
+fn url(config: &mut Config<'_>, name: &'static str) -> Option<String> {
+    let text = config.text(name)?;
+    if !is_login_url(text) || text.len() > MAX_TEXT_BYTES {
+        let message = format!("{name} must be an https url, or an http url of this machine");
+        config.refuse(name, code::URL, message);
+    }
+    Some(text.to_owned())
+}
+
+fn name(config: &mut Config<'_>, name: &'static str) -> String {
+    let text = config.text(name).unwrap_or_default();
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    if text.len() > MAX_NAME_BYTES || !text.bytes().all(is_part) {
+        let message =
+            format!("{name} must be at most {MAX_NAME_BYTES} letters, digits, '-', '_' and '.'");
+        config.refuse(name, code::VALUE, message);
+    }
+    text.to_owned()
+}
+
+fn texts(config: &mut Config<'_>, name: &'static str) -> Vec<String> {
+    let entries: Vec<(DocumentPath, &str)> = config.texts(name, 0..=ENTRIES);
+    for (place, text) in &entries {
+        if text.is_empty() || text.len() > MAX_TEXT_BYTES || text.chars().any(char::is_control) {
+            let message = format!("must be from 1 to {MAX_TEXT_BYTES} bytes of text");
+            config.refuse_at(place, code::VALUE, message);
+        }
+    }
+    entries.into_iter().map(|(_, text)| text.to_owned()).collect()
+}
+
+/// Addresses, or domains, which are compared in lower case.
+fn lower(config: &mut Config<'_>, name: &'static str, fits: impl Fn(&str) -> bool) -> Vec<String> {
+    let all = texts(config, name);
+    if let Some(other) = all.iter().find(|text| !fits(text)) {
+        let what = if name == "allow_emails" { "an email address" } else { "a domain" };
+        config.refuse(name, code::VALUE, format!("{other:?} is not {what}"));
+    }
+    all.into_iter().map(|text| text.to_lowercase()).collect()
+}
+
+/// An issuer is always asked for an ID token, and for a name and an address unless the document names
+/// scopes.
+fn scopes(config: &mut Config<'_>, provider: &LoginProvider) -> Vec<String> {
+    let mut scopes = texts(config, "scopes");
+    if scopes.iter().any(|scope| scope.contains(' ')) {
+        config.refuse("scopes", code::VALUE, "a scope has no spaces: give a list of scopes");
+    }
+    if let LoginProvider::Issuer(_) = provider {
+        if scopes.is_empty() {
+            scopes.extend(["profile", "email"].map(str::to_owned));
+        }
+        if !scopes.iter().any(|scope| scope == "openid") {
+            scopes.insert(0, "openid".to_owned());
+        }
+    }
+    scopes
+}
+
+fn parameters(config: &mut Config<'_>) -> Vec<(String, String)> {
+    let Some(value) = config.value("authz_url_params") else { return Vec::new() };
+    let Some(fields) = value.as_object().filter(|fields| fields.len() <= ENTRIES) else {
+        let message = format!("must be a map of at most {ENTRIES} texts");
+        config.refuse("authz_url_params", code::CONFIG, message);
+        return Vec::new();
+    };
+    let mut parameters = Vec::new();
+    for (name, value) in fields {
+        let place = config.place().field("authz_url_params").field(name);
+        if OWN_PARAMETERS.contains(&name.to_ascii_lowercase().as_str()) {
+            config.refuse_at(&place, code::VALUE, "is decided by the service");
+        }
+        match value.as_str() {
+            Some(text) if name == "max_age" && text.parse::<u32>().is_err() => {
+                config.refuse_at(&place, code::VALUE, "must be a number of seconds");
+            }
+            Some(text) => parameters.push((name.clone(), text.to_owned())),
+            None => config.refuse_at(&place, code::CONFIG, "must be a text"),
+        }
+    }
+    parameters
+}
+
+fn cookie_domain(config: &mut Config<'_>) -> Option<String> {
+    let text = config.text("auth_cookie_domain").filter(|text| !text.is_empty())?;
+    let domain = text.trim_start_matches('.').to_ascii_lowercase();
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.';
+    let is_address = domain.parse::<std::net::IpAddr>().is_ok();
+    if is_address || !domain.contains('.') || !domain.bytes().all(is_part) {
+        let message = format!("{text:?} is not a domain that hosts can share a cookie at");
+        config.refuse("auth_cookie_domain", code::VALUE, message);
+    }
+    Some(domain)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::super::{Policy, Scope};
+    use super::*;
+
+    #[test]
+    fn secrets_are_kept_out_of_debug_output() {
+        let config = json!({
+            "issuer_url": "https://issuer.example",
+            "client_id": "client",
+            "client_secret": "hidden",
+        });
+        let rules = json!([{"actions": [{"type": "openid-connect", "config": config}]}]);
+        let document = json!({"on_http_request": rules});
+
+        let policy = Policy::compile(&document, Scope::HttpTunnel).unwrap();
+
+        let text = format!("{policy:?} {:?}", ClientSecret("hidden".to_owned()));
+        assert!(text.contains("issuer.example") && !text.contains("hidden"), "{text}");
+    }
+}

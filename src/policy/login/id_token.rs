@@ -1,0 +1,126 @@
+//! What an ID token must be to be believed (OpenID Connect Core, section 3.1.3.7).
+
+use chrono::{DateTime, Utc};
+use serde_json::Value as Json;
+
+use super::super::jwt::algorithm::{ALGORITHMS, Algorithm};
+use super::super::jwt::{KeySet, UnverifiedToken};
+
+/// How far clocks may be apart, in seconds.
+const LEEWAY: i64 = 60;
+
+/// What an ID token is to say.
+#[derive(Debug, Clone)]
+pub struct ExpectedToken<'a> {
+    /// Who has issued it.
+    pub issuer: &'a str,
+    /// Whom it is for.
+    pub client_id: &'a str,
+    /// What was asked with; none where it need not say so, which is when it replaces another one.
+    pub nonce: Option<&'a str>,
+    /// How long ago its subject may have logged in, in seconds; any time unless given.
+    pub max_age: Option<i64>,
+    /// The time of day.
+    pub now: DateTime<Utc>,
+}
+
+/// Why an ID token is not believed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum IdTokenError {
+    /// It is no token.
+    #[error("the ID token is malformed")]
+    Malformed,
+    /// It is signed with a secret, or not at all.
+    #[error("the ID token is not signed with a key of the issuer")]
+    Algorithm,
+    /// The key is none of those that are known.
+    #[error("the key of the ID token is not one of the issuer's")]
+    UnknownKey,
+    /// The signature is wrong.
+    #[error("the signature of the ID token is wrong")]
+    Signature,
+    /// It is from somebody else, or for somebody else.
+    #[error("the ID token is from another issuer, or for another client")]
+    Claims,
+    /// It has expired, or is not valid yet.
+    #[error("the ID token has expired, or is not valid yet")]
+    Time,
+    /// It was not issued for this login.
+    #[error("the ID token was not issued for this login")]
+    Nonce,
+}
+
+/// Checks an ID token; its claims.
+///
+/// # Errors
+/// The first thing that is wrong with it.
+pub fn verify_id_token(
+    text: &str,
+    keys: &KeySet,
+    expected: &ExpectedToken<'_>,
+) -> Result<Json, IdTokenError> {
+    let token = UnverifiedToken::parse(text).ok_or(IdTokenError::Malformed)?;
+    let name = token.algorithm();
+    let known = ALGORITHMS.iter().find(|(known, _)| *known == name).map(|(_, known)| *known);
+    let algorithm = known.filter(|it| is_public(*it)).ok_or(IdTokenError::Algorithm)?;
+    if !keys.has(token.key()) {
+        return Err(IdTokenError::UnknownKey);
+    }
+    if !keys.verifies(token.key(), algorithm, token.message.as_bytes(), &token.signature) {
+        return Err(IdTokenError::Signature);
+    }
+    check_audience(&token.payload, expected)?;
+    check_time(&token.payload, expected)?;
+    let nonce = token.payload.get("nonce").and_then(Json::as_str);
+    if expected.nonce.is_some() && nonce != expected.nonce {
+        return Err(IdTokenError::Nonce);
+    }
+    Ok(token.payload)
+}
+
+fn is_public(algorithm: Algorithm) -> bool {
+    !matches!(algorithm, Algorithm::Hs256 | Algorithm::Hs384 | Algorithm::Hs512)
+}
+
+fn check_audience(claims: &Json, expected: &ExpectedToken<'_>) -> Result<(), IdTokenError> {
+    let text = |name: &str| claims.get(name).and_then(Json::as_str);
+    let is_client = |audience: &Json| audience.as_str() == Some(expected.client_id);
+    let (is_for, is_shared) = match claims.get("aud") {
+        Some(Json::Array(all)) => (all.iter().any(is_client), all.len() > 1),
+        Some(one) => (is_client(one), false),
+        None => (false, false),
+    };
+    // A token for several must say who has asked for it.
+    let party = match claims.get("azp") {
+        None | Some(Json::Null) => !is_shared,
+        Some(party) => is_client(party),
+    };
+    if text("iss") == Some(expected.issuer) && is_for && party {
+        Ok(())
+    } else {
+        Err(IdTokenError::Claims)
+    }
+}
+
+fn check_time(claims: &Json, expected: &ExpectedToken<'_>) -> Result<(), IdTokenError> {
+    let now = expected.now.timestamp();
+    let time = |name: &str| match claims.get(name) {
+        None | Some(Json::Null) => Ok(None),
+        Some(time) => match time.as_f64() {
+            Some(time) if time.is_finite() => Ok(Some(time as i64)),
+            _ => Err(IdTokenError::Time),
+        },
+    };
+    let is_ahead = |time: Option<i64>| time.is_some_and(|time| time > now + LEEWAY);
+    let ends = time("exp")?.ok_or(IdTokenError::Time)?;
+    if now >= ends.saturating_add(LEEWAY) || is_ahead(time("nbf")?) || is_ahead(time("iat")?) {
+        return Err(IdTokenError::Time);
+    }
+    if let Some(max_age) = expected.max_age {
+        let logged_in = time("auth_time")?.ok_or(IdTokenError::Time)?;
+        if now > logged_in.saturating_add(max_age).saturating_add(LEEWAY) {
+            return Err(IdTokenError::Time);
+        }
+    }
+    Ok(())
+}

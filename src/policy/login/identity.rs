@@ -1,0 +1,123 @@
+//! Who somebody is, in the words of the issuer.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+
+/// How many groups of somebody are kept.
+const MAX_GROUPS: usize = 200;
+
+/// Who somebody is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// The name that the issuer never gives to anybody else.
+    pub subject: String,
+    /// The email address.
+    pub email: Option<String>,
+    /// Whether the issuer has verified that the address is theirs; none where it does not say.
+    pub email_verified: Option<bool>,
+    /// What they are called.
+    pub name: Option<String>,
+    /// The groups that they belong to.
+    pub groups: Vec<String>,
+}
+
+impl Identity {
+    /// What claims say; none where they do not say who it is.
+    pub fn of(claims: &Json) -> Option<Self> {
+        let text = |name: &str| {
+            let text = claims.get(name)?.as_str()?;
+            Some(text.to_owned()).filter(|text| !text.is_empty())
+        };
+        let email = text("email");
+        // Some issuers write it as a text.
+        let verified = match claims.get("email_verified") {
+            Some(Json::Bool(verified)) => Some(*verified),
+            Some(Json::String(verified)) => Some(verified == "true"),
+            Some(Json::Null) | None => None,
+            Some(_) => Some(false),
+        };
+        Some(Self {
+            // Providers of OAuth number their users.
+            subject: text("sub").or_else(|| match claims.get("id")? {
+                Json::Number(number) => Some(number.to_string()),
+                Json::String(id) => Some(id.clone()).filter(|id| !id.is_empty()),
+                _ => None,
+            })?,
+            email_verified: verified.filter(|_| email.is_some()),
+            email,
+            name: text("name").or_else(|| text("preferred_username")).or_else(|| text("login")),
+            groups: groups(claims.get("groups")),
+        })
+    }
+
+    /// What is known when the issuer has been asked more: what it says there counts, with the address and
+    /// whether it is verified from one place; none when it speaks of somebody else.
+    pub fn with(&self, more: Self) -> Option<Self> {
+        if more.subject != self.subject {
+            return None;
+        }
+        let mut all = self.clone();
+        if more.email.is_some() {
+            (all.email, all.email_verified) = (more.email, more.email_verified);
+        }
+        all.name = more.name.or(all.name);
+        if !more.groups.is_empty() {
+            all.groups = more.groups;
+        }
+        Some(all)
+    }
+
+    /// The address, if the issuer has verified it.
+    pub fn verified_email(&self) -> Option<&str> {
+        self.email.as_deref().filter(|_| self.email_verified == Some(true))
+    }
+}
+
+fn groups(claim: Option<&Json>) -> Vec<String> {
+    match claim {
+        Some(Json::Array(groups)) => {
+            groups.iter().filter_map(Json::as_str).take(MAX_GROUPS).map(str::to_owned).collect()
+        }
+        Some(Json::String(group)) => vec![group.clone()],
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_address_keeps_its_own_verification() {
+        let token = json!({"sub": "1", "email": "a@x", "email_verified": true, "groups": ["g"]});
+        let token = Identity::of(&token).unwrap();
+        let more = |claims: Json| token.with(Identity::of(&claims).unwrap()).unwrap();
+
+        assert_eq!(more(json!({"sub": "1", "email": "b@x"})).verified_email(), None);
+        assert_eq!(
+            more(json!({"sub": "1", "email_verified": false})).verified_email(),
+            Some("a@x")
+        );
+        assert_eq!(more(json!({"sub": "1"})).groups, ["g"], "only in the token");
+        assert_eq!(more(json!({"sub": "1", "groups": ["h"]})).groups, ["h"]);
+        assert_eq!(token.with(Identity::of(&json!({"sub": "2"})).unwrap()), None);
+    }
+
+    #[test]
+    fn only_what_says_so_is_verified() {
+        for (claim, verified) in [
+            (json!(true), true),
+            (json!("true"), true),
+            (json!("false"), false),
+            (json!(1), false),
+            (json!(null), false),
+        ] {
+            let claims = json!({"sub": "1", "email": "a@x", "email_verified": claim});
+            assert_eq!(Identity::of(&claims).unwrap().verified_email().is_some(), verified);
+        }
+        assert_eq!(Identity::of(&json!({"email": "a@x"})), None, "without a subject");
+    }
+}

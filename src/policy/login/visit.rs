@@ -1,0 +1,165 @@
+//! What a request says to those who ask who has sent it.
+
+use http::header::{ACCEPT, HOST, UPGRADE};
+use http::{Extensions, HeaderMap, Method, Uri};
+
+use super::config::{LoginConfig, is_loopback};
+use super::cookies::{CookieKind, WithheldCookies, cookie_name};
+
+/// Where visitors log in on purpose.
+pub const LOGIN_PATH: &str = "/ngrok/login";
+/// Where they log out.
+pub const LOGOUT_PATH: &str = "/ngrok/logout";
+/// Where the issuer sends them back to.
+pub const CALLBACK_PATH: &str = "/ngrok/callback";
+
+/// What a request wants of a login.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VisitKind {
+    /// To log in, whatever there is.
+    Login,
+    /// To log out.
+    Logout,
+    /// To end a login that has begun.
+    Callback,
+    /// To show a page in a browser.
+    Navigation,
+    /// Anything else: it cannot be sent to an issuer.
+    Call,
+}
+
+/// What a request says to those who ask who has sent it.
+#[derive(Debug, Clone)]
+pub struct LoginVisit {
+    /// What it wants.
+    pub kind: VisitKind,
+    /// The scheme and the host with its port, as the visitor wrote them.
+    pub origin: String,
+    /// The host without its port, in lower case.
+    pub host: String,
+    /// Whether the visitor came over TLS.
+    pub is_secure: bool,
+    /// The path with its query.
+    pub target: String,
+    /// The query.
+    pub query: String,
+    /// The cookies of logins.
+    pub cookies: WithheldCookies,
+}
+
+/// Whether a path belongs to logins, and to no upstream.
+pub fn is_login_path(path: &str) -> bool {
+    [LOGIN_PATH, LOGOUT_PATH, CALLBACK_PATH].contains(&path)
+}
+
+impl LoginVisit {
+    /// What the head of a request says that has come over HTTP or HTTPS; none where it names no host.
+    pub fn read(
+        (method, uri): (&Method, &Uri),
+        headers: &HeaderMap,
+        extensions: &Extensions,
+        scheme: &str,
+    ) -> Option<Self> {
+        let authority = match uri.authority() {
+            Some(authority) => authority.as_str().to_ascii_lowercase(),
+            None => headers.get(HOST)?.to_str().ok()?.to_ascii_lowercase(),
+        };
+        // What visitors say of it themselves was removed before.
+        let forwarded = headers.get_all("x-forwarded-proto").iter().next_back();
+        let forwarded = forwarded.and_then(|value| value.to_str().ok()?.rsplit(',').next());
+        let is_secure = match forwarded.map(str::trim) {
+            Some(scheme) => scheme.eq_ignore_ascii_case("https"),
+            None => scheme == "https",
+        };
+        let scheme = if is_secure { "https" } else { "http" };
+        let host = authority.rsplit_once(':').filter(|(_, port)| !port.contains(']'));
+        let host = host.map_or(authority.as_str(), |(host, _)| host).to_owned();
+        let target = uri.path_and_query().map_or("/", |target| target.as_str());
+        Some(Self {
+            kind: kind(uri.path(), method, headers),
+            origin: format!("{scheme}://{authority}"),
+            host,
+            is_secure,
+            target: target.to_owned(),
+            query: uri.query().unwrap_or_default().to_owned(),
+            cookies: extensions.get().cloned().unwrap_or_default(),
+        })
+    }
+
+    /// Whether cookies of this visitor are kept from others on the way.
+    pub fn may_have_cookies(&self) -> bool {
+        self.is_secure || is_loopback(&self.host)
+    }
+
+    /// A parameter of the query; none where it is there twice.
+    pub fn parameter(&self, name: &str) -> Option<String> {
+        let mut values = url::form_urlencoded::parse(self.query.as_bytes())
+            .filter(|(known, _)| known == name)
+            .map(|(_, value)| value.into_owned());
+        match (values.next(), values.next()) {
+            (Some(value), None) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// What the session of a configuration belongs to: the host, or the domain that shares it.
+    pub fn site<'v>(&'v self, config: &'v LoginConfig) -> &'v str {
+        config.cookie_domain.as_deref().unwrap_or(&self.origin)
+    }
+
+    /// Whether the request belongs to a login of this configuration, wherever its rule would apply.
+    pub(in crate::policy) fn is_for(&self, config: &LoginConfig) -> bool {
+        match self.kind {
+            VisitKind::Login | VisitKind::Logout => {
+                self.parameter("auth_id").unwrap_or_default() == config.auth_id
+            }
+            VisitKind::Callback => {
+                let name = self.parameter("state").map(|state| self.login_cookie(config, &state));
+                name.is_some_and(|name| self.cookies.get(&name).is_some())
+            }
+            VisitKind::Navigation | VisitKind::Call => false,
+        }
+    }
+
+    /// The name of the cookie of a login on its way.
+    pub fn login_cookie(&self, config: &LoginConfig, state: &str) -> String {
+        let kind = CookieKind::Login { state };
+        let tag = config.tag(self.site(config));
+        cookie_name(&config.cookie_prefix, &tag, kind, (self.is_secure, false))
+    }
+
+    /// The name of the cookie with a part of a session.
+    pub fn session_cookie(&self, config: &LoginConfig, chunk: usize) -> String {
+        let kind = CookieKind::Session { chunk };
+        let tag = config.tag(self.site(config));
+        let is_shared = config.cookie_domain.is_some();
+        cookie_name(&config.cookie_prefix, &tag, kind, (self.is_secure, is_shared))
+    }
+}
+
+fn kind(path: &str, method: &Method, headers: &HeaderMap) -> VisitKind {
+    match path {
+        LOGIN_PATH => VisitKind::Login,
+        LOGOUT_PATH => VisitKind::Logout,
+        CALLBACK_PATH => VisitKind::Callback,
+        _ if navigates(method, headers) => VisitKind::Navigation,
+        _ => VisitKind::Call,
+    }
+}
+
+/// Whether somebody looks at the response who can go elsewhere.
+fn navigates(method: &Method, headers: &HeaderMap) -> bool {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    if ![Method::GET, Method::HEAD].contains(method) || headers.contains_key(UPGRADE) {
+        return false;
+    }
+    match text("sec-fetch-mode") {
+        Some(mode) => mode == "navigate",
+        None => text(ACCEPT.as_str()).is_some_and(|accept| {
+            accept.split(',').any(|kind| {
+                let kind = kind.split(';').next().unwrap_or_default().trim();
+                ["text/html", "application/xhtml+xml"].contains(&kind)
+            })
+        }),
+    }
+}
