@@ -10,14 +10,15 @@ pub(super) const NOT_OFFERED: &[(&str, &str)] = &[
     ("/ssh_user_certificates", SSH),
     ("/agent_ingresses", "agents connect to the address of the service itself"),
     ("/abuse_reports", "the operator of the service decides what it serves"),
-    ("/app/users", LOGIN),
-    ("/app/sessions", LOGIN),
+    ("/app/users", SESSIONS),
+    ("/app/sessions", SESSIONS),
     ("/edges/https/{edge_id}/routes/{id}/oauth", LOGIN),
-    ("/edges/https/{edge_id}/routes/{id}/oidc", LOGIN),
     ("/edges/https/{edge_id}/routes/{id}/saml", LOGIN),
 ];
-const LOGIN: &str = "visitors do not log in at this service; let the upstream do that, or check their tokens with \
-                     jwt-validation";
+const LOGIN: &str =
+    "visitors log in with the action openid-connect or oauth of a policy, or with the module oidc";
+const SESSIONS: &str =
+    "sessions of visitors are in their cookies: the service keeps no list of them";
 const SSH: &str = "there are no SSH reverse tunnels; use an agent";
 
 /// The refusal of a request to one of the paths.

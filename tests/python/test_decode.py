@@ -392,15 +392,15 @@ def test_what_is_deep_is_shown(depth: int) -> None:
 
 
 def test_a_field_of_any_object_is_one() -> None:
-    wire = {"id": "1", "uri": "u", "oidc": {"a": [1, 2**70, {"b": 0.1}]}}
+    wire = {"id": "1", "uri": "u", "saml": {"a": [1, 2**70, {"b": 0.1}]}}
     route = _native.decode(HttpsEdgeRoute, json.dumps(wire).encode())
-    assert route.oidc == wire["oidc"]
+    assert route.saml == wire["saml"]
     shown(route)
 
-    with pytest.raises(ValueError, match="oidc: a value that is not an object at byte"):
-        _native.decode(HttpsEdgeRoute, json.dumps(wire | {"oidc": [1]}).encode())
-    with pytest.raises(ValueError, match=r"oidc\.a\[1\]: a number beyond the range"):
-        _native.decode(HttpsEdgeRoute, b'{"id":"1","uri":"u","oidc":{"a":[0,1e999]}}')
+    with pytest.raises(ValueError, match="saml: a value that is not an object at byte"):
+        _native.decode(HttpsEdgeRoute, json.dumps(wire | {"saml": [1]}).encode())
+    with pytest.raises(ValueError, match=r"saml\.a\[1\]: a number beyond the range"):
+        _native.decode(HttpsEdgeRoute, b'{"id":"1","uri":"u","saml":{"a":[0,1e999]}}')
 
 
 def test_labels_count_for_equality_and_not_for_the_hash() -> None:

@@ -103,7 +103,7 @@ def test_an_agent_that_cannot_update_itself_says_so_without_a_body(
         connection.close()
 
 
-LOGIN_MODULES = ("oauth", "oidc", "saml")
+LOGIN_MODULES = ("oauth", "saml")
 
 
 async def test_what_is_not_offered_is_refused_in_words(client: Any) -> None:

@@ -17,6 +17,7 @@ pub(crate) mod ip_policies;
 pub(crate) mod ip_restriction;
 pub(crate) mod module;
 mod mutual_tls;
+mod oidc;
 pub(crate) mod policy_cache;
 mod tls_termination;
 pub(crate) mod traffic_policy;
@@ -53,6 +54,8 @@ module_kinds! {
     BasicAuth = "basic_auth",
     /// Compresses answers, when all others have done what they do with them.
     Compression = "compression",
+    /// Who may come, by what an issuer says of them.
+    Oidc = "oidc",
     /// Whose signatures requests must carry.
     WebhookVerification = "webhook_verification",
     /// Rules for connections, requests and answers.

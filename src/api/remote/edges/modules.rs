@@ -184,6 +184,28 @@ wire! {
         pub secret: Option<Secret>,
     }
 
+    /// Lets only visitors in who have logged in at an issuer of OpenID Connect.
+    pub struct Oidc {
+        /// False to switch the module off without forgetting it; true when unspecified.
+        pub enabled: Option<bool>,
+        /// True to let preflights of CORS pass without a login.
+        pub options_passthrough: Option<bool>,
+        /// What the names of the cookies begin with.
+        pub cookie_prefix: Option<String>,
+        /// After how many seconds without a request a session ends; 0 or unspecified for a day.
+        pub inactivity_timeout: Option<i64>,
+        /// After how many seconds a session ends in any case; 0 or unspecified for 14 days.
+        pub maximum_duration: Option<i64>,
+        /// The URL of the issuer.
+        pub issuer: Option<String>,
+        /// What the issuer calls the application.
+        pub client_id: Option<String>,
+        /// What the application proves with that it is the one.
+        pub client_secret: Option<Secret>,
+        /// What the issuer is asked for; `profile` and `email` when unspecified.
+        pub scopes: Option<Vec<String>>,
+    }
+
     /// Converts WebSockets into TCP streams.
     pub struct WebsocketTcpConverter {
         /// False to switch the module off without forgetting it; true when unspecified.
@@ -295,6 +317,20 @@ macro_rules! route_modules {
                 "webhook verification module",
                 " Webhook verification module: lets only signed webhooks through.", ".";
                 (provider: String, secret: crate::api::Secret,) [enabled: bool]
+            }
+            {
+                /// Lets only visitors in who have logged in.
+                oidc: Oidc from Oidc;
+                "OpenID Connect module",
+                " OpenID Connect module: lets only visitors in who have logged in at an issuer.", ".";
+                (issuer: String, client_id: String, client_secret: crate::api::Secret,) [
+                    enabled: bool,
+                    options_passthrough: bool,
+                    cookie_prefix: String,
+                    inactivity_timeout: i64,
+                    maximum_duration: i64,
+                    scopes: Vec<String>,
+                ]
             }
             {
                 /// Converts WebSockets into TCP streams.

@@ -35,8 +35,6 @@ macro_rules! declare {
                 pub oauth: Option<Map<String, Value>>,
                 /// Login by SAML; not offered by the embedded service.
                 pub saml: Option<Map<String, Value>>,
-                /// Login by OpenID Connect; not offered by the embedded service.
-                pub oidc: Option<Map<String, Value>>,
             }
         }
 
