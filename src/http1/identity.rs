@@ -1,5 +1,7 @@
 //! The fields that tell upstreams who has logged in.
 
+use http::{HeaderMap, HeaderName};
+
 /// What their names begin with.
 const PREFIX: &[u8] = b"ngrok-auth-";
 
@@ -8,6 +10,15 @@ pub fn is_identity(name: &[u8]) -> bool {
     let plain = |byte: u8| if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
     let start = name.get(..PREFIX.len());
     start.is_some_and(|start| start.iter().zip(PREFIX).all(|(one, other)| plain(*one) == *other))
+}
+
+/// Removes the fields that tell upstreams who has logged in.
+pub fn strip_identity(headers: &mut HeaderMap) {
+    let is_claim = |name: &&HeaderName| is_identity(name.as_str().as_bytes());
+    let claims: Vec<HeaderName> = headers.keys().filter(is_claim).cloned().collect();
+    for name in claims {
+        headers.remove(name);
+    }
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ pub use head::{
 pub use hop_by_hop::{
     ConnectionOptions, is_framing, is_hop_by_hop, may_be_named, may_trail, strip_hop_by_hop,
 };
-pub use identity::is_identity;
+pub use identity::{is_identity, strip_identity};
 pub use length::BodyLength;
 pub use lists::{elements, elements_of, has_token};
 pub use reader::{ResponseError, ResponseReader};

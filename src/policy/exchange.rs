@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, request, response};
+use http::{HeaderMap, HeaderValue, Method, request, response};
 
 use super::Phase;
 use super::address::{AddressFacts, AddressLookup};
@@ -18,7 +18,6 @@ use super::memo::Memo;
 use super::record::Record;
 use super::state::breaker::Attempt;
 use super::verdict::LocalResponse;
-use crate::http1::is_identity;
 
 /// A connection of a visitor.
 #[derive(Debug, Clone)]
@@ -162,6 +161,8 @@ pub struct Exchange {
     answer_code: Option<u16>,
     /// Fields for the response to somebody with a session; none where nobody has asked for one.
     pub login_headers: Option<HeaderMap>,
+    /// What the request said to logins before rules have changed it.
+    visit: Option<Box<LoginVisit>>,
 }
 
 impl Request {
@@ -196,6 +197,7 @@ impl Exchange {
             coding: None,
             answer_code: None,
             login_headers: None,
+            visit: None,
         }
     }
 
@@ -227,27 +229,28 @@ impl Exchange {
         self.request = Some(Box::new(request));
     }
 
-    /// What the request says to those who ask who has sent it; none where it names no host.
-    pub(super) fn visit(&self) -> Option<LoginVisit> {
-        let request = self.request()?;
-        let head = &request.head;
-        let target = (&head.method, &head.uri);
-        LoginVisit::read(target, &head.headers, &head.extensions, request.scheme)
+    /// What the request said to those who ask who has sent it, before rules have changed it; none where it
+    /// names no host, or nobody asks.
+    pub(super) fn visit(&self) -> Option<&LoginVisit> {
+        self.visit.as_deref()
     }
 
-    /// Takes out of the request what only a login says of a visitor: cookies of logins, for those who check
-    /// them, and what upstreams are told.
+    /// Takes the cookies of logins out of the request, for those who check them, and notes what it says to
+    /// them before any rule has changed it.
     pub(super) fn withhold_logins(&mut self) {
         let Some(request) = self.request_mut() else { return };
         let headers = &mut request.head.headers;
-        let is_claim = |name: &&HeaderName| is_identity(name.as_str().as_bytes());
-        let claims: Vec<HeaderName> = headers.keys().filter(is_claim).cloned().collect();
-        for name in claims {
-            headers.remove(name);
-        }
         if let Some(WithheldCookies(cookies)) = login::withhold(headers) {
             let withheld: &mut WithheldCookies = request.head.extensions.get_or_insert_default();
             withheld.0.extend(cookies);
+        }
+        if self.visit.is_none()
+            && let Some(request) = self.request()
+        {
+            let head = &request.head;
+            let target = (&head.method, &head.uri);
+            let visit = LoginVisit::read(target, &head.headers, &head.extensions, request.scheme);
+            self.visit = visit.map(Box::new);
         }
     }
 

@@ -16,7 +16,7 @@ use super::document::Policy;
 use super::exchange::Exchange;
 use super::expression::Expression;
 use super::facts::Facts;
-use super::login::{LoginOutcome, is_login_path};
+use super::login::{LoginOutcome, LoginVisit};
 use super::phase::Phase;
 use super::record::{ActionTrace, PhaseDecision, RuleTrace};
 use super::rule::Rule;
@@ -43,6 +43,8 @@ pub struct Run<'p> {
     login: Option<LoginOutcome>,
     /// Whether any of the rules asks who has sent the request.
     has_logins: bool,
+    /// The rule and the action that is next, where a step of a login goes on elsewhere.
+    jump: Option<(usize, usize)>,
 }
 
 impl Policy {
@@ -64,6 +66,7 @@ impl Policy {
             asked: None,
             login: None,
             has_logins: self.enabled && self.has_logins && phase == Phase::Request,
+            jump: None,
         }
     }
 }
@@ -102,8 +105,10 @@ impl Run<'_> {
             if let Some(step) = self.act(rule, start, exchange, world) {
                 return step;
             }
-            self.rule += 1;
-            self.action = None;
+            match self.jump.take() {
+                Some((rule, action)) => (self.rule, self.action) = (rule, Some(action)),
+                None => (self.rule, self.action) = (self.rule + 1, None),
+            }
         }
         self.end(Verdict::Continue, exchange)
     }
@@ -123,14 +128,20 @@ impl Run<'_> {
     /// The action of a rule that a step of a login is for: it has paths of its own, for which the
     /// expressions of the rule need not be true.
     fn login_step(&self, rule: &Rule, exchange: &Exchange) -> Option<usize> {
-        if !self.has_logins || !is_login_step(exchange) {
-            return None;
-        }
-        let visit = exchange.visit()?;
-        let is_asked = |step: &action::ActionStep| {
-            step.action.login().is_some_and(|config| visit.is_for(config))
-        };
-        rule.actions.iter().position(is_asked)
+        let visit = exchange.visit().filter(|visit| self.has_logins && visit.is_step())?;
+        rule.actions.iter().position(|step| takes_step(step, visit))
+    }
+
+    /// Where a step of a login goes on that has come to a login which it is not for: none of the actions in
+    /// between may run for somebody who has not logged in. None where there is no such place.
+    fn later_login(&self, action: usize, visit: &LoginVisit) -> Option<(usize, usize)> {
+        let rules = self.rules.iter().enumerate().skip(self.rule);
+        rules.into_iter().find_map(|(number, rule)| {
+            let first = if number == self.rule { action + 1 } else { 0 };
+            let mut actions = rule.actions.iter().enumerate().skip(first);
+            let action = actions.find(|(_, step)| takes_step(step, visit))?.0;
+            Some((number, action))
+        })
     }
 
     /// Says that the last [`Verdict::Forward`] failed with a code, so that rules can go on, if they
@@ -193,6 +204,17 @@ impl Run<'_> {
     ) -> Option<StepOutcome> {
         for (index, step) in rule.actions.iter().enumerate().skip(start) {
             self.action = Some(index);
+            if self.has_logins
+                && let Some(visit) = exchange.visit().filter(|visit| visit.is_step())
+                && step.action.login().is_some_and(|config| !visit.is_for(config))
+            {
+                self.jump = self.later_login(index, visit);
+                if self.jump.is_some() {
+                    return None;
+                }
+                exchange.record.decision = Some(self.decision(rule, step));
+                return Some(self.end(Verdict::Respond(no_login()), exchange));
+            }
             let mut turn = Turn {
                 exchange,
                 world,
@@ -318,9 +340,14 @@ impl Run<'_> {
     }
 }
 
-/// Whether a request is for a path of logins.
+/// Whether a step of a login is for an action.
+fn takes_step(step: &action::ActionStep, visit: &LoginVisit) -> bool {
+    step.action.login().is_some_and(|config| visit.is_for(config))
+}
+
+/// Whether a visitor has sent a request to a path of logins, whatever rules have made of it.
 fn is_login_step(exchange: &Exchange) -> bool {
-    exchange.request().is_some_and(|request| is_login_path(request.head.uri.path()))
+    exchange.visit().is_some_and(LoginVisit::is_step)
 }
 
 /// Says that a login has not begun here.

@@ -11,7 +11,8 @@ import pytest
 import ginnel
 from issuer import CLIENT_ID, CLIENT_SECRET, Call, Issuer
 from postgres import ON_BOTH_STORES
-from recorder import Recorder, value_of
+from processes import wait_until
+from recorder import Recorder, value_of, values_of
 from test_openid_connect import Endpoint
 from visitor import Visitor
 
@@ -185,3 +186,182 @@ def test_oauth_at_a_provider_that_has_no_tokens_of_identities(endpoint: Endpoint
     assert visitor.go().status == 302, "the token is another one's now"
     issuer.answers["/token"] = lambda call: call.say(200, {"error": "bad_verification_code"})
     assert visitor.log_in().status == 403
+
+
+def login(endpoint: Endpoint, **config: Any) -> dict[str, Any]:
+    return {"actions": [{"type": "openid-connect", "config": endpoint.config(**config)}]}
+
+
+def rewrite(pattern: str, to: str) -> dict[str, Any]:
+    return {"actions": [{"type": "url-rewrite", "config": {"from": pattern, "to": to}}]}
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "/ngrok/login?auth_id=x",
+        "/ngrok/logout?auth_id=x",
+        "/ngrok/callback",
+        "/ngrok/callback?state=x",
+    ],
+)
+def test_a_step_of_a_login_that_is_nobodys_passes_no_login(endpoint: Endpoint, step: str) -> None:
+    answer = {"actions": [{"type": "custom-response", "config": {"content": "inside"}}]}
+    for rule in (answer, rewrite("^(.*)/ngrok/(.*)$", "$1/v1/$2")):
+        visitor = endpoint.rules(login(endpoint, allow_cors_preflight=True), rule)
+
+        for method in ("GET", "POST", "OPTIONS"):
+            preflight = {"Origin": "https://a.example", "Access-Control-Request-Method": "GET"}
+            refused = visitor.send(step, method, preflight)
+            assert (refused.status, refused.headers["Ngrok-Error-Code"]) == (400, "ERR_NGROK_3442")
+    assert endpoint.upstream.heads == []
+
+
+def test_a_preflight_to_a_step_of_a_login_is_no_preflight(endpoint: Endpoint) -> None:
+    visitor = endpoint.serve(allow_cors_preflight=True)
+    asked = {"Origin": "https://a.example", "Access-Control-Request-Method": "GET"}
+
+    assert visitor.send("/ngrok/login", "OPTIONS", asked).status == 302
+    assert visitor.send("/", "OPTIONS", {**asked, "Content-Length": "1"}).status == 401
+    assert visitor.send("/", "OPTIONS", asked).status == 200
+
+
+def test_a_step_of_a_later_login_runs_nothing_in_between(endpoint: Endpoint) -> None:
+    answer: dict[str, Any] = {
+        "actions": [{"type": "custom-response", "config": {"content": "inside"}}]
+    }
+    answer["expressions"] = ["req.method == 'GET'"]
+    visitor = endpoint.rules(
+        login(endpoint, auth_id="a"), answer, login(endpoint, auth_id="b"), answer
+    )
+
+    assert visitor.send("/ngrok/login?auth_id=b").status == 302
+    assert visitor.send("/ngrok/logout?auth_id=b").body == "You are logged out.\n"
+
+
+def test_a_rewrite_before_a_login_changes_nothing_about_it(endpoint: Endpoint) -> None:
+    host = {"type": "add-headers", "config": {"headers": {"host": "other.example.test"}}}
+    visitor = endpoint.rules(
+        rewrite("^(https?://[^/]*)/(.*)$", "$1/app/$2"), {"actions": [host]}, login(endpoint)
+    )
+
+    assert visitor.log_in("/x?y").location.endswith("/x?y")
+    assert visitor.go("/x?y").status == 200
+    assert b"/app/x?y" in endpoint.upstream.last
+
+
+def test_of_two_logins_the_last_one_says_who_it_is(endpoint: Endpoint, upstream: Recorder) -> None:
+    with Issuer() as public:
+        public.claims = {"sub": "eve", "email": "eve@example.com", "email_verified": True}
+        public.claims["name"] = "Eve"
+        endpoint.issuer.claims.pop("name")
+        visitor = endpoint.rules(
+            login(endpoint, issuer_url=public.url, auth_id="public"), login(endpoint)
+        )
+        visitor.log_in()
+        visitor.log_in()
+        assert visitor.go().status == 200
+
+        assert values_of(upstream.last, b"ngrok-auth-user-email") == [b"ada@example.com"]
+        assert values_of(upstream.last, b"ngrok-auth-user-name") == []
+        time.sleep(1.1)
+
+
+def test_an_address_that_nobody_has_verified_is_not_passed_on(endpoint: Endpoint) -> None:
+    endpoint.issuer.claims.pop("email_verified")
+    visitor = endpoint.serve()
+    visitor.log_in()
+
+    assert visitor.go().status == 200
+    assert value_of(endpoint.upstream.last, b"ngrok-auth-user-id") is not None
+    assert value_of(endpoint.upstream.last, b"ngrok-auth-user-email") is None
+
+
+def test_nobody_says_who_has_logged_in_where_nobody_asks(endpoint: Endpoint) -> None:
+    """Routes share upstreams."""
+    visitor = endpoint.rules({"actions": [{"type": "log", "config": {"metadata": {"a": "b"}}}]})
+    visitor.secure = False
+    for forged in ("Ngrok-Auth-User-Email", "ngrok_auth_user_email"):
+        assert visitor.send("/", headers={forged: "eve@example.com"}).status == 200
+        assert b"eve@example.com" not in endpoint.upstream.last
+
+
+def test_a_refresh_token_outlives_a_failure_after_it(endpoint: Endpoint) -> None:
+    visitor = endpoint.serve(userinfo_refresh_interval="1s")
+    visitor.log_in()
+    endpoint.issuer.answers["/userinfo"] = lambda call: call.say(500, {})
+    time.sleep(1.1)
+    assert visitor.go().status == 502
+    assert visitor.session, "the new tokens are in the cookies"
+    del endpoint.issuer.answers["/userinfo"]
+
+    def is_in() -> bool:
+        answer = visitor.go()
+        assert answer.status in (200, 502), "the session goes on"
+        return answer.status == 200
+
+    wait_until(is_in, "the session goes on", seconds=15)
+    assert endpoint.issuer.reused == 0
+
+
+def test_groups_are_taken_away_by_those_who_have_given_them(endpoint: Endpoint) -> None:
+    issuer = endpoint.issuer
+    issuer.claims["groups"] = ["admins"]
+    visitor = endpoint.serve(allow_groups=["admins"], userinfo_refresh_interval="1s")
+    visitor.log_in()
+    assert visitor.go().status == 200
+
+    def exchange(call: Call) -> None:
+        tokens = issuer.tokens(None)
+        del tokens["id_token"]
+        call.say(200, tokens)
+
+    issuer.answers["/token"] = exchange
+    time.sleep(1.1)
+    assert visitor.go().status == 200, "nothing is said of groups"
+    issuer.userinfo = {"groups": []}
+    time.sleep(1.1)
+    refused = visitor.go()
+    assert refused.status == 403
+    assert "go to /ngrok/login." in refused.body
+
+
+def test_a_session_is_for_those_who_know_the_same_secret(endpoint: Endpoint) -> None:
+    visitor = endpoint.serve()
+    visitor.log_in()
+
+    endpoint.serve(client_secret="guessed")
+
+    assert visitor.go().status == 302
+
+
+def test_a_provider_may_say_that_it_has_enough(endpoint: Endpoint) -> None:
+    programs: list[str] = []
+
+    def limited(call: Call) -> None:
+        programs.append(call.headers["User-Agent"])
+        call.say(403, {"message": "rate limit"})
+
+    visitor = endpoint.serve(userinfo_refresh_interval="1s")
+    visitor.log_in()
+    endpoint.issuer.answers["/userinfo"] = limited
+    time.sleep(1.1)
+
+    assert visitor.go().status == 502, "it is no end of the session"
+    assert programs[0].startswith("ginnel/")
+
+
+def test_a_host_with_a_dot_at_its_end_is_the_same_host(endpoint: Endpoint) -> None:
+    visitor = endpoint.serve(auth_cookie_domain="example.test")
+    visitor.host = f"{visitor.host}."
+
+    assert f"redirect_uri=https%3A%2F%2F{visitor.host[:-1]}%2F" in visitor.go().location
+
+
+def test_a_login_with_an_identifier_is_offered_by_it(endpoint: Endpoint) -> None:
+    visitor = endpoint.serve(auth_id="x", allow_groups=["admins"])
+
+    challenge = visitor.send("/").headers["WWW-Authenticate"]
+    assert challenge.endswith('form-action="/ngrok/login?auth_id=x"')
+    visitor.log_in()
+    assert "/ngrok/login?auth_id=x." in visitor.go().body

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::header::ACCEPT;
+use http::header::{ACCEPT, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use serde::Deserialize;
 use tokio::sync::Semaphore;
@@ -34,6 +34,9 @@ const MAX_STALE: Duration = Duration::from_secs(24 * 60 * 60);
 const FAILURE_TTL: Duration = Duration::from_secs(5);
 /// How often it is asked for a key that it did not have.
 const MISSING_KEY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What issuers are told of who calls them.
+const PROGRAM: &str = concat!("ginnel/", env!("CARGO_PKG_VERSION"));
 
 /// Why nobody is let in.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -224,9 +227,7 @@ impl Issuer {
         let response = self.call(Method::GET, url, headers, Bytes::new()).await?;
         match response.status() {
             StatusCode::OK => Ok(response),
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if token.is_some() => {
-                Err(LoginError::Ended)
-            }
+            StatusCode::UNAUTHORIZED if token.is_some() => Err(LoginError::Ended),
             status => Err(LoginError::Unreachable(format!("{url} answers {status}"))),
         }
     }
@@ -242,6 +243,8 @@ impl Issuer {
         let waiting = tokio::time::timeout(QUEUE_TIMEOUT, self.calls.acquire());
         let Ok(Ok(_permit)) = waiting.await else { return Err(LoginError::Busy) };
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        // Some providers answer nobody who does not say what they are.
+        headers.insert(USER_AGENT, HeaderValue::from_static(PROGRAM));
         let fetch = Fetch {
             method,
             url: url.to_owned(),

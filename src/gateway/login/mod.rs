@@ -26,7 +26,7 @@ use crate::gateway::login::memory::Memory;
 use crate::gateway::login::renewal::Renewal;
 use crate::gateway::login::seal::Seal;
 use crate::gateway::login::session::{LoginSession, LoginSessionEnd};
-use crate::http1::RequestHead;
+use crate::http1::{RequestHead, is_identity};
 use crate::policy::login::{
     self as cookies, Admission, LoginConfig, LoginOutcome, LoginRequest, VisitKind,
 };
@@ -79,21 +79,22 @@ impl Logins {
             VisitKind::Callback => self.finish(&request).await,
             VisitKind::Navigation | VisitKind::Call => self.check(&request).await,
         };
-        answered.unwrap_or_else(|error| {
-            tracing::warn!(client_id = request.client_id, host = visit.host, err = %error, "a login failed");
-            refused(error.answer())
-        })
+        answered.unwrap_or_else(|error| failed(&request, &error))
     }
 
     /// Lets somebody with a session in, and sends others to log in.
     async fn check(self: &Arc<Self>, request: &LoginRequest) -> Result<LoginOutcome, LoginError> {
         let now = Utc::now();
         let end = match self.session(request, now) {
-            Ok(session) => match self.current(request, session, now).await? {
-                Some((session, is_refreshed)) => {
-                    return self.admit(request, session, is_refreshed, now);
+            Ok(session) => match self.current(request, session.clone(), now).await {
+                Ok(Some((renewed, is_refreshed))) => {
+                    if !self.memory.is_revoked(&renewed.id) {
+                        return self.admit(request, renewed, is_refreshed, now);
+                    }
+                    None
                 }
-                None => None,
+                Ok(None) => None,
+                Err(error) => return Ok(self.not_renewed(request, &session, &error)),
             },
             Err(end) => end,
         };
@@ -138,6 +139,24 @@ impl Logins {
         }
     }
 
+    /// Says why nobody is let in, with what the issuer has given before it failed: an older refresh token
+    /// may be good no more.
+    fn not_renewed(
+        &self,
+        request: &LoginRequest,
+        session: &LoginSession,
+        error: &LoginError,
+    ) -> LoginOutcome {
+        let mut outcome = failed(request, error);
+        if let LoginOutcome::Answered { response, .. } = &mut outcome
+            && let Some(newer) = self.memory.renewals.newer(session)
+            && let Err(error) = newer.write(&self.seal, request, &mut response.headers)
+        {
+            tracing::warn!(err = %error, "what an issuer has given is not kept");
+        }
+        outcome
+    }
+
     fn admit(
         &self,
         request: &LoginRequest,
@@ -145,10 +164,6 @@ impl Logins {
         is_refreshed: bool,
         now: DateTime<Utc>,
     ) -> Result<LoginOutcome, LoginError> {
-        // Logged out while the issuer was asked.
-        if self.memory.is_revoked(&session.id) {
-            return Ok(unauthorized(request, None));
-        }
         let is_stale = session.is_stale
             || is_refreshed
             || now.timestamp() - session.seen >= touch_interval(&request.config);
@@ -169,6 +184,19 @@ impl Logins {
             headers,
         })))
     }
+}
+
+/// Says to a visitor why they are not let in, and to the operator what they can do something about: anybody
+/// may bring a login that has not begun.
+fn failed(request: &LoginRequest, error: &LoginError) -> LoginOutcome {
+    let (client_id, host) = (&request.client_id, &request.visit.host);
+    match error {
+        LoginError::UnknownLogin | LoginError::Ended | LoginError::Refused(_) => {
+            tracing::debug!(client_id, host, err = %error, "a login failed");
+        }
+        _ => tracing::warn!(client_id, host, err = %error, "a login failed"),
+    }
+    refused(error.answer())
 }
 
 fn touch_interval(config: &LoginConfig) -> i64 {
@@ -196,8 +224,9 @@ fn unauthorized(request: &LoginRequest, end: Option<LoginSessionEnd>) -> LoginOu
     let mut outcome = LoginOutcome::refused(StatusCode::UNAUTHORIZED, 3445, sentence);
     if let LoginOutcome::Answered { response, result } = &mut outcome {
         let challenge = format!(
-            "Cookie realm=\"{}\", form-action=\"/ngrok/login\"",
-            request.visit.host.replace(['"', '\\'], "")
+            "Cookie realm=\"{}\", form-action=\"{}\"",
+            request.visit.host.replace(['"', '\\'], ""),
+            request.config.login_path()
         );
         if let Ok(challenge) = HeaderValue::try_from(challenge) {
             response.headers.insert(WWW_AUTHENTICATE, challenge);
@@ -216,10 +245,11 @@ pub(crate) fn withhold<B>(request: &mut Request<B>) {
     }
 }
 
-/// Whether a request carries cookies that no upstream may see.
+/// Whether a request carries what no upstream may see: cookies of logins, and who its visitor claims to be.
 pub(crate) fn is_carried_by(head: &RequestHead<'_, '_>) -> bool {
     head.fields.iter().any(|field| {
-        field.name.eq_ignore_ascii_case("cookie") && cookies::has_login_cookie(field.value)
+        is_identity(field.name.as_bytes())
+            || field.name.eq_ignore_ascii_case("cookie") && cookies::has_login_cookie(field.value)
     })
 }
 

@@ -6,6 +6,7 @@ use chrono::Utc;
 
 use crate::gateway::login::Logins;
 use crate::gateway::login::issuer::LoginError;
+use crate::gateway::login::memory::RenewalSlot;
 use crate::gateway::login::session::LoginSession;
 use crate::gateway::login::tokens::TokenClient;
 use crate::policy::login::{ClientSecret, Identity, LoginConfig, LoginRequest};
@@ -31,7 +32,7 @@ impl Renewal {
     pub(super) async fn run(
         self,
         logins: &Arc<Logins>,
-        session: LoginSession,
+        mut session: LoginSession,
     ) -> Result<LoginSession, LoginError> {
         let logins = logins.clone();
         let renewing = tokio::spawn(async move {
@@ -41,12 +42,15 @@ impl Renewal {
                 return Err(LoginError::Ended);
             }
             if let Some(newer) = slot.newer(&session) {
-                return Ok(newer);
+                if !newer.is_due(&self.config, Utc::now().timestamp()) {
+                    return Ok(newer);
+                }
+                session = newer;
             }
             if let Some(failure) = slot.failure() {
                 return Err(failure);
             }
-            let renewed = self.ask(&logins, &session).await;
+            let renewed = self.ask(&logins, &slot, &session).await;
             slot.keep(&renewed);
             if let Err(LoginError::Ended) = renewed {
                 logins.memory.revoke(&session.id, session.last_moment(&self.config));
@@ -59,6 +63,7 @@ impl Renewal {
     async fn ask(
         &self,
         logins: &Logins,
+        slot: &RenewalSlot,
         session: &LoginSession,
     ) -> Result<LoginSession, LoginError> {
         let issuer = logins.issuers.of(&self.config.provider);
@@ -83,9 +88,14 @@ impl Renewal {
                 }
                 tokens => tokens?,
             };
-            renewed.access_expires = tokens.access_expires();
+            let expires = tokens.access_expires();
             renewed.access_token = tokens.access_token.or(renewed.access_token);
             renewed.refresh_token = tokens.refresh_token.or(renewed.refresh_token);
+            renewed.generation += 1;
+            renewed.is_stale = true;
+            // The token before is good no more, whatever becomes of the rest. Until all was asked, it stays due.
+            slot.keep(&Ok(LoginSession { access_expires: Some(0), ..renewed.clone() }));
+            renewed.access_expires = expires;
             if let Some(id_token) = tokens.id_token {
                 let claims = client.verify(&id_token, &self.config, None).await?;
                 let identity = Identity::of(&claims).ok_or(LoginError::Ended)?;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use chrono::{DateTime, SecondsFormat, Utc};
 use http::header::SET_COOKIE;
 use http::{HeaderMap, HeaderValue};
@@ -148,10 +150,13 @@ pub(super) fn forget(request: &LoginRequest, headers: &mut HeaderMap) {
     }
 }
 
-/// What a cookie is good for: nothing but this login, for this client, at this site.
+/// What a cookie is good for: nothing but this login, for a client that knows the same secret, at this site.
 pub(super) fn binding(request: &LoginRequest) -> String {
     let site = request.visit.site(&request.config);
-    format!("{}\n{}\n{site}", request.config.tag(site), request.client_id)
+    let secret = ring::digest::digest(&ring::digest::SHA256, request.client_secret.0.as_bytes());
+    let secret = BASE64_URL_SAFE_NO_PAD.encode(secret.as_ref());
+    let digest = request.config.digest(site);
+    format!("{digest}\n{secret}\n{}\n{site}", request.client_id)
 }
 
 /// Sets a cookie for so many seconds; for none it is taken away.

@@ -67,8 +67,9 @@ impl TokenClient<'_> {
             if answer.get("error").is_some() {
                 return Err(LoginError::Refused(reason(&answer)));
             }
+            // What is wrong with a token is not said with the token.
             return serde_json::from_value(answer)
-                .map_err(|error| LoginError::Unusable(error.to_string()));
+                .map_err(|_| LoginError::Unusable("its tokens are no texts".to_owned()));
         }
         match read::<Json>(&response) {
             Ok(answer) if status.is_client_error() && answer.get("error").is_some() => {

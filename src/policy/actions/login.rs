@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::ORIGIN;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, ORIGIN, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -14,12 +14,13 @@ use super::super::config::Config;
 use super::super::exchange::Exchange;
 use super::super::login::{
     Admission, AllowRules, ClientSecret, Endpoints, Identity, LoginConfig, LoginKind, LoginOutcome,
-    LoginProvider, LoginRequest, VisitKind, is_login_url,
+    LoginProvider, LoginRequest, is_login_url,
 };
 use super::super::problem::{DocumentPath, code};
 use super::super::template::Template;
 use super::super::turn::{Flow, Turn};
 use super::super::verdict::Verdict;
+use crate::http1::strip_identity;
 
 /// How many entries a list may have.
 const ENTRIES: usize = 100;
@@ -58,10 +59,7 @@ const KNOWN_ISSUERS: [(&str, &str); 4] = [
     ("twitch", "https://id.twitch.tv/oauth2"),
 ];
 
-const NOT_ALLOWED: (u16, &str) = (
-    3440,
-    "You are logged in, but not allowed to come in here. To log in as somebody else, go to /ngrok/login.",
-);
+const NOT_ALLOWED: (u16, &str) = (3440, "You are logged in, but not allowed to come in here.");
 const NO_HOST: (u16, &str) = (3441, "The request names no host to log in to.");
 
 /// Lets only visitors in who have logged in.
@@ -80,13 +78,10 @@ impl fmt::Debug for Login {
 
 impl Action for Login {
     fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
-        let Some(visit) = turn.exchange.visit() else {
+        let Some(visit) = turn.exchange.visit().cloned() else {
             return refuse(turn, StatusCode::BAD_REQUEST, NO_HOST);
         };
-        let is_step = !matches!(visit.kind, VisitKind::Navigation | VisitKind::Call);
-        if is_step && !visit.is_for(&self.config)
-            || self.config.allow_cors_preflight && is_preflight(turn.exchange)
-        {
+        if self.config.allow_cors_preflight && !visit.is_step() && is_preflight(turn.exchange) {
             return Ok(Flow::Continue);
         }
         match turn.login.take() {
@@ -118,13 +113,24 @@ impl Login {
     fn admit(&self, turn: &mut Turn<'_>, admission: Admission) -> Result<Flow, ActionError> {
         turn.result(self.describe(&admission));
         let identity = admission.identity;
-        turn.exchange.login_headers.get_or_insert_default().extend(admission.headers);
-        if !self.config.allow.admit(&identity) {
-            return refuse(turn, StatusCode::FORBIDDEN, NOT_ALLOWED);
+        let login_headers = turn.exchange.login_headers.get_or_insert_default();
+        for (name, value) in &admission.headers {
+            // Another login may have set cookies of its own.
+            login_headers.append(name, value.clone());
         }
-        let fields = identity_fields(&identity);
+        if !self.config.allow.admit(&identity) {
+            let mut flow = refuse(turn, StatusCode::FORBIDDEN, NOT_ALLOWED)?;
+            if let Flow::End(Verdict::Respond(response)) = &mut flow {
+                let (sentence, path) = (NOT_ALLOWED.1, self.config.login_path());
+                let body = format!("{sentence} To log in as somebody else, go to {path}.");
+                response.body = body.into();
+            }
+            return Ok(flow);
+        }
         if let Some(headers) = turn.headers_mut() {
-            headers.extend(fields);
+            // The last login of several says who it is, and nothing of another one stays.
+            strip_identity(headers);
+            headers.extend(identity_fields(&identity));
         }
         Ok(Flow::Continue)
     }
@@ -140,7 +146,7 @@ impl Login {
                 "email": identity.email,
                 "email_verified": identity.email_verified,
                 "name": identity.name,
-                "groups": identity.groups,
+                "groups": identity.groups.as_deref().unwrap_or_default(),
                 "provider_user_id": identity.subject,
             },
             "access_token": admission.access_token,
@@ -182,9 +188,9 @@ fn user_id(config: &LoginConfig, identity: &Identity) -> String {
     digest.as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What an upstream is told; an address that the issuer calls unverified is none.
+/// What an upstream is told; an address that the issuer does not call verified is none.
 fn identity_fields(identity: &Identity) -> Vec<(HeaderName, HeaderValue)> {
-    let email = identity.email.as_ref().filter(|_| identity.email_verified != Some(false));
+    let email = identity.email.as_ref().filter(|_| identity.email_verified == Some(true));
     let fields = [
         ("ngrok-auth-user-id", Some(&identity.subject)),
         ("ngrok-auth-user-email", email),
@@ -204,6 +210,10 @@ fn is_preflight(exchange: &Exchange) -> bool {
         request.head.method == Method::OPTIONS
             && headers.contains_key(ORIGIN)
             && headers.contains_key("access-control-request-method")
+            && ![UPGRADE, CONTENT_TYPE, TRANSFER_ENCODING]
+                .iter()
+                .any(|name| headers.contains_key(name))
+            && headers.get(CONTENT_LENGTH).is_none_or(|length| length == "0")
     })
 }
 

@@ -21,7 +21,7 @@ impl AllowRules {
         if self.emails.is_empty() && self.domains.is_empty() && self.groups.is_empty() {
             return true;
         }
-        if identity.groups.iter().any(|group| self.groups.contains(group)) {
+        if identity.groups.iter().flatten().any(|group| self.groups.contains(group)) {
             return true;
         }
         let Some(email) = identity.verified_email().map(str::to_lowercase) else { return false };
@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn a_group_is_enough() {
         let member =
-            |group: &str| Identity { groups: vec![group.to_owned()], ..Identity::default() };
+            |group: &str| Identity { groups: Some(vec![group.to_owned()]), ..Identity::default() };
 
         assert!(rules().admit(&member("admins")));
         assert!(!rules().admit(&member("Admins")));

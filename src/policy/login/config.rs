@@ -6,6 +6,7 @@ use ring::digest::{Context, SHA256};
 
 use super::super::url::Url;
 use super::allow::AllowRules;
+use super::visit::LOGIN_PATH;
 
 /// What a login is called in documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,9 +76,22 @@ pub struct LoginConfig {
 }
 
 impl LoginConfig {
+    /// Where visitors log in on purpose: an identifier has no byte that a query would have to escape.
+    pub fn login_path(&self) -> String {
+        match self.auth_id.as_str() {
+            "" => LOGIN_PATH.to_owned(),
+            id => format!("{LOGIN_PATH}?auth_id={id}"),
+        }
+    }
+
     /// What the cookies of a login are told from those of others by: a session is good for nothing that
     /// asks somebody else, or for more. `site` is the host, or the domain that shares the session.
     pub fn tag(&self, site: &str) -> String {
+        self.digest(site).get(..16).unwrap_or_default().to_owned()
+    }
+
+    /// The whole of what the cookies of a login are told from others by.
+    pub fn digest(&self, site: &str) -> String {
         let mut digest = Context::new(&SHA256);
         let mut part = |text: &str| {
             digest.update(&(text.len() as u64).to_be_bytes());
@@ -100,7 +114,7 @@ impl LoginConfig {
         }
         part(site);
         let digest = digest.finish();
-        digest.as_ref().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+        digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 

@@ -1,5 +1,7 @@
 //! The names of cookies, and how they are taken out of requests.
 
+use std::fmt;
+
 use http::header::COOKIE;
 use http::{HeaderMap, HeaderValue};
 
@@ -45,8 +47,14 @@ pub fn cookie_name(
 
 /// The cookies of logins that a request carried, in its extensions: they are for those who check them,
 /// and neither for expressions nor for upstreams.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct WithheldCookies(pub Vec<(String, String)>);
+
+impl fmt::Debug for WithheldCookies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|(name, _)| name)).finish()
+    }
+}
 
 impl WithheldCookies {
     /// The value of a cookie; the first one where there are several.

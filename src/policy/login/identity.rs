@@ -17,8 +17,8 @@ pub struct Identity {
     pub email_verified: Option<bool>,
     /// What they are called.
     pub name: Option<String>,
-    /// The groups that they belong to.
-    pub groups: Vec<String>,
+    /// The groups that they belong to; none where it does not say, which is not the same as no group.
+    pub groups: Option<Vec<String>>,
 }
 
 impl Identity {
@@ -61,9 +61,7 @@ impl Identity {
             (all.email, all.email_verified) = (more.email, more.email_verified);
         }
         all.name = more.name.or(all.name);
-        if !more.groups.is_empty() {
-            all.groups = more.groups;
-        }
+        all.groups = more.groups.or(all.groups);
         Some(all)
     }
 
@@ -73,14 +71,15 @@ impl Identity {
     }
 }
 
-fn groups(claim: Option<&Json>) -> Vec<String> {
-    match claim {
-        Some(Json::Array(groups)) => {
+fn groups(claim: Option<&Json>) -> Option<Vec<String>> {
+    let groups = match claim? {
+        Json::Array(groups) => {
             groups.iter().filter_map(Json::as_str).take(MAX_GROUPS).map(str::to_owned).collect()
         }
-        Some(Json::String(group)) => vec![group.clone()],
+        Json::String(group) => vec![group.clone()],
         _ => Vec::new(),
-    }
+    };
+    Some(groups)
 }
 
 #[cfg(test)]
@@ -101,8 +100,10 @@ mod tests {
             more(json!({"sub": "1", "email_verified": false})).verified_email(),
             Some("a@x")
         );
-        assert_eq!(more(json!({"sub": "1"})).groups, ["g"], "only in the token");
-        assert_eq!(more(json!({"sub": "1", "groups": ["h"]})).groups, ["h"]);
+        assert_eq!(more(json!({"sub": "1"})).groups.unwrap(), ["g"], "only in the token");
+        assert_eq!(more(json!({"sub": "1", "groups": ["h"]})).groups.unwrap(), ["h"]);
+        let none: [&str; 0] = [];
+        assert_eq!(more(json!({"sub": "1", "groups": []})).groups.unwrap(), none, "taken away");
         assert_eq!(token.with(Identity::of(&json!({"sub": "2"})).unwrap()), None);
     }
 

@@ -1,5 +1,7 @@
 //! What a request says to those who ask who has sent it.
 
+use std::fmt;
+
 use http::header::{ACCEPT, HOST, UPGRADE};
 use http::{Extensions, HeaderMap, Method, Uri};
 
@@ -29,7 +31,7 @@ pub enum VisitKind {
 }
 
 /// What a request says to those who ask who has sent it.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct LoginVisit {
     /// What it wants.
     pub kind: VisitKind,
@@ -45,6 +47,16 @@ pub struct LoginVisit {
     pub query: String,
     /// The cookies of logins.
     pub cookies: WithheldCookies,
+}
+
+impl fmt::Debug for LoginVisit {
+    /// Codes of issuers are in queries.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoginVisit")
+            .field("kind", &self.kind)
+            .field("origin", &self.origin)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Whether a path belongs to logins, and to no upstream.
@@ -72,8 +84,11 @@ impl LoginVisit {
             None => scheme == "https",
         };
         let scheme = if is_secure { "https" } else { "http" };
-        let host = authority.rsplit_once(':').filter(|(_, port)| !port.contains(']'));
-        let host = host.map_or(authority.as_str(), |(host, _)| host).to_owned();
+        let split = authority.rsplit_once(':').filter(|(_, port)| !port.contains(']'));
+        let (host, port) = split.unwrap_or((authority.as_str(), ""));
+        // The same host may be written with a dot at its end.
+        let host = host.strip_suffix('.').unwrap_or(host).to_owned();
+        let authority = if port.is_empty() { host.clone() } else { format!("{host}:{port}") };
         let target = uri.path_and_query().map_or("/", |target| target.as_str());
         Some(Self {
             kind: kind(uri.path(), method, headers),
@@ -84,6 +99,11 @@ impl LoginVisit {
             query: uri.query().unwrap_or_default().to_owned(),
             cookies: extensions.get().cloned().unwrap_or_default(),
         })
+    }
+
+    /// Whether it is a step of a login, which no upstream has a part in.
+    pub fn is_step(&self) -> bool {
+        !matches!(self.kind, VisitKind::Navigation | VisitKind::Call)
     }
 
     /// Whether cookies of this visitor are kept from others on the way.

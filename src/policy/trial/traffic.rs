@@ -11,6 +11,7 @@ use http::header::{CONTENT_LENGTH, HOST, LOCATION};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, response};
 use serde::Deserialize;
 
+use crate::http1::strip_identity;
 use crate::policy::AddressLookup;
 use crate::policy::checker;
 use crate::policy::exchange::{EndpointFacts, Request, Response, TlsFacts, VisitorConnection};
@@ -256,7 +257,7 @@ impl SimulatedLogin {
                 email: self.email.clone(),
                 email_verified: self.email_verified,
                 name: self.name.clone(),
-                groups: self.groups.clone(),
+                groups: Some(self.groups.clone()),
             },
             session_id: "trial".to_owned(),
             id_token: None,
@@ -303,6 +304,7 @@ impl Wish {
         head.method =
             Method::try_from(method).map_err(|_| invalid("request.method", method, "method"))?;
         head.headers = headers("request.headers", &self.headers)?;
+        strip_identity(&mut head.headers);
         if let Some(host) =
             url.authority().and_then(|host| HeaderValue::try_from(host.as_str()).ok())
         {
