@@ -50,6 +50,31 @@ pub fn strip_hop_by_hop(headers: &mut HeaderMap) {
     }
 }
 
+/// Removes the fields that `Connection` names, and keeps what it says of the connection itself: fields of
+/// the same names that are added later are those of whoever adds them.
+pub fn strip_named(headers: &mut HeaderMap) {
+    let values: Vec<HeaderValue> = headers.get_all(CONNECTION).iter().cloned().collect();
+    let is_option = |name: &[u8]| {
+        str::from_utf8(name).is_ok_and(|it| it.eq_ignore_ascii_case("close") || is_hop_by_hop(it))
+    };
+    let names = || values.iter().flat_map(|value| elements(value.as_bytes()));
+    if names().all(is_option) {
+        return;
+    }
+    headers.remove(CONNECTION);
+    for name in names() {
+        if is_option(name) {
+            if let Ok(option) = HeaderValue::from_bytes(name) {
+                headers.append(CONNECTION, option);
+            }
+        } else if may_be_named(name)
+            && let Ok(name) = HeaderName::from_bytes(name)
+        {
+            headers.remove(name);
+        }
+    }
+}
+
 /// Whether a field says where a message ends or whether its connection does: nobody but the writer of a
 /// message may say so.
 pub fn is_framing(name: &HeaderName) -> bool {
@@ -161,6 +186,23 @@ mod tests {
             [("connection", "x-one, ,X-Two"), ("connection", "x-three, no name"), ("x-one", "")];
         let more = [("x-two", ""), ("x-three", ""), ("x-four", ""), ("trailer", "x-sum")];
         assert_eq!(left(&[&named[..], &more].concat()), ["trailer", "x-four"]);
+    }
+
+    #[test]
+    fn what_is_named_is_removed_once() {
+        let fields = [("connection", "X-User, upgrade, host"), ("x-user", "eve"), ("host", "a")];
+        let fields = fields
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+        let mut headers: HeaderMap = fields.into_iter().collect();
+
+        strip_named(&mut headers);
+
+        assert!(!headers.contains_key("x-user"));
+        assert_eq!(headers[CONNECTION], "upgrade");
+        headers.insert("x-user", HeaderValue::from_static("ada"));
+        strip_hop_by_hop(&mut headers);
+        assert_eq!(headers["x-user"], "ada");
+        assert_eq!(headers[HOST], "a");
     }
 
     #[test]

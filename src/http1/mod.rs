@@ -2,8 +2,8 @@
 //!
 //! `head` reads heads, whoever asks, and `write` writes them. `body` knows where a body ends, `chunks`
 //! reads its chunks, and `length` the fields of a head that say which of them it is. `hop_by_hop` knows
-//! which fields concern one connection alone, `forwarded` those that proxies add, `identity` those that say who has logged in, and `lists` what stands
-//! in a list.
+//! which fields concern one connection alone, `forwarded` those that proxies add, `identity` those that say
+//! who has logged in, and `lists` what stands in a list.
 //!
 //! With these `reader` reads whole responses (`response`), and `request` follows the requests of a
 //! connection; `strict` puts that between a socket and hyper, which is more lenient and reads for the
@@ -41,6 +41,7 @@ pub use head::{
 };
 pub use hop_by_hop::{
     ConnectionOptions, is_framing, is_hop_by_hop, may_be_named, may_trail, strip_hop_by_hop,
+    strip_named,
 };
 pub use identity::{is_identity, strip_identity};
 pub use length::BodyLength;

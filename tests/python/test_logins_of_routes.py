@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -365,3 +366,42 @@ def test_a_login_with_an_identifier_is_offered_by_it(endpoint: Endpoint) -> None
     assert challenge.endswith('form-action="/ngrok/login?auth_id=x"')
     visitor.log_in()
     assert "/ngrok/login?auth_id=x." in visitor.go().body
+
+
+def test_nobody_takes_off_what_rules_add(endpoint: Endpoint) -> None:
+    """A visitor names it in `Connection`, and would be somebody else to an upstream."""
+    headers = {"x-user": "${actions.ngrok.oidc.identity.email}"}
+    add = {"actions": [{"type": "add-headers", "config": {"headers": headers}}]}
+    visitor = endpoint.rules(login(endpoint), add)
+    visitor.log_in()
+
+    assert visitor.go(Connection="X-User, x-mine", X_User="eve", X_Mine="1").status == 200
+    assert values_of(endpoint.upstream.last, b"x-user") == [b"ada@example.com"]
+    assert value_of(endpoint.upstream.last, b"x-mine") is None
+
+
+def test_nobody_takes_off_what_rules_add_for_everybody(endpoint: Endpoint) -> None:
+    add = {"type": "add-headers", "config": {"headers": {"x-user": "nobody"}}}
+    visitor = endpoint.rules({"actions": [add]})
+    visitor.secure = False
+
+    assert visitor.send("/", headers={"Connection": "X-User"}).status == 200
+    assert values_of(endpoint.upstream.last, b"x-user") == [b"nobody"]
+
+
+def test_an_access_token_that_grows_ends_no_session(endpoint: Endpoint) -> None:
+    issuer = endpoint.issuer
+
+    def exchange(call: Call) -> None:
+        tokens = issuer.tokens(None)
+        tokens["access_token"] += secrets.token_urlsafe(20_000)
+        issuer.access_tokens.add(tokens["access_token"])
+        call.say(200, tokens)
+
+    visitor = endpoint.serve(userinfo_refresh_interval="1s")
+    visitor.log_in()
+    issuer.answers["/token"] = exchange
+    for _ in range(2):
+        time.sleep(1.1)
+        assert visitor.go().status == 200
+    assert issuer.reused == 0

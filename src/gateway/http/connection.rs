@@ -36,7 +36,7 @@ use crate::gateway::tls::policy::TlsPolicy;
 use crate::gateway::upstream::forward::Upstream;
 use crate::gateway::{GatewayState, Ingress, LiveGatewaySettings};
 use crate::http1::HeadLimits;
-use crate::http1::{RequestHead, is_forwarded, strip_identity};
+use crate::http1::{RequestHead, is_forwarded, strip_identity, strip_named};
 use crate::logging::or_debug;
 use crate::net::ShutdownSignal;
 use crate::policy::head_change::HeadChange;
@@ -262,6 +262,8 @@ impl HttpConnection {
         login::withhold(&mut request);
         // Nobody says of themselves who has logged in, wherever that is asked: routes share upstreams.
         strip_identity(request.headers_mut());
+        // What rules add is not the visitor's to take off again.
+        strip_named(request.headers_mut());
         let route = match virtual_host.login_route(&request, client.visitor.proto) {
             Some(route) => route,
             None => {

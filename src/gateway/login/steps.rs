@@ -93,7 +93,9 @@ impl Logins {
         let pending = pending.filter(|pending| pending.state == state);
         let pending = pending.ok_or(LoginError::UnknownLogin)?;
         let (now, last) = (Utc::now().timestamp(), pending.started + LOGIN_SECONDS);
-        if now > last || !self.memory.end_login(&state, last) {
+        // Without a code there is nothing that could be used twice.
+        let has_answer = visit.parameter("code").or_else(|| visit.parameter("error")).is_some();
+        if now > last || !has_answer || !self.memory.end_login(&state, last) {
             return Err(LoginError::UnknownLogin);
         }
         let session = self.log_in(request, &pending).await?;
