@@ -11,7 +11,7 @@ use super::address::AddressKinds;
 use super::checker::Checker;
 use super::fields::{faults, field, is_field};
 use super::head_rules::HeadRules;
-use super::login::LoginVisit;
+use super::login::{LoginConfig, LoginVisit};
 use super::path::{self, Ambiguity};
 use super::problem::{DocumentPath, Problem, code};
 use super::rule::Rule;
@@ -119,6 +119,12 @@ impl Policy {
 
     fn tls_terminations(&self) -> impl Iterator<Item = &TerminateTls> {
         self.connect.iter().flat_map(|rule| &rule.actions).filter_map(|step| step.action.tls())
+    }
+
+    /// Whether visitors log in at an issuer that is reached over this machine alone.
+    pub fn has_local_issuers(&self) -> bool {
+        let mut steps = self.request.iter().flat_map(|rule| &rule.actions);
+        steps.any(|step| step.action.login().is_some_and(LoginConfig::is_local))
     }
 
     /// Whether a step of a login belongs to one of its rules.

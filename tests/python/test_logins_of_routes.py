@@ -405,3 +405,19 @@ def test_an_access_token_that_grows_ends_no_session(endpoint: Endpoint) -> None:
         time.sleep(1.1)
         assert visitor.go().status == 200
     assert issuer.reused == 0
+
+
+def test_agents_have_no_issuer_on_the_machine_of_the_service(
+    service: ginnel.Service, issuer: Issuer
+) -> None:
+    config = {"issuer_url": issuer.url, "client_id": CLIENT_ID}
+    rule = {"actions": [{"type": "openid-connect", "config": config}]}
+    with ginnel.Agent(service) as agent, agent.client() as local:
+        with pytest.raises(ginnel.APIStatusError, match="must be at an https url"):
+            local.tunnels.start(
+                addr=1, proto="http", name="x", traffic_policy={"on_http_request": [rule]}
+            )
+        config["issuer_url"] = "https://issuer.example"
+        local.tunnels.start(
+            addr=1, proto="http", name="x", traffic_policy={"on_http_request": [rule]}
+        )

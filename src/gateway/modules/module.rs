@@ -160,6 +160,12 @@ impl Modules {
         self.0.iter().any(|module| module.login_policy().is_some())
     }
 
+    /// Whether visitors log in at an issuer on this machine.
+    pub(crate) fn have_local_issuers(&self) -> bool {
+        let mut policies = self.0.iter().filter_map(|module| module.login_policy());
+        policies.any(Policy::has_local_issuers)
+    }
+
     /// Whether a step of a login belongs to one of theirs.
     pub(crate) fn take_login(&self, visit: &LoginVisit) -> bool {
         let policies = self.0.iter().filter_map(|module| module.login_policy());

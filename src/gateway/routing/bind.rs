@@ -76,6 +76,9 @@ impl Gateway {
         };
         let mut virtual_host =
             compiled(gateway, spec.options.clone(), backend.clone(), scope).await?;
+        if virtual_host.has_local_issuers() {
+            return Err(local_issuer());
+        }
         if let Some(tls) = virtual_host.tls_termination() {
             end_tls(&mut spec, tls)?;
         }
@@ -100,6 +103,13 @@ impl Gateway {
             seat: None,
         })
     }
+}
+
+/// Refuses what would let an agent call what listens on this machine alone.
+fn local_issuer() -> BindError {
+    let (code, place) = (code::URL, "on_http_request".to_owned());
+    let message = "the issuer of a login must be at an https url: agents have none on the machine of the service";
+    BindError::Policy(vec![Problem { code, place, message: message.to_owned() }])
 }
 
 /// Adds to what an agent asks for how TLS ends by its policy.

@@ -190,6 +190,12 @@ impl VirtualHost {
         }
     }
 
+    /// Whether visitors log in at an issuer on this machine.
+    pub(crate) fn has_local_issuers(&self) -> bool {
+        let modules = self.login_routes.iter().filter_map(|route| route.modules.as_ref());
+        modules.into_iter().any(Modules::have_local_issuers)
+    }
+
     /// The route that a step of a login is for, whatever paths it serves.
     pub(crate) fn login_route<B>(&self, request: &Request<B>, scheme: &str) -> Option<&Arc<Route>> {
         if self.login_routes.is_empty() || !is_login_path(request.uri().path()) {

@@ -76,6 +76,17 @@ pub struct LoginConfig {
 }
 
 impl LoginConfig {
+    /// Whether anything of it is asked over plain HTTP, which only this machine is.
+    pub fn is_local(&self) -> bool {
+        let is_local = |url: &String| !url.to_ascii_lowercase().starts_with("https:");
+        match &self.provider {
+            LoginProvider::Issuer(issuer) => is_local(issuer),
+            LoginProvider::Endpoints(it) => {
+                [&it.authorization_url, &it.token_url, &it.userinfo_url].into_iter().any(is_local)
+            }
+        }
+    }
+
     /// Where visitors log in on purpose: an identifier has no byte that a query would have to escape.
     pub fn login_path(&self) -> String {
         match self.auth_id.as_str() {
