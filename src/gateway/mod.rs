@@ -83,7 +83,9 @@ use crate::net::{
 };
 use crate::policy::ip_rules::IpRules;
 use crate::policy::path::AmbiguousPaths;
-use crate::policy::{AddressDatabase, AddressKinds, AddressLookup, PhaseDecision};
+use crate::policy::{
+    AddressDatabase, AddressKinds, AddressLookup, Fetch, FetchFailed, PhaseDecision,
+};
 
 /// How often connections that nobody uses are looked at, at most and at least.
 const MIN_SWEEP_INTERVAL: Duration = Duration::from_millis(10);
@@ -422,6 +424,15 @@ impl Gateway {
     /// The same for this node alone.
     pub fn own_events(&self) -> EventSubscriber {
         self.0.events.listen()
+    }
+
+    /// Sends a request as actions of policies do, never to an API of this process; gives the status of the
+    /// response, whose body is not read.
+    pub(crate) async fn status_of(
+        &self,
+        request: &Fetch,
+    ) -> Result<::http::StatusCode, FetchFailed> {
+        self.0.fetcher.status_of(request).await
     }
 
     /// Whether somebody wants to know what happens on other nodes.

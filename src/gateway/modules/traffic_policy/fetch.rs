@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::OnceLock;
 
 use bytes::{Bytes, BytesMut};
-use http::Response;
+use http::{Response, StatusCode};
 use reqwest::Client;
 use reqwest::redirect::Policy;
 use url::Url;
@@ -41,16 +41,20 @@ impl Fetcher {
         tokio::time::timeout(spec.timeout, fetched).await.unwrap_or(Err(FetchFailed::Late))
     }
 
+    /// Sends one request, and closes the connection after the head of the response: its body may be as long
+    /// as it likes, and redirects lead nowhere.
+    pub(crate) async fn status_of(&self, spec: &Fetch) -> Result<StatusCode, FetchFailed> {
+        let sent = async { Ok(self.send(spec, &spec.url).await?.status()) };
+        tokio::time::timeout(spec.timeout, sent).await.unwrap_or(Err(FetchFailed::Late))
+    }
+
     /// Sends one request; gives the answer, and where it leads.
     async fn once(
         &self,
         spec: &Fetch,
         url: &str,
     ) -> Result<(Response<Bytes>, Option<String>), FetchFailed> {
-        let unreachable = |problem: reqwest::Error| FetchFailed::Unreachable(problem.to_string());
-        let request = self.client_for(url).await?.request(spec.method.clone(), url);
-        let request = request.headers(spec.headers.clone()).body(spec.body.clone());
-        let mut answer = request.send().await.map_err(unreachable)?;
+        let mut answer = self.send(spec, url).await?;
         let leads = answer.status().is_redirection();
         let location = answer.headers().get(http::header::LOCATION).filter(|_| leads);
         let location = location
@@ -70,6 +74,12 @@ impl Fetcher {
         Ok((response, location))
     }
 
+    async fn send(&self, spec: &Fetch, url: &str) -> Result<reqwest::Response, FetchFailed> {
+        let request = self.client_for(url).await?.request(spec.method.clone(), url);
+        let request = request.headers(spec.headers.clone()).body(spec.body.clone());
+        request.send().await.map_err(unreachable)
+    }
+
     /// The client for a URL, which never leads to an API of this process.
     async fn client_for(&self, url: &str) -> Result<Client, FetchFailed> {
         let checked = checked(url).await;
@@ -87,6 +97,10 @@ impl Fetcher {
         let made = made(None)?;
         Ok(self.0.get_or_init(|| made))
     }
+}
+
+fn unreachable(problem: reqwest::Error) -> FetchFailed {
+    FetchFailed::Unreachable(problem.to_string())
 }
 
 /// A name, and the only addresses that it stands for.
