@@ -38,6 +38,31 @@ impl Changes {
     }
 }
 
+/// What a change has made of one document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DocumentChange {
+    /// It is new.
+    Created(String),
+    /// It was there before.
+    Updated(String),
+    /// It is gone.
+    Removed {
+        /// Its identifier.
+        id: String,
+        /// What was stored of it.
+        body: String,
+    },
+}
+
+impl DocumentChange {
+    /// The identifier of the document.
+    pub fn id(&self) -> &str {
+        match self {
+            Self::Created(id) | Self::Updated(id) | Self::Removed { id, .. } => id,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

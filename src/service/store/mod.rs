@@ -12,6 +12,7 @@ mod audit;
 mod batch_error;
 mod changes;
 mod copy;
+mod deliveries;
 mod error;
 mod health;
 mod job;
@@ -30,8 +31,9 @@ mod writer;
 use std::path::Path;
 
 pub use audit::{EventQuery, StoredEvent};
-pub use changes::Changes;
+pub use changes::{Changes, DocumentChange};
 pub use copy::{CopiedTable, LeftOut};
+pub use deliveries::StoredDelivery;
 pub use error::{StorageFault, StoreError};
 pub use health::HealthEvents;
 pub(super) use job::{Job, TypedJob};

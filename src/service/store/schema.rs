@@ -59,8 +59,11 @@ use ColumnType::{Bytes, Integer, Text};
 use SchemaChange::{CreateIndex, CreateTable};
 
 /// All migrations, in the order of their numbers, which start at 1 and leave none out.
-pub(super) const MIGRATIONS: &[Migration] =
-    &[Migration { number: 1, changes: FIRST }, Migration { number: 2, changes: AUDIT }];
+pub(super) const MIGRATIONS: &[Migration] = &[
+    Migration { number: 1, changes: FIRST },
+    Migration { number: 2, changes: AUDIT },
+    Migration { number: 3, changes: DELIVERIES },
+];
 
 /// Settings of the database itself.
 pub(super) const META: Table =
@@ -108,6 +111,19 @@ pub(super) const AUDIT_TERMS: Table = Table {
     key: &["term", "at", "event_id"],
 };
 
+/// Events that wait to be delivered; identifiers of events grow, so they are in the order of commits.
+pub(super) const EVENT_DELIVERIES: Table = Table {
+    name: "event_deliveries",
+    columns: &[
+        ("destination_id", Text),
+        ("event_id", Text),
+        ("at", Integer),
+        ("subscriptions", Text),
+        ("body", Text),
+    ],
+    key: &["destination_id", "event_id"],
+};
+
 /// Resources, what they refer to, and the tokens of keys.
 const FIRST: &[SchemaChange] = &[
     CreateTable(META),
@@ -125,6 +141,9 @@ const AUDIT: &[SchemaChange] = &[
     CreateIndex(Index { name: "audit_events_at", table: "audit_events", columns: &["at", "id"] }),
     CreateTable(AUDIT_TERMS),
 ];
+
+/// Events on their way.
+const DELIVERIES: &[SchemaChange] = &[CreateTable(EVENT_DELIVERIES)];
 
 /// The number of the newest schema.
 pub(super) const NEWEST: i64 = MIGRATIONS.len() as i64;

@@ -1,11 +1,12 @@
 //! Writing documents, links and claims.
 
 use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, HashSet};
 use std::ops::Deref;
 
 use super::tables::Param::{Bytes, Text};
 use super::tables::WriteTables;
-use super::{Document, StoreError, View, schema};
+use super::{Document, DocumentChange, StoreError, View, schema};
 use crate::api::Timestamp;
 use crate::api::id::Ids;
 
@@ -16,6 +17,10 @@ pub struct Transaction<'connection> {
     pub(super) ids: &'connection Ids,
     /// The documents that were stored or removed.
     changed: RefCell<Vec<String>>,
+    /// The identifiers that were made.
+    new_ids: RefCell<HashSet<String>>,
+    /// What was stored of the documents that were removed.
+    removed: RefCell<HashMap<String, String>>,
     /// Whether other nodes should hear of it at once.
     is_urgent: Cell<bool>,
 }
@@ -30,13 +35,38 @@ impl<'connection> Deref for Transaction<'connection> {
 
 impl<'connection> Transaction<'connection> {
     pub(super) fn new(tables: &'connection dyn WriteTables, ids: &'connection Ids) -> Self {
-        let (changed, is_urgent) = (RefCell::default(), Cell::new(true));
-        Self { view: View::of(tables), tables, ids, changed, is_urgent }
+        Self {
+            view: View::of(tables),
+            tables,
+            ids,
+            changed: RefCell::default(),
+            new_ids: RefCell::default(),
+            removed: RefCell::default(),
+            is_urgent: Cell::new(true),
+        }
     }
 
     /// The identifiers of the documents that were stored or removed so far.
     pub fn changed(&self) -> Vec<String> {
         self.changed.borrow().clone()
+    }
+
+    /// What became of these documents, each once and in the order in which they were first changed; without
+    /// those that were made and removed again.
+    pub fn document_changes(&self) -> Vec<DocumentChange> {
+        let (changed, removed) = (self.changed.borrow(), self.removed.borrow());
+        let new_ids = self.new_ids.borrow();
+        let mut seen = HashSet::new();
+        let once = changed.iter().filter(|id| seen.insert(id.as_str()));
+        let of = |id: &String| match (new_ids.contains(id), removed.get(id)) {
+            (true, Some(_)) => None,
+            (true, None) => Some(DocumentChange::Created(id.clone())),
+            (false, None) => Some(DocumentChange::Updated(id.clone())),
+            (false, Some(body)) => {
+                Some(DocumentChange::Removed { id: id.clone(), body: body.clone() })
+            }
+        };
+        once.filter_map(of).collect()
     }
 
     /// The identifiers of the documents that were stored or removed.
@@ -78,6 +108,7 @@ impl<'connection> Transaction<'connection> {
     pub fn new_id(&self, prefix: &str) -> Result<String, StoreError> {
         let id = self.ids.next(prefix)?;
         self.tables.note_new(&id);
+        self.new_ids.borrow_mut().insert(id.clone());
         Ok(id)
     }
 
@@ -96,15 +127,15 @@ impl<'connection> Transaction<'connection> {
         let body = serde_json::to_string(document)?;
         let row = [Text(D::PREFIX), Text(document.id()), Text(&body)];
         self.tables.put(&schema::RESOURCES, &row)?;
+        self.removed.borrow_mut().remove(document.id());
         self.note_change(document.id());
         Ok(())
     }
 
     /// Removes a document with its links, claims and token; false when there was none.
     pub fn remove<D: Document>(&self, id: &str) -> Result<bool, StoreError> {
-        if !self.has_document(D::PREFIX, id)? {
-            return Ok(false);
-        }
+        let Some(body) = self.body(D::PREFIX, id)? else { return Ok(false) };
+        self.removed.borrow_mut().insert(id.to_owned(), body);
         self.tables.delete(&schema::RESOURCES, &["kind", "id"], &[Text(D::PREFIX), Text(id)])?;
         self.tables.delete(&schema::LINKS, &["from_id"], &[Text(id)])?;
         self.tables.delete(&schema::CLAIMS, &["owner"], &[Text(id)])?;

@@ -214,6 +214,11 @@ impl<'connection> View<'connection> {
         Ok(self.texts(&select::SETTING, &[Text(name)])?.pop())
     }
 
+    /// What is stored of the document of this kind with this identifier, if there is one.
+    pub fn body(&self, kind: &str, id: &str) -> Result<Option<String>, StoreError> {
+        Ok(self.texts(&select::DOCUMENT, &[Text(kind), Text(id)])?.pop())
+    }
+
     /// True when there is a document of this kind with this identifier.
     pub(super) fn has_document(&self, kind: &str, id: &str) -> Result<bool, StoreError> {
         let mut found = false;
