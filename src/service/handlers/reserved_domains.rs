@@ -87,7 +87,7 @@ async fn create(service: Context, params: Create) -> OperationResult<Create> {
         change.claim(DOMAINS, &name, &domain.id)?;
         adopt_edges(change, &domain, &name, &owner_id)?;
         change.put(&domain)?;
-        shown(change, domain, shared.has_acme)
+        Ok(shown(change, domain, shared.has_acme)?)
     });
     create.await
 }
@@ -96,7 +96,8 @@ async fn list(service: Context, params: List) -> OperationResult<List> {
     let mut page = service.page::<List, ReservedDomain>(params.before_id, params.limit).await?;
     let (has_acme, items) = (service.shared.has_acme, std::mem::take(&mut page.items));
     let read = service.read(move |view| {
-        items.into_iter().map(|domain| shown(view, domain, has_acme)).collect::<Result<Vec<_>, _>>()
+        let shown = items.into_iter().map(|domain| shown(view, domain, has_acme));
+        Ok(shown.collect::<Result<Vec<_>, StoreError>>()?)
     });
     page.items = read.await?.into_iter().map(|domain| service.located(domain)).collect();
     Ok(page)
@@ -104,8 +105,8 @@ async fn list(service: Context, params: List) -> OperationResult<List> {
 
 async fn get(service: Context, params: Get) -> OperationResult<Get> {
     let has_acme = service.shared.has_acme;
-    let domain = service.read(move |view| shown(view, found(view, &params.id)?, has_acme)).await?;
-    Ok(service.located(domain))
+    let read = service.read(move |view| Ok(shown(view, found(view, &params.id)?, has_acme)?));
+    Ok(service.located(read.await?))
 }
 
 async fn update(service: Context, params: Update) -> OperationResult<Update> {
@@ -124,7 +125,7 @@ async fn update(service: Context, params: Update) -> OperationResult<Update> {
         domain.region = params.region.or(domain.region);
         certificate.apply(change, &mut domain)?;
         change.put(&domain)?;
-        shown(change, domain, has_acme)
+        Ok(shown(change, domain, has_acme)?)
     });
     update.await
 }
@@ -429,11 +430,11 @@ fn check_covers(view: &View<'_>, id: &str, domain: &str) -> Result<(), Refusal> 
 }
 
 /// A domain as responses show it.
-fn shown(
+pub(super) fn shown(
     view: &View<'_>,
     mut domain: ReservedDomain,
     has_acme: bool,
-) -> Result<ReservedDomain, Refusal> {
+) -> Result<ReservedDomain, StoreError> {
     let name = domain.domain.as_deref().unwrap_or_default();
     if !has_acme || domain.certificate.is_some() || name.starts_with('*') {
         domain.certificate_management_policy = None;

@@ -15,7 +15,7 @@ use crate::service::Refusal;
 use crate::service::address::Base;
 use crate::service::context::{StoredResource, found, remove};
 use crate::service::references::{EDGE_OF_ROUTE, routes_of};
-use crate::service::store::{Document, Transaction, View};
+use crate::service::store::{Document, StoreError, Transaction, View};
 
 impl Document for HttpsEdge {
     const PREFIX: &'static str = prefix::HTTPS_EDGE;
@@ -95,12 +95,17 @@ async fn list(service: Context, params: List) -> OperationResult<List> {
 }
 
 async fn get(service: Context, params: Get) -> OperationResult<Get> {
-    let read = service.read(move |view| {
-        let mut edge: HttpsEdge = found(view, &params.id)?;
-        edge.routes = Some(routes_of(view, &edge.id)?);
-        Ok(edge)
-    });
+    let read = service.read(move |view| Ok(with_routes(view, found(view, &params.id)?)?));
     Ok(service.located(read.await?))
+}
+
+/// An edge as responses show it.
+pub(in crate::service::handlers) fn with_routes(
+    view: &View<'_>,
+    mut edge: HttpsEdge,
+) -> Result<HttpsEdge, StoreError> {
+    edge.routes = Some(routes_of(view, &edge.id)?);
+    Ok(edge)
 }
 
 async fn update(service: Context, call: Update) -> OperationResult<Update> {

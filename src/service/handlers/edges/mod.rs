@@ -9,6 +9,8 @@ mod tls;
 
 use super::{Context, Handler, OperationResult, backends, certificate_authorities, on};
 
+pub(super) use https::with_routes;
+
 pub(super) fn handlers() -> Vec<Handler> {
     let kinds = [https::handlers(), routes::handlers(), tcp::handlers(), tls::handlers()];
     kinds.into_iter().flatten().collect()

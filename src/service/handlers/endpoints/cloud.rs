@@ -7,6 +7,7 @@ use tokio::task::spawn_blocking;
 use super::{at, binding_of, completed, find, refer};
 use crate::api::id::prefix;
 use crate::api::remote::endpoints::{Create, Delete, Endpoint, Update};
+use crate::gateway::Gateway;
 use crate::gateway::modules::edge_module::{InvalidModule, ModuleChecker};
 use crate::policy::{self, Policy};
 use crate::service::cloud_endpoint::{CloudAddress, CloudEndpoint, CloudScheme};
@@ -110,13 +111,13 @@ pub(super) async fn delete(service: Context, params: Delete) -> OperationResult<
 }
 
 /// A cloud endpoint as the API shows it.
-pub(super) fn shown(shared: &ServiceState, endpoint: CloudEndpoint) -> Endpoint {
+pub(super) fn shown(gateway: &Gateway, endpoint: CloudEndpoint) -> Endpoint {
     let address = CloudAddress::read(&endpoint.url).ok();
     let place = address.as_ref().map_or(("", 0), |it| (it.host.as_str(), it.port));
     let public_url = address.as_ref().and_then(|address| match address.scheme {
         _ if address.is_internal() => None,
         CloudScheme::Tcp => None,
-        scheme => shared.gateway.url_of(&address.host, scheme == CloudScheme::Https),
+        scheme => gateway.url_of(&address.host, scheme == CloudScheme::Https),
     });
     Endpoint {
         id: endpoint.id,
@@ -133,7 +134,7 @@ pub(super) fn shown(shared: &ServiceState, endpoint: CloudEndpoint) -> Endpoint 
 }
 
 async fn show(service: &Context, endpoint: CloudEndpoint) -> Result<Endpoint, Refusal> {
-    let endpoint = shown(&service.shared, endpoint);
+    let endpoint = shown(&service.shared.gateway, endpoint);
     completed(service, vec![endpoint]).await?.pop().ok_or_else(Refusal::not_found)
 }
 

@@ -8,7 +8,7 @@ use crate::api::id::{has_prefix, prefix};
 use crate::api::remote::Ref;
 use crate::api::remote::endpoints::{Endpoint, Get, List};
 use crate::api::{Operation, Text};
-use crate::gateway::is_internal;
+use crate::gateway::{Gateway, is_internal};
 use crate::service::Refusal;
 use crate::service::address::Base;
 use crate::service::agents::{own_port, public_host, tunnel_row};
@@ -38,7 +38,7 @@ async fn list(service: Context, params: List) -> OperationResult<List> {
         let mut online = of_tunnels(view, tunnels)?;
         online.extend(edges::page(view, &shared, before.as_deref(), wanted)?);
         let stored = view.page::<CloudEndpoint>(before.as_deref(), wanted)?.into_iter();
-        online.extend(stored.map(|endpoint| cloud::shown(&shared, endpoint)));
+        online.extend(stored.map(|endpoint| cloud::shown(&shared.gateway, endpoint)));
         Ok(online)
     });
     let mut online = read.await?;
@@ -58,7 +58,7 @@ async fn find(service: &Context, id: String) -> Result<Option<Endpoint>, Refusal
     let (shared, tunnels) = (service.shared.clone(), tunnels_here(service));
     let read = service.read(move |view| {
         if let Some(endpoint) = view.find::<CloudEndpoint>(&id)? {
-            return Ok(Some(cloud::shown(&shared, endpoint)));
+            return Ok(Some(cloud::shown(&shared.gateway, endpoint)));
         }
         let of_tunnel = of_tunnels(view, tunnels)?.into_iter().find(|it| it.id == id);
         Ok(match of_tunnel {
@@ -136,6 +136,16 @@ fn binding_of(host: &str) -> &'static str {
 
 fn refer(id: &str) -> Option<Ref> {
     Some(Ref { id: id.to_owned(), ..Ref::default() })
+}
+
+/// A cloud endpoint as responses show it.
+pub(super) fn shown_cloud(
+    view: &View<'_>,
+    gateway: &Gateway,
+    base: &Base,
+    endpoint: CloudEndpoint,
+) -> Result<Endpoint, StoreError> {
+    Ok(located(complete(view, cloud::shown(gateway, endpoint))?, base))
 }
 
 /// Adds what is only looked up for those that are shown.
