@@ -87,6 +87,14 @@ pub mod prefix {
         NODE = "node",
         /// Audit event.
         AUDIT_EVENT = "aev",
+        /// Event destination.
+        EVENT_DESTINATION = "ed",
+        /// Secret of an event destination; never leaves the service.
+        EVENT_DESTINATION_SECRET = "edsecret",
+        /// Event subscription.
+        EVENT_SUBSCRIPTION = "esb",
+        /// Event, as it is sent.
+        EVENT = "ev",
         /// One operation, as named in an error.
         OPERATION = "op",
         /// Request of a visitor.

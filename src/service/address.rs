@@ -31,6 +31,8 @@ const LISTS: &[(&str, &str)] = &[
     (prefix::ENDPOINT, "/endpoints"),
     (prefix::TUNNEL, "/tunnels"),
     (prefix::TUNNEL_SESSION, "/tunnel_sessions"),
+    (prefix::EVENT_DESTINATION, "/event_destinations"),
+    (prefix::EVENT_SUBSCRIPTION, "/event_subscriptions"),
 ];
 
 impl Base {

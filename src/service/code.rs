@@ -61,6 +61,8 @@ codes! {
     BACKUP_NEEDS_ADMIN = 9731, 403, "Only an admin may back up the database.";
     BACKUP_UNDER_WAY = 9732, 409, "Another copy of the database is under way.";
     BACKUP_ELSEWHERE = 9733, 400, "The database is on a server, which has its own tools for backups.";
+    EVENTS_NEED_ADMIN = 9760, 403, "Only an admin may see and change event destinations and subscriptions.";
+    DESTINATION_IN_USE = 9761, 409, "An event subscription names the event destination.";
     NOT_OFFERED = 9745, 501, "The vendor's API has this resource, and this one has not.";
     UNEXPECTED = 722, 500, "An unexpected failure.";
     STORE_LOCKED = 9720, 503, "Another program has locked the database.";

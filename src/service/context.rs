@@ -10,6 +10,7 @@ use super::audit::{AuditTrail, AuditedCall};
 use super::backup::{BackupDownloads, BackupProgress};
 use super::callers::Callers;
 use super::cluster::{self, Cluster, OwnedRow, Peers};
+use super::events::{EventMetrics, EventRecorder, Principal};
 use super::live::LiveSettings;
 use super::monitoring::ApiMetrics;
 use super::publish::Publisher;
@@ -56,6 +57,12 @@ pub(super) struct ServiceState {
     pub peers: Option<Arc<Peers>>,
     /// Who changed what.
     pub audit: Arc<AuditTrail>,
+    /// Who is told what has changed.
+    pub events: Arc<EventRecorder>,
+    /// What is counted of that.
+    pub event_metrics: Arc<EventMetrics>,
+    /// True when event destinations may be files.
+    pub has_event_folder: bool,
     /// How backups go.
     pub backups: Arc<BackupProgress>,
     /// How certificates by ACME go.
@@ -135,16 +142,19 @@ impl Context {
         self.shared.publisher.policies.clone()
     }
 
-    /// Changes the database, with an event of the audit trail; a refusal leaves it as it was.
+    /// Changes the database, with an event of the audit trail and those for whoever subscribes; a refusal leaves it as it was.
     pub async fn write<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Transaction<'_>) -> Result<T, Refusal> + Clone + Send + 'static,
     ) -> Result<T, Refusal> {
         let Some(call) = self.call.clone() else { return self.shared.write(work).await };
-        let trail = self.shared.audit.clone();
+        let (trail, events) = (self.shared.audit.clone(), self.shared.events.clone());
+        let principal =
+            Principal { id: self.caller.owner_id.clone(), key_id: self.caller.key_id.clone() };
         let recorded = move |change: &Transaction<'_>| {
             let made = work(change)?;
             trail.record(change, &call)?;
+            events.record(change, Some(&principal))?;
             Ok(made)
         };
         self.shared.write(recorded).await

@@ -29,6 +29,7 @@ mod cors;
 mod decode;
 mod domains;
 mod error;
+mod events;
 pub mod handlers;
 mod home;
 mod live;
@@ -62,6 +63,7 @@ pub use acme::{AcmeChallenge, AcmeOptions};
 pub use backup::{BackupSchedule, BackupStatus};
 pub use decode::decode;
 pub use error::Error;
+pub use events::EventOptions;
 pub use live::ApiLimits;
 pub use options::{Options, read_admin_key, read_authtoken};
 pub use refusal::Refusal;
@@ -89,6 +91,7 @@ use callers::Callers;
 use cluster::{BoundPeerListener, Cluster, NodeOptions, PeerServices, Peers};
 use console::ServiceConsole;
 use context::ServiceState;
+use events::{DispatchServices, EventDispatcher, EventMetrics, EventRecorder};
 use live::ApiSettings;
 use monitoring::{ApiMetrics, ServiceMonitor};
 use publish::Publisher;
@@ -120,6 +123,8 @@ pub struct Service {
     /// Obtains certificates, where that is wanted.
     acme: Option<AcmeManager>,
     _challenges: Option<Arc<SharedChallenges>>,
+    /// Tells others what has changed.
+    events: Option<EventDispatcher>,
     /// Dropped last, when nothing can lead to the management API any more.
     _private: PrivateListener,
 }
@@ -234,15 +239,20 @@ impl Service {
                     return Err(error);
                 }
             };
+        let has_acme = options.acme.directory.is_some();
+        let objects = handlers::event_objects::all(&base, &gateway, has_acme);
         let shared = ServiceState {
             callers: Callers::of(&store),
+            events: EventRecorder::new(objects),
+            event_metrics: Arc::<EventMetrics>::default(),
+            has_event_folder: options.events.folder.is_some(),
             store,
             base,
             code_prefix: options.code_prefix,
             live: live.clone(),
             reloads: ReloadRequests::default(),
             reserved_domains_only: options.reserved_domains_only,
-            has_acme: options.acme.directory.is_some(),
+            has_acme,
             gateway,
             vault_key,
             publisher,
@@ -262,8 +272,12 @@ impl Service {
         handlers::reserved_domains::follow(&shared);
         handlers::reserved_addrs::follow(&shared);
         let acme = acme(&options.acme, &shared, options.public_url.as_deref());
-        let acme = match acme {
-            Ok(acme) => acme,
+        let started = match acme {
+            Ok(acme) => dispatcher(&shared, options.events).await.map(|events| (acme, events)),
+            Err(error) => Err(error),
+        };
+        let (acme, events) = match started {
+            Ok(started) => started,
             Err(error) => {
                 shared.gateway.close();
                 leave(shared.cluster.as_ref()).await;
@@ -296,6 +310,7 @@ impl Service {
             admin,
             acme,
             _challenges: challenges,
+            events: Some(events),
             _private: private,
         })
     }
@@ -458,6 +473,10 @@ impl Service {
                 tokio::join!(self.shutdown.stop(Duration::ZERO), gateway.stop(Duration::ZERO));
             }
         }
+        // Before another node takes over.
+        if let Some(events) = self.events.take() {
+            events.stop().await;
+        }
         // Before agents are let go: visitors of other nodes are led elsewhere from now on.
         leave(self.shared.cluster.as_ref()).await;
         self.shared.registry.dismiss().await;
@@ -571,6 +590,21 @@ async fn agents(
     Ok(Some(BoundAgentListener::bind(Arc::new(state), gateway.authority()).await?))
 }
 
+/// Has events delivered, to those who want any.
+async fn dispatcher(
+    shared: &ServiceState,
+    options: EventOptions,
+) -> Result<EventDispatcher, Error> {
+    let services = DispatchServices {
+        store: shared.store.clone(),
+        gateway: shared.gateway.clone(),
+        cluster: shared.cluster.clone(),
+        metrics: shared.event_metrics.clone(),
+        origin: shared.origin.clone(),
+    };
+    Ok(EventDispatcher::start(services, options).await?)
+}
+
 /// Obtains certificates by ACME, where that is wanted.
 fn acme(
     options: &AcmeOptions,
@@ -582,8 +616,8 @@ fn acme(
     }
     let (store, gateway) = (shared.store.clone(), shared.gateway.clone());
     let (own_name, cluster) = (options::host_of(public_url), shared.cluster.clone());
-    let progress = shared.certificates.clone();
-    let managed = ManagedService { store, gateway, own_name, cluster, progress };
+    let (progress, events) = (shared.certificates.clone(), shared.events.clone());
+    let managed = ManagedService { store, gateway, own_name, cluster, progress, events };
     AcmeManager::start(options, managed).map(Some)
 }
 

@@ -174,6 +174,7 @@ impl Collect for ServiceFigures {
         }
         self.state.store.collect(families)?;
         self.state.backups.collect(families)?;
+        self.state.event_metrics.collect(families)?;
         if self.state.has_acme {
             self.state.certificates.collect(families)?;
         }

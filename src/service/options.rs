@@ -12,6 +12,7 @@ use tokio::net::TcpListener;
 use super::acme::AcmeOptions;
 use super::audit::AuditSettings;
 use super::backup::BackupSchedule;
+use super::events::EventOptions;
 use super::live::ApiLimits;
 use super::store::{self, PostgresOptions};
 use super::{Error, TrustedProxies};
@@ -88,6 +89,8 @@ pub struct Options {
     /// From whom certificates are obtained for the host names of edges, agents and reserved domains;
     /// from nobody by default.
     pub acme: AcmeOptions,
+    /// How events are delivered to those who subscribe to them.
+    pub events: EventOptions,
     /// True when edges and agents may use only domains that their owner has reserved.
     pub reserved_domains_only: bool,
     /// False lets in whom IP restrictions would refuse: the way back for whoever is locked out.
@@ -202,6 +205,7 @@ impl Default for Options {
             tls_endpoints: edge.tls_endpoints,
             certificate: None,
             acme: AcmeOptions::default(),
+            events: EventOptions::default(),
             reserved_domains_only: false,
             enforce_ip_restrictions: edge.enforce_ip_restrictions,
             geo_database: None,
@@ -285,6 +289,7 @@ impl Options {
             rate.map(|_| Error::RateLimit),
             self.acme.check().err().or_else(|| self.check_challenges().err()),
             backups.cloned().map(Error::BackupFolder),
+            self.events.check().err(),
             self.check_store().err(),
             self.check_names().err(),
             self.check_addresses().err(),

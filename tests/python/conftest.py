@@ -44,10 +44,15 @@ class Face:
 
             is_list = method.__name__ in ("list", "get_secrets_by_vault")
             if is_list and not method.__self__._core.is_raw:
-                return PagerFace(method(*arguments, **keywords))
+                listed = method(*arguments, **keywords)
+                return PagerFace(listed) if isinstance(listed, Pager) else finished(listed)
             return perform()
 
         return call
+
+
+async def finished(result: Any) -> Any:
+    return result
 
 
 class PagerFace:

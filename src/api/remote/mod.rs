@@ -9,6 +9,9 @@ pub mod configuration;
 pub mod credentials;
 pub mod edges;
 pub mod endpoints;
+pub mod event_destinations;
+pub mod event_sources;
+pub mod event_subscriptions;
 pub mod ip_policies;
 pub mod ip_policy_rules;
 pub mod ip_restrictions;
@@ -64,6 +67,9 @@ const RESOURCES: &[Resource] = &[
     tunnel_sessions::RESOURCE,
     nodes::RESOURCE,
     audit_events::RESOURCE,
+    event_destinations::RESOURCE,
+    event_subscriptions::RESOURCE,
+    event_sources::RESOURCE,
     configuration::RESOURCE,
 ];
 

@@ -26,6 +26,7 @@ use crate::service::certificates::{
     self, ManagedFailure, ManagedName, PendingOrder, StoredChallenge,
 };
 use crate::service::cluster::Cluster;
+use crate::service::events::EventRecorder;
 use crate::service::store::{Store, StoreError, Transaction};
 
 /// How long changes are collected before they are looked at.
@@ -45,6 +46,8 @@ pub(in crate::service) struct ManagedService {
     pub cluster: Option<Arc<Cluster>>,
     /// Learns which names have no certificate.
     pub progress: Arc<CertificateProgress>,
+    /// Tells others of certificates.
+    pub events: Arc<EventRecorder>,
 }
 
 /// Obtains and renews certificates until it is dropped.
@@ -366,7 +369,7 @@ impl ManagerState {
         if expired.is_empty() {
             return Ok(());
         }
-        let own = self.shared.own();
+        let (own, events) = (self.shared.own(), self.service.events.clone());
         let remove = move |change: &Transaction<'_>| {
             for managed in &expired {
                 let known = change.find::<ManagedName>(&managed.id)?.unwrap_or_default();
@@ -378,7 +381,7 @@ impl ManagerState {
                     certificates::remove(change, certificate)?;
                 }
             }
-            Ok(())
+            events.record(change, None)
         };
         self.service.store.write(remove).await
     }
@@ -404,12 +407,13 @@ impl ManagerState {
         + Send
         + 'static,
     ) -> Result<ManagedName, StoreError> {
-        let name = name.to_owned();
+        let (name, events) = (name.to_owned(), self.service.events.clone());
         let write = move |transaction: &Transaction<'_>| {
             let known = ManagedName::find(transaction, &name)?;
             let mut managed = known.unwrap_or_else(|| ManagedName { name, ..Default::default() });
             change(&mut managed, transaction)?;
             managed.put(transaction)?;
+            events.record(transaction, None)?;
             Ok(managed)
         };
         self.service.store.write(write).await

@@ -32,6 +32,7 @@ pub const SECTIONS: &[SettingSection<ServeConfig>] = &[
     MANAGEMENT_API,
     PUBLIC_TRAFFIC,
     ACME,
+    EVENTS,
     AGENTS,
     CONNECTION_LIMITS,
     API_LIMITS,
@@ -247,6 +248,37 @@ const ACME: SettingSection<ServeConfig> = SettingSection {
             "How long after a failure a host name is tried again; doubles up to a day"
         )
         .between(1000, 86_400_000),
+    ],
+};
+
+const EVENTS: SettingSection<ServeConfig> = SettingSection {
+    title: "Events",
+    settings: &[
+        row!(
+            options.events.folder: FilePath, "event_delivery.folder", "DIR",
+            "The folder in which event destinations may name files"
+        )
+        .unset("no files"),
+        row!(
+            options.events.retry_after: Duration, "event_delivery.retry_after", "DURATION",
+            "How long after a failure an event is sent again; doubles up to five minutes"
+        )
+        .between(10, 300_000),
+        row!(
+            options.events.max_age: Duration, "event_delivery.max_age", "DURATION",
+            "How old an event may become before it is given up"
+        )
+        .between(1000, 30 * 86_400_000),
+        row!(
+            options.events.max_waiting: usize, "event_delivery.max_waiting", "N",
+            "How many events may wait for one destination; the oldest of more are given up"
+        )
+        .between(1, 1_000_000),
+        row!(
+            options.events.timeout: Duration, "event_delivery.timeout", "DURATION",
+            "How long one attempt to deliver an event may take"
+        )
+        .between(100, 60_000),
     ],
 };
 

@@ -9,6 +9,10 @@ mod configuration;
 mod credentials;
 mod edges;
 mod endpoints;
+mod event_destinations;
+pub(super) mod event_objects;
+mod event_sources;
+mod event_subscriptions;
 mod ip_policies;
 mod ip_policy_rules;
 mod ip_restrictions;
@@ -55,6 +59,9 @@ pub(super) fn all() -> Vec<Handler> {
         nodes::handlers(),
         audit_events::handlers(),
         configuration::handlers(),
+        event_destinations::handlers(),
+        event_subscriptions::handlers(),
+        event_sources::handlers(),
     ];
     resources.into_iter().flatten().collect()
 }

@@ -1,15 +1,13 @@
 //! Edges: what they hold is checked the same whether it comes inside them or on its own.
 
 mod hostports;
-mod https;
+pub(super) mod https;
 mod modules;
 mod routes;
 mod tcp;
 mod tls;
 
 use super::{Context, Handler, OperationResult, backends, certificate_authorities, on};
-
-pub(super) use https::with_routes;
 
 pub(super) fn handlers() -> Vec<Handler> {
     let kinds = [https::handlers(), routes::handlers(), tcp::handlers(), tls::handlers()];

@@ -1,0 +1,228 @@
+//! One attempt to deliver events to a destination, and what its failure means.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, StatusCode};
+use url::Url;
+
+use super::payload::OutgoingEvent;
+use super::{file, otlp, webhook};
+use crate::api::Secret;
+use crate::api::remote::event_destinations::EventDestination;
+use crate::gateway::Gateway;
+use crate::policy::Fetch;
+
+/// The longest URL, in bytes.
+const MAX_URL_BYTES: usize = 2048;
+/// How often an event is sent to somebody who answers that it failed, and that it is refused.
+const MAX_FAILED_ATTEMPTS: u32 = 12;
+const MAX_REFUSED_ATTEMPTS: u32 = 3;
+
+/// A kind of destination, for those who count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::service) enum TargetKind {
+    Webhook,
+    File,
+    Otlp,
+}
+
+impl TargetKind {
+    /// All kinds.
+    pub const ALL: [Self; 3] = [Self::Webhook, Self::File, Self::Otlp];
+
+    /// Its name in the API.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Webhook => "webhook",
+            Self::File => "file",
+            Self::Otlp => "otlp",
+        }
+    }
+}
+
+/// Where events of one destination go.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum DeliveryTarget {
+    Webhook { url: String, secret: Secret },
+    File { name: String },
+    Otlp { url: String },
+}
+
+impl DeliveryTarget {
+    /// What a stored destination says; none where it says nothing that is known.
+    pub fn of(destination: &EventDestination, secret: Option<Secret>) -> Option<Self> {
+        let target = destination.target.clone()?;
+        if let Some(webhook) = target.webhook {
+            return Some(Self::Webhook { url: webhook.url?, secret: secret? });
+        }
+        if let Some(file) = target.file {
+            return Some(Self::File { name: file.name? });
+        }
+        Some(Self::Otlp { url: target.otlp?.url? })
+    }
+
+    /// Its kind.
+    pub fn kind(&self) -> TargetKind {
+        match self {
+            Self::Webhook { .. } => TargetKind::Webhook,
+            Self::File { .. } => TargetKind::File,
+            Self::Otlp { .. } => TargetKind::Otlp,
+        }
+    }
+
+    /// How many events one attempt carries.
+    pub fn batch(&self) -> usize {
+        match self {
+            Self::Webhook { .. } => 1,
+            Self::File { .. } | Self::Otlp { .. } => 100,
+        }
+    }
+}
+
+/// How events leave this process.
+#[derive(Clone)]
+pub(super) struct EventSender {
+    pub gateway: Gateway,
+    /// The folder of files.
+    pub folder: Option<PathBuf>,
+    /// How long one attempt may take.
+    pub timeout: Duration,
+}
+
+impl EventSender {
+    /// Delivers events, as many as the target takes at once.
+    pub async fn send(
+        &self,
+        target: &DeliveryTarget,
+        events: &[OutgoingEvent],
+    ) -> Result<(), DeliveryError> {
+        match target {
+            DeliveryTarget::Webhook { url, secret } => {
+                let Some(event) = events.first() else { return Ok(()) };
+                let headers = webhook::headers(event, secret)?;
+                self.post(url, headers, event.body.clone().into()).await
+            }
+            DeliveryTarget::File { name } => {
+                let folder = self.folder.clone().ok_or(DeliveryError::NoFolder)?;
+                let lines = events.iter().map(|event| format!("{}\n", event.body)).collect();
+                file::append(folder, name.clone(), lines).await
+            }
+            DeliveryTarget::Otlp { url } => {
+                let (headers, body) = otlp::request(events);
+                self.post(url, headers, body.into()).await
+            }
+        }
+    }
+
+    async fn post(&self, url: &str, headers: HeaderMap, body: Bytes) -> Result<(), DeliveryError> {
+        let request = Fetch {
+            method: Method::POST,
+            url: url.to_owned(),
+            headers,
+            body,
+            timeout: self.timeout,
+            limit: 0,
+            max_redirects: 0,
+            attempt: 1,
+        };
+        let status = self.gateway.status_of(&request).await;
+        let status = status.map_err(|failure| DeliveryError::Unanswered(failure.to_string()))?;
+        if status.is_success() { Ok(()) } else { Err(DeliveryError::Refused(status)) }
+    }
+}
+
+/// Why an attempt failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DeliveryError {
+    /// There was no answer.
+    #[error("{0}")]
+    Unanswered(String),
+    /// There was an answer, and it was not 2xx.
+    #[error("the response was {0}")]
+    Refused(StatusCode),
+    /// The file cannot be written.
+    #[error("cannot write {name}: {source}")]
+    File {
+        /// The name of the file in its folder.
+        name: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// No folder is allowed any more.
+    #[error("the setting event_delivery.folder allows no folder")]
+    NoFolder,
+    /// The secret cannot be used.
+    #[error("the secret of the destination is unusable")]
+    Secret,
+}
+
+impl DeliveryError {
+    /// How often an event is sent before it is given up for such failures; none where only its age decides:
+    /// the event itself is not the reason.
+    pub fn max_attempts(&self) -> Option<u32> {
+        let Self::Refused(status) = self else { return None };
+        match status.as_u16() {
+            410 => Some(1),
+            408 | 425 | 429 | 500.. => Some(MAX_FAILED_ATTEMPTS),
+            _ => Some(MAX_REFUSED_ATTEMPTS),
+        }
+    }
+}
+
+/// What is wrong with the URL of a destination, for a sentence behind the name of the field.
+pub(in crate::service) fn check_url(text: &str) -> Result<(), String> {
+    if text.len() > MAX_URL_BYTES {
+        return Err(format!("is {} bytes long, the limit is {MAX_URL_BYTES}", text.len()));
+    }
+    let url = Url::parse(text).map_err(|problem| format!("is no URL: {problem}"))?;
+    if !["http", "https"].contains(&url.scheme()) || !url.has_host() {
+        return Err(format!("{:?} is none of http and https", url.scheme()));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("must not hold a user or a password".to_owned());
+    }
+    match url.fragment() {
+        Some(_) => Err("must not have a fragment, which is never sent".to_owned()),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_of_destinations_are_http_without_users() {
+        for url in ["http://127.0.0.1:1/x", "https://a.test/hook?x=1", "http://[::1]:4318/v1/logs"]
+        {
+            assert_eq!(check_url(url), Ok(()), "{url}");
+        }
+        let long = format!("http://a.test/{}", "x".repeat(MAX_URL_BYTES));
+        for url in [
+            "",
+            "a.test",
+            "ftp://a.test",
+            "file:///etc/passwd",
+            "http://",
+            "http://me@a.test/",
+            "http://:x@a.test/",
+            "http://a.test/#x",
+            &long,
+        ] {
+            assert!(check_url(url).is_err(), "{url}");
+        }
+    }
+
+    #[test]
+    fn what_the_receiver_says_decides_how_often_an_event_is_sent() {
+        let attempts = |status| {
+            DeliveryError::Refused(StatusCode::from_u16(status).unwrap_or_default()).max_attempts()
+        };
+
+        assert_eq!([301, 400, 404, 410].map(attempts), [Some(3), Some(3), Some(3), Some(1)]);
+        assert_eq!([408, 429, 500, 503].map(attempts), [Some(12); 4]);
+        assert_eq!(DeliveryError::Unanswered("late".into()).max_attempts(), None);
+    }
+}

@@ -1,0 +1,311 @@
+//! Has events delivered for as long as there are destinations: one task for each, and none without.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, UNIX_EPOCH};
+
+use arc_swap::ArcSwap;
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+use super::delivery::{DeliveryTarget, EventSender};
+use super::lease;
+use super::metrics::EventMetrics;
+use super::options::EventOptions;
+use super::outbox::OutboxWorker;
+use super::payload::OutgoingEvent;
+use super::routing::EventRouting;
+use super::traffic::{self, MAX_QUEUED, TrafficQueues};
+use crate::api::Origin;
+use crate::api::id::{Ids, has_prefix, prefix};
+use crate::api::remote::event_destinations::EventDestination;
+use crate::gateway::Gateway;
+use crate::logging::or_debug;
+use crate::net::{Shutdown, ShutdownPhase, ShutdownSignal};
+use crate::service::cluster::{Cluster, RowOwner};
+use crate::service::store::{Changes, Store, StoreError};
+
+/// How often a node of a cluster looks whether it is the one that delivers.
+const LEASE_INTERVAL: Duration = Duration::from_secs(2);
+/// How long after a failure the database is read again.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
+/// How long a stop waits for what was delivered to be removed.
+const STOP_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// What delivering events needs.
+pub(in crate::service) struct DispatchServices {
+    pub store: Arc<Store>,
+    pub gateway: Gateway,
+    pub cluster: Option<Arc<Cluster>>,
+    pub metrics: Arc<EventMetrics>,
+    pub origin: Origin,
+}
+
+/// What all tasks share.
+pub(super) struct DispatchState {
+    pub store: Arc<Store>,
+    pub sender: EventSender,
+    pub options: EventOptions,
+    pub metrics: Arc<EventMetrics>,
+    /// Makes the identifiers of events that are not stored.
+    pub ids: Ids,
+    /// Counts up when destinations or subscriptions change.
+    pub routing: watch::Sender<u64>,
+    /// Counts up when events are stored.
+    pub arrivals: watch::Sender<u64>,
+    pub shutdown: Shutdown,
+    cluster: Option<Arc<Cluster>>,
+    origin: Origin,
+    runtime: Handle,
+    /// Whether the task runs that looks after all others.
+    is_supervised: Mutex<bool>,
+}
+
+/// Has events delivered until it is dropped.
+pub(in crate::service) struct EventDispatcher(Arc<DispatchState>);
+
+impl EventDispatcher {
+    /// Begins, if there is a destination; else when there is one.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
+    pub async fn start(
+        services: DispatchServices,
+        options: EventOptions,
+    ) -> Result<Self, StoreError> {
+        let DispatchServices { store, gateway, cluster, metrics, origin } = services;
+        let (folder, timeout) = (options.folder.clone(), options.timeout);
+        let state = Arc::new(DispatchState {
+            sender: EventSender { gateway, folder, timeout },
+            options,
+            metrics,
+            ids: Ids::of(origin.part(5)),
+            routing: watch::Sender::default(),
+            arrivals: watch::Sender::default(),
+            shutdown: Shutdown::default(),
+            cluster,
+            origin,
+            runtime: Handle::current(),
+            is_supervised: Mutex::new(false),
+            store,
+        });
+        let follower = Arc::downgrade(&state);
+        state.store.watch(move |changes| {
+            if let Some(state) = follower.upgrade() {
+                state.follow(changes);
+            }
+        });
+        let read = state.store.read(|view| view.page::<EventDestination>(None, 1));
+        if !read.await?.is_empty() {
+            state.supervise();
+        }
+        Ok(Self(state))
+    }
+
+    /// Ends all tasks, and waits for a moment until they have removed what is delivered.
+    pub async fn stop(self) {
+        self.0.shutdown.begin(ShutdownPhase::Graceful);
+        let finished = timeout(STOP_TIMEOUT, self.0.shutdown.finished()).await;
+        or_debug!(finished, "some events that were delivered may be delivered again");
+    }
+}
+
+impl Drop for EventDispatcher {
+    fn drop(&mut self) {
+        self.0.shutdown.begin(ShutdownPhase::Forced);
+    }
+}
+
+impl DispatchState {
+    /// This node, where there are several.
+    pub fn owner(&self) -> Option<RowOwner> {
+        self.cluster.as_ref().map(|cluster| cluster.owner())
+    }
+
+    /// How long ago something was, in seconds since the Unix epoch.
+    pub fn age(&self, at: i64) -> Duration {
+        let now = self.origin.now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        now.saturating_sub(Duration::from_secs(u64::try_from(at).unwrap_or(0)))
+    }
+
+    fn follow(self: &Arc<Self>, changes: &Changes) {
+        let is_routing = |id: &str| {
+            let kinds = [prefix::EVENT_DESTINATION, prefix::EVENT_SUBSCRIPTION];
+            kinds.iter().any(|kind| has_prefix(id, kind))
+        };
+        if changes.select(is_routing).is_some() {
+            self.routing.send_modify(|version| *version += 1);
+            self.supervise();
+        }
+        if changes.select(|id| has_prefix(id, prefix::EVENT)).is_some() {
+            self.arrivals.send_modify(|version| *version += 1);
+        }
+    }
+
+    /// Starts the task that looks after all others, unless it runs.
+    fn supervise(self: &Arc<Self>) {
+        let mut is_supervised = self.is_supervised();
+        if !*is_supervised && self.shutdown.phase() == ShutdownPhase::Running {
+            *is_supervised = true;
+            let signal = self.shutdown.signal();
+            self.runtime.spawn(EventSupervisor::new(self.clone()).run(signal));
+        }
+    }
+
+    fn is_supervised(&self) -> MutexGuard<'_, bool> {
+        self.is_supervised.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Ends a task when it is dropped.
+struct OwnedTask {
+    shutdown: Shutdown,
+    task: JoinHandle<()>,
+}
+
+impl OwnedTask {
+    /// A task that ends with the service as well.
+    fn spawn<F: Future<Output = ()> + Send + 'static>(
+        parent: &Shutdown,
+        task: impl FnOnce(ShutdownSignal) -> F,
+    ) -> Self {
+        let shutdown = parent.child();
+        let task = tokio::spawn(task(shutdown.signal()));
+        Self { shutdown, task }
+    }
+
+    /// Whether it has ended by itself, as one does whose node does not deliver any more.
+    fn has_ended(&self) -> bool {
+        self.task.is_finished()
+    }
+}
+
+impl Drop for OwnedTask {
+    fn drop(&mut self) {
+        self.shutdown.begin(ShutdownPhase::Graceful);
+    }
+}
+
+/// Has as many tasks as there are destinations.
+struct EventSupervisor {
+    state: Arc<DispatchState>,
+    /// What delivers stored events, by the destination; empty where another node does.
+    outboxes: HashMap<String, OwnedTask>,
+    /// What delivers events of traffic, by the destination.
+    traffic: HashMap<String, TrafficSender>,
+    queues: Arc<ArcSwap<TrafficQueues>>,
+    /// Hands out what the gateway tells; none where nobody wants it.
+    distributor: Option<OwnedTask>,
+}
+
+/// Delivers events of traffic to one destination.
+struct TrafficSender {
+    target: DeliveryTarget,
+    queue: mpsc::Sender<OutgoingEvent>,
+    _task: OwnedTask,
+}
+
+impl EventSupervisor {
+    fn new(state: Arc<DispatchState>) -> Self {
+        let (outboxes, traffic) = (HashMap::new(), HashMap::new());
+        Self { state, outboxes, traffic, queues: Arc::default(), distributor: None }
+    }
+
+    /// Runs until there is no destination, or the service stops.
+    async fn run(mut self, mut signal: ShutdownSignal) {
+        let mut routing = self.state.routing.subscribe();
+        loop {
+            let version = *routing.borrow_and_update();
+            let pause = match self.arrange().await {
+                Ok(true) => None,
+                Ok(false) if self.ends(version) => return,
+                Ok(false) => continue,
+                Err(err) => {
+                    tracing::warn!(%err, "cannot look for event destinations");
+                    Some(RETRY_PAUSE)
+                }
+            };
+            let lease = self.state.cluster.as_ref().map(|_| LEASE_INTERVAL);
+            let waiting = async {
+                let timer = async {
+                    match pause.or(lease) {
+                        Some(pause) => sleep(pause).await,
+                        None => std::future::pending().await,
+                    }
+                };
+                tokio::select! {
+                    () = timer => {}
+                    _ = routing.changed() => {}
+                }
+            };
+            if signal.run_until(ShutdownPhase::Graceful, waiting).await.is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Whether this may end: nothing has changed since it was found that there is no destination.
+    fn ends(&self, version: u64) -> bool {
+        let mut is_supervised = self.state.is_supervised();
+        let is_unchanged = *self.state.routing.borrow() == version;
+        if is_unchanged {
+            *is_supervised = false;
+        }
+        is_unchanged
+    }
+
+    /// Starts and ends tasks as the database says; false where there is no destination.
+    async fn arrange(&mut self) -> Result<bool, StoreError> {
+        let routing = self.state.store.read(EventRouting::read).await?;
+        let delivers = match &self.state.cluster {
+            Some(cluster) if !routing.targets.is_empty() => {
+                lease::take(&self.state.store, cluster).await?
+            }
+            _ => true,
+        };
+        self.arrange_outboxes(&routing.targets, delivers);
+        self.arrange_traffic(&routing);
+        Ok(!routing.targets.is_empty())
+    }
+
+    fn arrange_outboxes(&mut self, targets: &BTreeMap<String, DeliveryTarget>, delivers: bool) {
+        self.outboxes.retain(|id, task| delivers && targets.contains_key(id) && !task.has_ended());
+        for id in targets.keys().filter(|_| delivers) {
+            let state = &self.state;
+            self.outboxes.entry(id.clone()).or_insert_with(|| {
+                let start = |signal| OutboxWorker::new(state, id, signal).run();
+                OwnedTask::spawn(&state.shutdown, start)
+            });
+        }
+    }
+
+    fn arrange_traffic(&mut self, routing: &EventRouting) {
+        let wants = |id: &String| routing.traffic.values().any(|receivers| receivers.contains(id));
+        let targets = &routing.targets;
+        self.traffic.retain(|id, sender| wants(id) && targets.get(id) == Some(&sender.target));
+        for (id, target) in targets.iter().filter(|(id, _)| wants(id)) {
+            let (state, target) = (&self.state, target.clone());
+            self.traffic.entry(id.clone()).or_insert_with(|| {
+                let (queue, events) = mpsc::channel(MAX_QUEUED);
+                let (shared, to) = (state.clone(), target.clone());
+                let start = |signal| traffic::send_all(shared, to, events, signal);
+                let task = OwnedTask::spawn(&state.shutdown, start);
+                TrafficSender { target, queue, _task: task }
+            });
+        }
+        let queues_of = |ids: &Vec<String>| {
+            ids.iter().filter_map(|id| Some(self.traffic.get(id)?.queue.clone())).collect()
+        };
+        let queues = routing.traffic.iter().map(|(name, ids)| (*name, queues_of(ids)));
+        self.queues.store(Arc::new(queues.collect()));
+        if self.traffic.is_empty() {
+            self.distributor = None;
+        } else if self.distributor.is_none() {
+            let (state, queues) = (self.state.clone(), self.queues.clone());
+            let start = |signal| traffic::distribute(state, queues, signal);
+            self.distributor = Some(OwnedTask::spawn(&self.state.shutdown, start));
+        }
+    }
+}

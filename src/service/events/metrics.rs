@@ -1,0 +1,96 @@
+//! What is counted of events.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::delivery::TargetKind;
+use crate::metrics::Families;
+
+/// Why an event was given up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum GiveUpReason {
+    /// The receiver refused it too often.
+    Refused,
+    /// It was too old.
+    Expired,
+    /// Too many were waiting.
+    Overflow,
+    /// It was of traffic, which is not stored.
+    Traffic,
+}
+
+impl GiveUpReason {
+    const ALL: [Self; 4] = [Self::Refused, Self::Expired, Self::Overflow, Self::Traffic];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Refused => "refused",
+            Self::Expired => "expired",
+            Self::Overflow => "overflow",
+            Self::Traffic => "traffic",
+        }
+    }
+}
+
+/// What is counted of events.
+#[derive(Debug, Default)]
+pub(in crate::service) struct EventMetrics {
+    delivered: [AtomicU64; TargetKind::ALL.len()],
+    failed_attempts: [AtomicU64; TargetKind::ALL.len()],
+    given_up: [AtomicU64; GiveUpReason::ALL.len()],
+    /// How many wait, by their destination, as this node has seen it last.
+    waiting: Mutex<BTreeMap<String, u64>>,
+}
+
+impl EventMetrics {
+    pub(super) fn delivered(&self, kind: TargetKind, count: usize) {
+        self.delivered[kind as usize].fetch_add(count as u64, Relaxed);
+    }
+
+    pub(super) fn attempt_failed(&self, kind: TargetKind) {
+        self.failed_attempts[kind as usize].fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn gave_up(&self, reason: GiveUpReason, count: u64) {
+        self.given_up[reason as usize].fetch_add(count, Relaxed);
+    }
+
+    pub(super) fn set_waiting(&self, destination_id: &str, count: u64) {
+        self.waiting().insert(destination_id.to_owned(), count);
+    }
+
+    /// Forgets a destination that is gone, or that another node delivers to.
+    pub(super) fn forget(&self, destination_id: &str) {
+        self.waiting().remove(destination_id);
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, BTreeMap<String, u64>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(in crate::service) fn collect(&self, families: &mut Families<'_>) -> fmt::Result {
+        let help = "Events that were delivered, by the kind of their destination.";
+        let mut family = families.counter("ginnel_events_delivered", help)?;
+        for kind in TargetKind::ALL {
+            let count = self.delivered[kind as usize].load(Relaxed);
+            family.count(&[("target", kind.name())], count)?;
+        }
+        let help = "Attempts to deliver events that failed, by the kind of their destination.";
+        let mut family = families.counter("ginnel_event_attempts_failed", help)?;
+        for kind in TargetKind::ALL {
+            let count = self.failed_attempts[kind as usize].load(Relaxed);
+            family.count(&[("target", kind.name())], count)?;
+        }
+        let help = "Events that were given up and are lost, by the reason.";
+        let mut family = families.counter("ginnel_events_given_up", help)?;
+        for reason in GiveUpReason::ALL {
+            let count = self.given_up[reason as usize].load(Relaxed);
+            family.count(&[("reason", reason.name())], count)?;
+        }
+        let help = "Events that wait for this node to deliver them.";
+        let waiting: u64 = self.waiting().values().sum();
+        families.gauge("ginnel_events_waiting", help)?.level(&[], waiting as f64)
+    }
+}

@@ -1,0 +1,37 @@
+//! Events: what happened here, told to programs elsewhere.
+//!
+//! A change of a resource is written with its event in one commit: `recorder` finds out what the change
+//! has made of which documents, `object` shows them as `get` does and without secrets, and who subscribes
+//! gets a row in the store for each destination. `dispatcher` has one task for each destination deliver
+//! these rows in their order, on one node of a cluster (`lease`); `traffic` delivers what the gateway tells,
+//! of which nothing is stored. How something gets there is in `delivery`, which knows `webhook`, `file` and
+//! `otlp`. Without a destination there is no task at all.
+
+mod backoff;
+mod delivery;
+mod dispatcher;
+mod file;
+mod lease;
+mod metrics;
+mod object;
+mod options;
+mod otlp;
+mod outbox;
+mod payload;
+mod recorder;
+mod routing;
+mod secret;
+mod traffic;
+mod types;
+mod webhook;
+
+pub(super) use delivery::check_url;
+pub(super) use dispatcher::{DispatchServices, EventDispatcher};
+pub(super) use file::check_name;
+pub(super) use metrics::EventMetrics;
+pub(super) use object::EventObject;
+pub use options::EventOptions;
+pub(super) use payload::Principal;
+pub(super) use recorder::EventRecorder;
+pub(super) use routing::{DESTINATION, EVENT_TYPE};
+pub(super) use secret::{DestinationSecret, check_secret, new_secret};

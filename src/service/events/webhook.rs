@@ -1,0 +1,66 @@
+//! Signatures of webhooks, as the specification of Standard Webhooks has them.
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use chrono::Utc;
+use http::header::{CONTENT_TYPE, USER_AGENT};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use ring::hmac;
+
+use super::delivery::DeliveryError;
+use super::payload::OutgoingEvent;
+use super::secret::key_of;
+use crate::api::Secret;
+
+/// The identifier of the event; receivers tell by it what they have seen before.
+const ID: HeaderName = HeaderName::from_static("webhook-id");
+/// When this attempt was made, in seconds since the Unix epoch.
+const TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
+/// `v1,` and base64 of the HMAC-SHA256 of identifier, timestamp and body, with dots between.
+const SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
+
+/// The headers of a request that delivers an event now.
+pub(super) fn headers(event: &OutgoingEvent, secret: &Secret) -> Result<HeaderMap, DeliveryError> {
+    signed(event, secret, Utc::now().timestamp()).ok_or(DeliveryError::Secret)
+}
+
+fn signed(event: &OutgoingEvent, secret: &Secret, at: i64) -> Option<HeaderMap> {
+    let (id, key) = (event.header.event_id.as_str(), key_of(secret)?);
+    let content = format!("{id}.{at}.{}", event.body);
+    let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &key), content.as_bytes());
+    let signature = format!("v1,{}", BASE64_STANDARD.encode(tag));
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let agent = concat!("ginnel/", env!("CARGO_PKG_VERSION"));
+    headers.insert(USER_AGENT, HeaderValue::from_static(agent));
+    headers.insert(ID, HeaderValue::try_from(id).ok()?);
+    headers.insert(TIMESTAMP, HeaderValue::from(at));
+    headers.insert(SIGNATURE, HeaderValue::try_from(signature).ok()?);
+    Some(headers)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::service::events::payload::EventHeader;
+
+    #[test]
+    fn the_signature_is_that_of_the_specification() {
+        // The example of the specification.
+        let secret = Secret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".to_owned());
+        let header = EventHeader {
+            event_id: "msg_p5jXN8AQM9LWM0D4loKWxJek".to_owned(),
+            event_type: String::new(),
+            event_timestamp: Default::default(),
+        };
+        let event = OutgoingEvent { header, body: "{\"test\": 2432232314}".to_owned() };
+
+        let headers = signed(&event, &secret, 1_614_265_330).unwrap();
+
+        assert_eq!(headers[SIGNATURE], "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
+        assert_eq!(headers[ID], "msg_p5jXN8AQM9LWM0D4loKWxJek");
+        assert_eq!(headers[TIMESTAMP], "1614265330");
+    }
+}

@@ -1,0 +1,194 @@
+//! Event destinations: seen and changed by admins, because events tell about everybody.
+
+use super::event_subscriptions::admins_only;
+use super::{Context, Handler, OperationResult, on, resource};
+use crate::api::Secret;
+use crate::api::id::prefix;
+use crate::api::remote::event_destinations::{
+    Create, Delete, EventDestination, EventTarget, Get, List, Update, WebhookTarget,
+};
+use crate::service::context::{found, remove};
+use crate::service::events::{
+    DESTINATION, DestinationSecret, check_name, check_secret, check_url, new_secret,
+};
+use crate::service::store::Transaction;
+use crate::service::{Refusal, code};
+
+/// The only format.
+const JSON: &str = "json";
+/// How many destinations there may be: each has a task of its own.
+const MAX_DESTINATIONS: usize = 100;
+
+resource! { EventDestination = EVENT_DESTINATION }
+
+/// A target that can be stored, and what is kept apart from it.
+#[derive(Clone)]
+struct CheckedTarget {
+    /// Without its secret.
+    target: EventTarget,
+    /// The secret that was sent.
+    secret: Option<Secret>,
+}
+
+pub(super) fn handlers() -> Vec<Handler> {
+    vec![on(create), on(list), on(get), on(update), on(delete)]
+}
+
+async fn create(service: Context, params: Create) -> OperationResult<Create> {
+    admins_only(&service)?;
+    check_format(params.format.as_deref())?;
+    let checked = check_target(&service, params.target)?;
+    let new = new_secret()?;
+    let create = service.change(move |change| {
+        check_count(change)?;
+        let mut destination = EventDestination {
+            id: change.new_id(prefix::EVENT_DESTINATION)?,
+            created_at: Some(change.now()),
+            description: Some(params.description.unwrap_or_default()),
+            metadata: Some(params.metadata.unwrap_or_default()),
+            format: Some(JSON.to_owned()),
+            target: Some(checked.target.clone()),
+            ..EventDestination::default()
+        };
+        change.put(&destination)?;
+        let made = keep_secret(change, &destination.id, checked, new)?;
+        show_secret(&mut destination, made);
+        Ok(destination)
+    });
+    create.await
+}
+
+async fn list(service: Context, params: List) -> OperationResult<List> {
+    admins_only(&service)?;
+    service.page::<List, _>(params.before_id, params.limit).await
+}
+
+async fn get(service: Context, params: Get) -> OperationResult<Get> {
+    admins_only(&service)?;
+    service.find(params.id).await
+}
+
+async fn update(service: Context, params: Update) -> OperationResult<Update> {
+    admins_only(&service)?;
+    // Generated clients send an empty one for what their caller left out.
+    check_format(params.format.as_deref().filter(|format| !format.is_empty()))?;
+    let checked = params.target.map(|target| check_target(&service, target)).transpose()?;
+    let new = new_secret()?;
+    let update = service.change(move |change| {
+        let mut destination: EventDestination = found(change, &params.id)?;
+        destination.description = params.description.or(destination.description);
+        destination.metadata = params.metadata.or(destination.metadata);
+        let target = checked.as_ref().map(|checked| checked.target.clone());
+        destination.target = target.or(destination.target);
+        change.put(&destination)?;
+        if let Some(checked) = checked {
+            let made = keep_secret(change, &destination.id, checked, new)?;
+            show_secret(&mut destination, made);
+        }
+        Ok(destination)
+    });
+    update.await
+}
+
+async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
+    admins_only(&service)?;
+    let delete = service.write(move |change| {
+        let subscriptions = change.referrers(&params.id, DESTINATION)?;
+        if let Some(subscription) = subscriptions.first() {
+            let message = format!("the event subscription {subscription} names the destination");
+            return Err(Refusal::new(code::DESTINATION_IN_USE, message));
+        }
+        DestinationSecret::remove(change, &params.id)?;
+        change.remove_all_deliveries(&params.id)?;
+        remove::<EventDestination>(change, &params.id)
+    });
+    delete.await
+}
+
+fn check_format(format: Option<&str>) -> Result<(), Refusal> {
+    match format {
+        Some(format) if !format.eq_ignore_ascii_case(JSON) => {
+            Err(invalid(format!("format: {format:?} is not {JSON:?}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_count(change: &Transaction<'_>) -> Result<(), Refusal> {
+    if change.page::<EventDestination>(None, MAX_DESTINATIONS)?.len() < MAX_DESTINATIONS {
+        return Ok(());
+    }
+    Err(invalid(format!("there are {MAX_DESTINATIONS} event destinations, which is the limit")))
+}
+
+fn check_target(service: &Context, mut target: EventTarget) -> Result<CheckedTarget, Refusal> {
+    let clouds = [
+        ("firehose", &target.firehose),
+        ("kinesis", &target.kinesis),
+        ("cloudwatch_logs", &target.cloudwatch_logs),
+        ("datadog", &target.datadog),
+        ("azure_logs_ingestion", &target.azure_logs_ingestion),
+    ];
+    if let Some((name, _)) = clouds.iter().find(|(_, cloud)| cloud.is_some()) {
+        return Err(invalid(format!(
+            "target.{name}: this service does not send events there; use webhook, file or otlp \
+             (docs/guides/events.md#destinations)"
+        )));
+    }
+    let count = [target.webhook.is_some(), target.file.is_some(), target.otlp.is_some()];
+    if count.iter().filter(|is_there| **is_there).count() != 1 {
+        return Err(invalid("target: must be exactly one of webhook, file and otlp"));
+    }
+    let wrong = |field: &'static str| move |problem| invalid(format!("target.{field} {problem}"));
+    if let Some(file) = &target.file {
+        if !service.shared.has_event_folder {
+            let message = "target.file: the operator of the service allows no files; the setting \
+                           event_delivery.folder names a folder for them";
+            return Err(invalid(message));
+        }
+        let name = file.name.as_deref().unwrap_or_default();
+        check_name(name).map_err(wrong("file.name:"))?;
+    }
+    if let Some(otlp) = &target.otlp {
+        check_url(otlp.url.as_deref().unwrap_or_default()).map_err(wrong("otlp.url:"))?;
+    }
+    let mut secret = None;
+    if let Some(webhook) = &mut target.webhook {
+        check_url(webhook.url.as_deref().unwrap_or_default()).map_err(wrong("webhook.url:"))?;
+        secret = webhook.secret.take();
+    }
+    secret.as_ref().map_or(Ok(()), check_secret).map_err(wrong("webhook.secret:"))?;
+    Ok(CheckedTarget { target, secret })
+}
+
+/// Keeps the secret of a webhook, and none for another target; gives it if it had to be made.
+fn keep_secret(
+    change: &Transaction<'_>,
+    destination_id: &str,
+    checked: CheckedTarget,
+    new: Secret,
+) -> Result<Option<Secret>, Refusal> {
+    let is_webhook = checked.target.webhook.is_some();
+    let stored = DestinationSecret::find(change, destination_id)?;
+    match (is_webhook, checked.secret, stored) {
+        (false, _, Some(_)) => DestinationSecret::remove(change, destination_id)?,
+        (true, Some(secret), _) => DestinationSecret::put(change, destination_id, secret)?,
+        (true, None, None) => {
+            DestinationSecret::put(change, destination_id, new.clone())?;
+            return Ok(Some(new));
+        }
+        (false, _, None) | (true, None, Some(_)) => {}
+    }
+    Ok(None)
+}
+
+fn show_secret(destination: &mut EventDestination, made: Option<Secret>) {
+    let target = destination.target.as_mut();
+    if let Some(WebhookTarget { secret, .. }) = target.and_then(|it| it.webhook.as_mut()) {
+        *secret = made;
+    }
+}
+
+fn invalid(message: impl Into<String>) -> Refusal {
+    Refusal::new(code::INVALID_VALUE, message)
+}

@@ -1,0 +1,135 @@
+//! The resources whose changes are events, as their operation `get` shows them.
+
+use super::edges::https::with_routes;
+use super::endpoints::shown_cloud;
+use super::reserved_domains::shown as shown_domain;
+use crate::api::remote::backends::{failover, http_response, static_, tunnel_group, weighted};
+use crate::api::remote::edges::{https, routes, tcp, tls};
+use crate::api::remote::{
+    api_keys, bot_users, certificate_authorities, credentials, endpoints, event_destinations,
+    event_subscriptions, ip_policies, ip_policy_rules, ip_restrictions, reserved_addrs,
+    reserved_domains, tls_certificates, vault_secrets, vaults,
+};
+use crate::api::{Operation, Resource};
+use crate::gateway::Gateway;
+use crate::service::address::Base;
+use crate::service::cloud_endpoint::CloudEndpoint;
+use crate::service::context::StoredResource;
+use crate::service::events::EventObject;
+use crate::service::store::{StoreError, View};
+
+/// The resources whose changes are events.
+pub(in crate::service) fn all(base: &Base, gateway: &Gateway, has_acme: bool) -> Vec<EventObject> {
+    macro_rules! plain {
+        ($($resource:ident),+ $(,)?) => {
+            vec![$(stored::<$resource::Get>(&$resource::RESOURCE, base)),+]
+        };
+    }
+    let mut objects = plain![
+        api_keys,
+        bot_users,
+        certificate_authorities,
+        credentials,
+        event_destinations,
+        event_subscriptions,
+        failover,
+        http_response,
+        ip_policies,
+        ip_policy_rules,
+        ip_restrictions,
+        reserved_addrs,
+        routes,
+        static_,
+        tcp,
+        tls_certificates,
+        tls,
+        tunnel_group,
+        vault_secrets,
+        vaults,
+        weighted,
+    ];
+    let edge = located(base, with_routes);
+    objects.push(EventObject::new::<https::Get, _>(&https::RESOURCE, edge));
+    let domain = located(base, move |view, domain| shown_domain(view, domain, has_acme));
+    objects.push(EventObject::new::<reserved_domains::Get, _>(&reserved_domains::RESOURCE, domain));
+    let (base, gateway) = (base.clone(), gateway.clone());
+    let endpoint = move |view: &View<'_>, endpoint: CloudEndpoint| {
+        shown_cloud(view, &gateway, &base, endpoint)
+    };
+    objects.push(EventObject::new::<endpoints::Get, _>(&endpoints::RESOURCE, endpoint));
+    objects
+}
+
+/// A resource that is shown as it is stored, with its addresses.
+fn stored<Get: Operation<Output: StoredResource>>(
+    resource: &'static Resource,
+    base: &Base,
+) -> EventObject {
+    let show = located(base, |_, stored: Get::Output| Ok(stored));
+    EventObject::new::<Get, Get::Output>(resource, show)
+}
+
+/// What `complete` makes of a resource, with its addresses.
+fn located<R: StoredResource>(
+    base: &Base,
+    complete: impl Fn(&View<'_>, R) -> Result<R, StoreError> + Send + Sync + 'static,
+) -> impl Fn(&View<'_>, R) -> Result<R, StoreError> + Send + Sync + 'static {
+    let base = base.clone();
+    move |view, stored| {
+        let mut shown = complete(view, stored)?;
+        shown.locate(&base);
+        Ok(shown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::api::id::prefix;
+    use crate::api::remote;
+    use crate::service::events::EventRecorder;
+
+    /// What has no events of its own: sources change their subscription, and service users are bot users.
+    const WITHOUT: [&str; 2] = ["event_sources", "service_users"];
+
+    async fn objects() -> Vec<EventObject> {
+        let authority = crate::gateway::tls::authority::Authority::open(None).unwrap();
+        let gateway = Gateway::start(Default::default(), authority).await.unwrap();
+        all(&Base::new("http://api.test"), &gateway, false)
+    }
+
+    #[tokio::test]
+    async fn every_resource_that_can_be_created_has_events() {
+        let objects = objects().await;
+        let of_events: BTreeSet<_> = objects.iter().map(EventObject::resource_name).collect();
+
+        let created = remote::resources()
+            .filter(|resource| resource.operations.iter().any(|info| info.name == "create"))
+            .map(|resource| resource.name)
+            .filter(|name| !WITHOUT.contains(name));
+
+        assert_eq!(of_events, created.collect());
+        assert!(objects.iter().all(|object| object.kind != prefix::TLS_CERTIFICATE_KEY));
+    }
+
+    #[tokio::test]
+    async fn the_guide_names_every_type_of_events() {
+        let recorder = EventRecorder::new(objects().await);
+        let guide = std::fs::read_to_string("docs/guides/events.md").unwrap();
+
+        let missing: Vec<_> = recorder
+            .types()
+            .names()
+            .filter(|name| {
+                let stem = name.trim_end_matches(".v0").rsplit_once('_').unwrap().0;
+                !guide.contains(&format!("`{name}`")) && !guide.contains(&format!("`{stem}`"))
+            })
+            .collect();
+
+        assert!(missing.is_empty(), "{missing:?}");
+    }
+}

@@ -1,0 +1,402 @@
+"""Events on their way: from the commit of a change to a program elsewhere, or to a file."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+
+import ginnel
+from event_receiver import Delivery, Receiver, quick_service, status
+from postgres import ON_BOTH_STORES
+from processes import Command, wait_until
+from test_monitoring import Watched
+
+CREATED, UPDATED = "ip_policy_created.v0", "ip_policy_updated.v0"
+DELETED = "ip_policy_deleted.v0"
+ANY = "127.0.0.1:0"
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with Receiver() as receiver:
+        yield receiver
+
+
+@pytest.fixture
+def service(storage: dict[str, Any]) -> Iterator[ginnel.Service]:
+    with quick_service(storage) as service:
+        yield service
+
+
+@pytest.fixture
+def remote(service: ginnel.Service) -> Iterator[ginnel.RemoteClient]:
+    with service.client() as remote:
+        yield remote
+
+
+def subscribe(remote: Any, *types: str, to: str, **target: Any) -> Any:
+    """The destination of a new subscription; `to` is a webhook, unless there is a target."""
+    target = target or {"webhook": {"url": to}}
+    destination = remote.event_destinations.create(target=target)
+    sources = [{"type": name} for name in types]
+    remote.event_subscriptions.create(sources=sources, destination_ids=[destination.id])
+    return destination
+
+
+@ON_BOTH_STORES
+def test_changes_are_told_in_their_order_as_get_shows_them(
+    remote: ginnel.RemoteClient, receiver: Receiver
+) -> None:
+    destination = subscribe(remote, CREATED, UPDATED, DELETED, to=receiver.url)
+    policy = remote.ip_policies.create(description="first", metadata='{"a": [1]}')
+    changed = remote.ip_policies.update(policy.id, description="second")
+    remote.ip_policies.delete(policy.id)
+    remote.bot_users.create(name="of another type")
+
+    deliveries = receiver.wait_for(3)
+    events = [delivery.event for delivery in deliveries]
+
+    assert [event["event_type"] for event in events] == [CREATED, UPDATED, DELETED]
+    shown = [
+        json.loads(json.dumps(row.to_dict(), default=str)) for row in (policy, changed, changed)
+    ]
+    for event, row in zip(events, shown, strict=True):
+        assert {name: event["object"][name] for name in ("id", "uri", "description")} == {
+            name: row[name] for name in ("id", "uri", "description")
+        }
+    assert events[0]["object"]["metadata"] == '{"a": [1]}'
+    assert len({event["event_id"] for event in events}) == 3
+    assert [event["event_id"] for event in events] == sorted(event["event_id"] for event in events)
+    audit = remote.audit_events.list(resource_id=policy.id).first()
+    assert audit is not None
+    assert events[0]["principal"] == {"id": audit.owner_id, "key_id": audit.key_id}
+    secret = destination.target.webhook.secret
+    for delivery in deliveries:
+        assert delivery.is_signed_with(secret)
+        assert delivery.headers["webhook-id"] == delivery.event["event_id"]
+        assert delivery.headers["content-type"] == "application/json"
+        assert abs(int(delivery.headers["webhook-timestamp"]) - time.time()) < 60
+
+
+def test_what_goes_with_a_resource_is_told_too(
+    remote: ginnel.RemoteClient, receiver: Receiver
+) -> None:
+    types = ["https_edge_route_deleted.v0", "https_edge_deleted.v0", "https_edge_route_updated.v0"]
+    subscribe(remote, *types, to=receiver.url)
+    edge = remote.edges.https.create(hostports=["a.example.test:443"])
+    route = remote.edges.https.routes.create(edge.id, match_type="path_prefix", match="/")
+    remote.edges.https.routes.compression.replace(edge.id, route.id)
+    remote.edges.https.delete(edge.id)
+
+    events = [delivery.event for delivery in receiver.wait_for(3)]
+
+    assert events[0]["event_type"] == "https_edge_route_updated.v0"
+    assert events[0]["object"]["compression"] == {"enabled": True}
+    assert {(event["event_type"], event["object"]["id"]) for event in events[1:]} == {
+        ("https_edge_route_deleted.v0", route.id),
+        ("https_edge_deleted.v0", edge.id),
+    }
+
+
+@ON_BOTH_STORES
+def test_a_failure_is_tried_again_with_the_same_identifier_and_the_rest_waits(
+    remote: ginnel.RemoteClient, receiver: Receiver
+) -> None:
+    receiver.answer = status(503)
+    subscribe(remote, CREATED, to=receiver.url)
+    policies = [remote.ip_policies.create(description=str(number)).id for number in range(3)]
+    wait_until(lambda: len(receiver.attempts) >= 3, "three attempts")
+    receiver.answer = status(200)
+
+    accepted = receiver.wait_for(3)
+
+    assert [delivery.event["object"]["id"] for delivery in accepted] == policies
+    first = [it for it in receiver.attempts if it.event["object"]["id"] == policies[0]]
+    assert len(first) >= 4
+    assert len({delivery.headers["webhook-id"] for delivery in first}) == 1
+    assert len({delivery.body for delivery in first}) == 1
+
+
+@ON_BOTH_STORES
+def test_a_changed_url_is_used_at_once_and_a_deleted_subscription_sends_nothing(
+    remote: ginnel.RemoteClient, receiver: Receiver
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as dead:
+        nowhere = f"http://127.0.0.1:{dead.getsockname()[1]}/"
+        destination = subscribe(remote, CREATED, to=nowhere)
+        unwanted = remote.event_subscriptions.create(
+            sources=[{"type": UPDATED}], destination_ids=[destination.id]
+        )
+        policy = remote.ip_policies.create()
+        remote.ip_policies.update(policy.id, description="unwanted")
+        remote.event_subscriptions.delete(unwanted.id)
+        remote.event_destinations.update(destination.id, target={"webhook": {"url": receiver.url}})
+
+        receiver.wait_for(1)
+        remote.ip_policies.create(description="last")
+        accepted = receiver.wait_for(2)
+
+    assert [delivery.type for delivery in accepted] == [CREATED, CREATED]
+
+
+def test_what_waits_for_a_deleted_destination_vanishes(
+    service: ginnel.Service, remote: ginnel.RemoteClient, receiver: Receiver
+) -> None:
+    receiver.answer = status(503)
+    destination = subscribe(remote, CREATED, to=receiver.url)
+    remote.ip_policies.create()
+    wait_until(lambda: receiver.attempts, "an attempt")
+    for subscription in remote.event_subscriptions.list():
+        remote.event_subscriptions.delete(subscription.id)
+    remote.event_destinations.delete(destination.id)
+    time.sleep(0.1)
+    receiver.answer, count = status(200), len(receiver.attempts)
+
+    subscribe(remote, CREATED, to=receiver.url)
+    time.sleep(0.3)
+
+    assert len(receiver.attempts) == count
+
+
+@pytest.mark.parametrize(("code", "attempts"), [(400, 3), (301, 3), (410, 1), (503, 12)])
+def test_an_event_that_is_refused_too_often_is_given_up(code: int, attempts: int) -> None:
+    with Receiver() as elsewhere, Receiver() as receiver:
+        receiver.answer = status(code, location=elsewhere.url)
+        sooner = {"retry_after": "10ms"}
+        with quick_service(events=sooner, admin_addr=ANY) as service, service.client() as remote:
+            subscribe(remote, CREATED, to=receiver.url)
+            refused = remote.ip_policies.create().id
+            watched = watched_of(service)
+            wait_until(lambda: given_up(watched, "refused") == 1, "it is given up", 60)
+            receiver.answer = status(200)
+            taken = remote.ip_policies.create().id
+
+            accepted = receiver.wait_for(1)
+
+            assert [delivery.event["object"]["id"] for delivery in accepted] == [taken]
+            tried = [it for it in receiver.attempts if it.event["object"]["id"] == refused]
+            assert len(tried) == attempts
+            assert not elsewhere.attempts
+            failed = watched.scrape()[
+                "ginnel_event_attempts_failed_total", frozenset({("target", "webhook")})
+            ]
+            assert failed.value == attempts
+
+
+def watched_of(service: ginnel.Service) -> Watched:
+    return Watched(str(service.admin_url).removeprefix("http://"))
+
+
+def given_up(watched: Watched, reason: str) -> float:
+    sample = watched.scrape()["ginnel_events_given_up_total", frozenset({("reason", reason)})]
+    return float(sample.value)
+
+
+def endless(handler: Any, _: Delivery) -> None:
+    """Says that it is well, and then much more."""
+    handler.send_response(200)
+    handler.send_header("content-length", str(10 << 30))
+    handler.end_headers()
+    piece = bytes(1 << 16)
+    while True:
+        handler.wfile.write(piece)
+
+
+def drop(handler: Any, _: Delivery) -> None:
+    handler.connection.close()
+
+
+def never(handler: Any, _: Delivery) -> None:
+    time.sleep(60)
+
+
+def test_a_body_without_end_is_not_read(remote: ginnel.RemoteClient, receiver: Receiver) -> None:
+    receiver.answer = endless
+    subscribe(remote, CREATED, to=receiver.url)
+    for _ in range(3):
+        remote.ip_policies.create()
+
+    wait_until(lambda: len({it.event["event_id"] for it in receiver.attempts}) == 3, "all three")
+
+    assert len(receiver.attempts) == 3
+
+
+@pytest.mark.parametrize("answer", [drop, never])
+def test_a_dead_receiver_holds_up_neither_others_nor_the_end(answer: Any) -> None:
+    with Receiver() as receiver, Receiver(answer) as dead:
+        with (
+            quick_service() as service,
+            service.client() as remote,
+        ):
+            subscribe(remote, CREATED, to=dead.url)
+            subscribe(remote, CREATED, to=receiver.url)
+            for _ in range(20):
+                remote.ip_policies.create()
+            receiver.wait_for(20)
+            wait_until(lambda: dead.attempts, "an attempt")
+            began = time.monotonic()
+        assert time.monotonic() - began < 2
+        assert len({delivery.event["event_id"] for delivery in dead.attempts}) == 1
+
+
+def test_what_waits_for_a_dead_receiver_is_bounded_in_number_and_age(tmp_path: Path) -> None:
+    bounds = {"max_waiting": 5, "max_age": "3s"}
+    with (
+        Receiver(status(503)) as receiver,
+        quick_service(events=bounds, admin_addr=ANY) as service,
+        service.client() as remote,
+    ):
+        watched = watched_of(service)
+        subscribe(remote, CREATED, to=receiver.url)
+        made = [remote.ip_policies.create().id for _ in range(12)]
+        wait_until(lambda: given_up(watched, "overflow") >= 6, "the oldest are given up")
+        waiting = watched.scrape()["ginnel_events_waiting", frozenset()]
+        assert waiting.value <= 6
+        wait_until(lambda: given_up(watched, "expired") >= 5, "the others are too old")
+        receiver.answer = status(200)
+        last = remote.ip_policies.create().id
+
+        accepted = receiver.wait_for(1)
+
+        assert [delivery.event["object"]["id"] for delivery in accepted] == [last]
+        assert made[-1] != last
+
+
+def test_the_own_api_is_not_a_receiver() -> None:
+    with quick_service(admin_addr=ANY) as service, service.client() as remote:
+        for host in ("127.0.0.1", "localhost", "0x7f.1"):
+            port = service.url.rsplit(":", 1)[1]
+            subscribe(remote, CREATED, to=f"http://{host}:{port}/bot_users")
+        remote.ip_policies.create()
+        watched, failed = watched_of(service), frozenset({("target", "webhook")})
+        attempts = "ginnel_event_attempts_failed_total"
+        wait_until(lambda: watched.scrape()[attempts, failed].value >= 6, "attempts")
+
+        # They would be refused without a key, but are not even made.
+        assert not [call for call in service.calls if call.operation.startswith("bot_users")]
+
+
+def test_events_are_appended_to_a_file_in_the_folder(tmp_path: Path) -> None:
+    with quick_service(events={"folder": str(tmp_path)}) as service, service.client() as remote:
+        subscribe(remote, CREATED, to="", file={"name": "events.jsonl"})
+        made = [remote.ip_policies.create().id for _ in range(30)]
+        path = tmp_path / "events.jsonl"
+        wait_until(lambda: path.exists() and path.read_text().count("\n") == 30, "all lines")
+
+        (tmp_path / "rotated").write_bytes(path.read_bytes())
+        path.unlink()
+        later = remote.ip_policies.create().id
+        wait_until(lambda: path.exists() and path.read_text().count("\n") == 1, "a new file")
+
+    lines = [json.loads(line) for line in (tmp_path / "rotated").read_text().splitlines()]
+    assert [line["object"]["id"] for line in lines] == made
+    assert json.loads(path.read_text())["object"]["id"] == later
+    assert path.stat().st_mode & 0o077 == 0
+
+
+def test_a_file_that_cannot_be_written_is_tried_again(tmp_path: Path) -> None:
+    (tmp_path / "events").symlink_to(tmp_path / "elsewhere")
+    with quick_service(events={"folder": str(tmp_path)}) as service, service.client() as remote:
+        subscribe(remote, CREATED, to="", file={"name": "events"})
+        remote.ip_policies.create()
+        time.sleep(0.2)
+        assert not (tmp_path / "elsewhere").exists()
+        (tmp_path / "events").unlink()
+        wait_until((tmp_path / "events").is_file, "the file")
+
+
+def test_a_collector_gets_log_records(remote: ginnel.RemoteClient, receiver: Receiver) -> None:
+    subscribe(remote, CREATED, to="", otlp={"url": receiver.url})
+    policy = remote.ip_policies.create(description="logged")
+    wait_until(lambda: receiver.accepted, "a request")
+
+    (resource,) = receiver.accepted[0].event["resourceLogs"]
+    (scope,) = resource["scopeLogs"]
+    (record,) = scope["logRecords"]
+    assert receiver.accepted[0].headers["content-type"] == "application/json"
+    assert {"key": "service.name", "value": {"stringValue": "ginnel"}} in resource["resource"][
+        "attributes"
+    ]
+    assert scope["scope"]["name"] == "ginnel.events"
+    assert abs(int(record["timeUnixNano"]) / 1e9 - time.time()) < 60
+    assert (record["severityNumber"], record["eventName"]) == (9, CREATED)
+    event = json.loads(record["body"]["stringValue"])
+    assert event["object"]["id"] == policy.id
+    attributes = {it["key"]: it["value"]["stringValue"] for it in record["attributes"]}
+    assert attributes == {"event.id": event["event_id"], "event.type": CREATED}
+
+
+def test_nothing_is_lost_when_the_service_is_killed(tmp_path: Path, receiver: Receiver) -> None:
+    receiver.answer = status(503)
+    place = ("--path", str(tmp_path / "db"), "--event-delivery-retry-after", "50ms")
+    ports = ("--http-port", "none", "--https-port", "none", "--agent-port", "none")
+    with Command("serve", *place, *ports) as command:
+        told = command.line()
+        with ginnel.RemoteClient(told["api_key"], base_url=told["url"]) as remote:
+            subscribe(remote, CREATED, to=receiver.url)
+            made = [remote.ip_policies.create().id for _ in range(50)]
+        command.process.send_signal(signal.SIGKILL)
+        command.process.wait()
+    tried = {it.headers["webhook-id"] for it in receiver.attempts}
+    receiver.answer = status(200)
+    with Command("serve", *place, *ports, GINNEL_LOG="info") as command:
+        command.line()
+        accepted = receiver.wait_for(50)
+        wait_until(lambda: "events wait from before" in "".join(command.complaints), "the log")
+
+    assert [delivery.event["object"]["id"] for delivery in accepted] == made
+    assert tried <= {delivery.headers["webhook-id"] for delivery in accepted}
+
+
+@pytest.mark.usefixtures("receiver")
+def test_there_is_no_thread_more_for_a_destination(receiver: Receiver) -> None:
+    def threads() -> int:
+        return len(os.listdir("/proc/self/task"))
+
+    with quick_service() as service, service.client() as remote:
+        remote.ip_policies.create()
+        before = threads()
+        subscribe(remote, CREATED, to=receiver.url)
+        for _ in range(20):
+            remote.ip_policies.create()
+        receiver.wait_for(20)
+        # Names are looked up on a thread of the runtime, which ends by itself.
+        served = threading.active_count()
+        assert threads() <= before + served + 2
+
+
+def test_certificates_of_receivers_are_verified(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(tls)
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    ports = ("--http-port", "none", "--https-port", "none", "--agent-port", "none")
+    quick = ("--event-delivery-retry-after", "50ms", "--path", str(tmp_path / "db"))
+
+    def serve(trusted: Path) -> Command:
+        return Command("serve", *ports, *quick, GINNEL_LOG="warn", SSL_CERT_FILE=str(trusted))
+
+    with Receiver(tls=tls) as receiver:
+        (tmp_path / "other.pem").write_bytes(trustme.CA().cert_pem.bytes())
+        with serve(tmp_path / "other.pem") as command:
+            told = command.line()
+            with ginnel.RemoteClient(told["api_key"], base_url=told["url"]) as remote:
+                subscribe(remote, CREATED, to=receiver.url)
+                remote.ip_policies.create()
+            refusal = "an event could not be delivered"
+            wait_until(lambda: refusal in "".join(command.complaints), "the refusal")
+            assert not receiver.attempts
+        with serve(tmp_path / "ca.pem") as command:
+            command.line()
+            receiver.wait_for(1)
