@@ -18,6 +18,7 @@ mod options;
 mod otlp;
 mod outbox;
 mod payload;
+mod public;
 mod recorder;
 mod routing;
 mod secret;

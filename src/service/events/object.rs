@@ -3,7 +3,9 @@
 use serde_json::Value;
 
 use super::payload::ChangeKind;
-use crate::api::{Kind, Operation, Output, Resource, Shape, mask, yaml};
+use super::public;
+use crate::api::mask::MASK;
+use crate::api::{Kind, Operation, Output, Resource, Shape};
 use crate::service::store::{Document, StoreError, View};
 
 /// Shows what is stored of a resource.
@@ -64,44 +66,47 @@ impl EventObject {
     }
 }
 
-/// Removes what is declared as a secret, whatever its name, and masks what may be one in the fields of
-/// which no more is known.
+/// Leaves of a resource what events may say of it.
 fn conceal_record(shown: &mut Value, shape: &Shape) {
     let Some(members) = shown.as_object_mut() else { return };
     for field in shape.fields {
-        if matches!(field.kind, Kind::Secret) {
+        let Some(member) = members.get_mut(field.name) else { continue };
+        let is_public = public::is_public(shape.name, field.name);
+        if conceal(member, &field.kind, is_public) == Concealed::Whole {
             members.shift_remove(field.name);
-        } else if let Some(member) = members.get_mut(field.name) {
-            conceal(member, &field.kind);
         }
     }
 }
 
-fn conceal(shown: &mut Value, kind: &Kind) {
+/// Whether anything of a value may be shown.
+#[derive(PartialEq)]
+enum Concealed {
+    /// Some of it.
+    InPart,
+    /// Nothing of it.
+    Whole,
+}
+
+fn conceal(shown: &mut Value, kind: &Kind, is_public: bool) -> Concealed {
     match (kind, &mut *shown) {
+        (_, Value::Null) => {}
+        (Kind::Secret, _) => return Concealed::Whole,
+        (Kind::Object | Kind::Json, _) if !is_public => return Concealed::Whole,
         (Kind::Record(shape), _) => conceal_record(shown, shape),
         (Kind::List(item), Value::Array(items)) => {
-            items.iter_mut().for_each(|one| conceal(one, item));
+            items.retain_mut(|one| conceal(one, item, is_public) == Concealed::InPart);
         }
-        (Kind::Map(_) | Kind::Object | Kind::Json, _) => mask::value(shown),
-        (Kind::Text { .. }, Value::String(text)) => conceal_document(text),
+        (Kind::Map(item), Value::Object(members)) => {
+            members.retain(|_, one| conceal(one, item, is_public) == Concealed::InPart);
+        }
+        (Kind::Text { .. } | Kind::TextOrNumber | Kind::Bytes, _) if !is_public => {
+            if shown.as_str() != Some("") {
+                *shown = MASK.into();
+            }
+        }
         _ => {}
     }
-}
-
-/// Masks the secrets of a text that is a document, such as a traffic policy; other texts stay.
-fn conceal_document(text: &mut String) {
-    if !text.contains([':', '{', '[']) {
-        return;
-    }
-    let Ok(document @ (Value::Object(_) | Value::Array(_))) = yaml::read::<Value>(text) else {
-        return;
-    };
-    let mut masked = document.clone();
-    mask::value(&mut masked);
-    if masked != document {
-        *text = masked.to_string();
-    }
+    Concealed::InPart
 }
 
 /// `IpPolicy` as `ip_policy`.
@@ -123,6 +128,7 @@ mod tests {
     use super::*;
     use crate::api::remote::edges::routes::HttpsEdgeRoute;
     use crate::api::remote::endpoints::Endpoint;
+    use crate::api::remote::event_destinations::EventDestination;
 
     fn concealed(mut shown: Value, shape: &Shape) -> Value {
         conceal_record(&mut shown, shape);
@@ -130,32 +136,62 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_removed_by_their_declaration_and_masked_in_documents() {
-        let policy = "on_http_request: [{actions: [{type: basic-auth, config: {credentials: ['me:swordfish']}}]}]";
+    fn nothing_of_a_policy_is_shown_but_that_there_is_one() {
+        // The second of two equal keys counts; a reader of YAML refuses both.
+        let twice = r#"{"enabled": true, "enabled": true, "on_http_request": ["swordfish"]}"#;
         let shown = json!({
             "id": "edghtsrt_1",
             "webhook_verification": {"provider": "github", "secret": "swordfish"},
-            "policy": {"inbound": [{"actions": [
-                {"type": "verify-webhook", "config": {"provider": "x", "secret": "swordfish"}},
-            ]}]},
-            "traffic_policy": {"value": policy},
+            "policy": {"enabled": true, "inbound": [{
+                "name": "swordfish",
+                "expressions": ["req.headers['x-k'][0] == 'swordfish'"],
+                "actions": [{"type": "add-headers", "config": {"headers": {"x": "swordfish"}}}],
+            }]},
+            "traffic_policy": {"enabled": true, "value": twice},
+            "request_headers": {"add": {"x-upstream": "swordfish"}, "remove": ["x-a"]},
         });
 
         let route = concealed(shown, &HttpsEdgeRoute::SHAPE);
-        let endpoint = concealed(json!({"traffic_policy": policy}), &Endpoint::SHAPE);
+        let endpoint = concealed(json!({"traffic_policy": twice}), &Endpoint::SHAPE);
 
         assert!(!format!("{route}{endpoint}").contains("swordfish"), "{route} {endpoint}");
-        assert_eq!(route["webhook_verification"], json!({"provider": "github"}));
-        let value = route["traffic_policy"]["value"].as_str().unwrap_or_default();
-        assert!(value.contains("basic-auth"), "{value}");
+        let rule = json!({
+            "name": MASK,
+            "expressions": [MASK],
+            "actions": [{"type": "add-headers"}],
+        });
+        assert_eq!(
+            route,
+            json!({
+                "id": "edghtsrt_1",
+                "webhook_verification": {"provider": "github"},
+                "policy": {"enabled": true, "inbound": [rule]},
+                "traffic_policy": {"enabled": true, "value": MASK},
+                "request_headers": {"add": {"x-upstream": MASK}, "remove": ["x-a"]},
+            })
+        );
+        assert_eq!(endpoint, json!({"traffic_policy": MASK}));
     }
 
     #[test]
-    fn what_is_no_secret_is_shown_as_it_is() {
+    fn where_other_events_go_is_not_shown() {
+        let shown = json!({"target": {"webhook": {"url": "https://hooks.test/T0/swordfish"}}});
+
+        let destination = concealed(shown, &EventDestination::SHAPE);
+
+        assert_eq!(destination, json!({"target": {"webhook": {"url": MASK}}}));
+    }
+
+    #[test]
+    fn texts_that_are_public_are_shown_as_they_are() {
         let shown = json!({
             "description": "office: 3rd floor",
             "metadata": "{\"team\": [1, 2]}",
-            "traffic_policy": "on_http_request:\n  - actions:\n      - type: deny\n",
+            "url": "https://app.test",
+            "traffic_policy": "",
+            "bindings": ["public"],
+            "port": 443,
+            "domain": {"id": "rd_1", "uri": "http://api.test/reserved_domains/rd_1"},
         });
 
         assert_eq!(concealed(shown.clone(), &Endpoint::SHAPE), shown);

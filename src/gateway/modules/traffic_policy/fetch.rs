@@ -99,8 +99,9 @@ impl Fetcher {
     }
 }
 
+/// Without the URL, which may hold what only its receiver should know.
 fn unreachable(problem: reqwest::Error) -> FetchFailed {
-    FetchFailed::Unreachable(problem.to_string())
+    FetchFailed::Unreachable(problem.without_url().to_string())
 }
 
 /// A name, and the only addresses that it stands for.
