@@ -16,8 +16,7 @@ use crate::policy::Fetch;
 
 /// The longest URL, in bytes.
 const MAX_URL_BYTES: usize = 2048;
-/// How often an event is sent to somebody who answers that it failed, and that it is refused.
-const MAX_FAILED_ATTEMPTS: u32 = 12;
+/// How often an event is sent to somebody who answers that the event is wrong.
 const MAX_REFUSED_ATTEMPTS: u32 = 3;
 
 /// A kind of destination, for those who count.
@@ -159,14 +158,15 @@ pub(super) enum DeliveryError {
 }
 
 impl DeliveryError {
-    /// How often an event is sent before it is given up for such failures; none where only its age decides:
-    /// the event itself is not the reason.
+    /// How often an event is sent before it is given up for such failures; none where only its age decides.
+    /// A 404, a 401 or a redirect is about the receiver, who may be better tomorrow; only what is about the
+    /// event itself would be the same then.
     pub fn max_attempts(&self) -> Option<u32> {
         let Self::Refused(status) = self else { return None };
         match status.as_u16() {
             410 => Some(1),
-            408 | 425 | 429 | 500.. => Some(MAX_FAILED_ATTEMPTS),
-            _ => Some(MAX_REFUSED_ATTEMPTS),
+            400 | 413 | 422 => Some(MAX_REFUSED_ATTEMPTS),
+            _ => None,
         }
     }
 }
@@ -221,8 +221,8 @@ mod tests {
             DeliveryError::Refused(StatusCode::from_u16(status).unwrap_or_default()).max_attempts()
         };
 
-        assert_eq!([301, 400, 404, 410].map(attempts), [Some(3), Some(3), Some(3), Some(1)]);
-        assert_eq!([408, 429, 500, 503].map(attempts), [Some(12); 4]);
+        assert_eq!([400, 410, 413, 422].map(attempts), [Some(3), Some(1), Some(3), Some(3)]);
+        assert_eq!([301, 401, 403, 404, 408, 429, 500, 503].map(attempts), [None; 8]);
         assert_eq!(DeliveryError::Unanswered("late".into()).max_attempts(), None);
     }
 }

@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
+use super::arrivals::ArrivalTable;
 use super::delivery::{DeliveryTarget, EventSender};
 use super::lease;
 use super::metrics::EventMetrics;
@@ -53,8 +54,8 @@ pub(super) struct DispatchState {
     pub ids: Ids,
     /// Counts up when destinations or subscriptions change.
     pub routing: watch::Sender<u64>,
-    /// Counts up when events are stored.
-    pub arrivals: watch::Sender<u64>,
+    /// Who waits for events to be stored.
+    pub arrivals: ArrivalTable,
     pub shutdown: Shutdown,
     cluster: Option<Arc<Cluster>>,
     origin: Origin,
@@ -83,7 +84,7 @@ impl EventDispatcher {
             metrics,
             ids: Ids::of(origin.part(5)),
             routing: watch::Sender::default(),
-            arrivals: watch::Sender::default(),
+            arrivals: ArrivalTable::default(),
             shutdown: Shutdown::default(),
             cluster,
             origin,
@@ -124,7 +125,7 @@ impl DispatchState {
         self.cluster.as_ref().map(|cluster| cluster.owner())
     }
 
-    /// How long ago something was, in seconds since the Unix epoch.
+    /// How long ago something was that happened at `at`, in seconds since the Unix epoch.
     pub fn age(&self, at: i64) -> Duration {
         let now = self.origin.now().duration_since(UNIX_EPOCH).unwrap_or_default();
         now.saturating_sub(Duration::from_secs(u64::try_from(at).unwrap_or(0)))
@@ -139,9 +140,7 @@ impl DispatchState {
             self.routing.send_modify(|version| *version += 1);
             self.supervise();
         }
-        if changes.select(|id| has_prefix(id, prefix::EVENT)).is_some() {
-            self.arrivals.send_modify(|version| *version += 1);
-        }
+        self.arrivals.follow(changes);
     }
 
     /// Starts the task that looks after all others, unless it runs.

@@ -19,10 +19,21 @@ pub(super) enum GiveUpReason {
     Overflow,
     /// It was of traffic, which is not stored.
     Traffic,
+    /// No subscription names its type and its destination any more.
+    Unsubscribed,
+    /// What is stored of it cannot be read.
+    Unusable,
 }
 
 impl GiveUpReason {
-    const ALL: [Self; 4] = [Self::Refused, Self::Expired, Self::Overflow, Self::Traffic];
+    const ALL: [Self; 6] = [
+        Self::Refused,
+        Self::Expired,
+        Self::Overflow,
+        Self::Traffic,
+        Self::Unsubscribed,
+        Self::Unusable,
+    ];
 
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -30,6 +41,8 @@ impl GiveUpReason {
             Self::Expired => "expired",
             Self::Overflow => "overflow",
             Self::Traffic => "traffic",
+            Self::Unsubscribed => "unsubscribed",
+            Self::Unusable => "unusable",
         }
     }
 }

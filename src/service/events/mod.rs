@@ -7,6 +7,7 @@
 //! of which nothing is stored. How something gets there is in `delivery`, which knows `webhook`, `file` and
 //! `otlp`. Without a destination there is no task at all.
 
+mod arrivals;
 mod backoff;
 mod delivery;
 mod dispatcher;

@@ -9,22 +9,24 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
+use super::arrivals::Arrivals;
 use super::backoff;
 use super::delivery::DeliveryError;
 use super::dispatcher::DispatchState;
+use super::lease;
 use super::metrics::GiveUpReason;
 use super::payload::OutgoingEvent;
 use super::routing::WaitingEvents;
 use crate::net::{ShutdownPhase, ShutdownSignal};
-use crate::service::store::{StoreError, StoredDelivery, Transaction};
+use crate::service::store::{OutboxRow, StoreError, Transaction};
 
 /// How many events are read at once.
 const PAGE: usize = 100;
 /// How many are delivered before they are removed: as many may be delivered again after a kill.
 const REMOVED_AT_ONCE: usize = 20;
-/// How often it is looked whether too many wait, while a destination is not tried.
+/// How often it is looked whether too many wait.
 const TRIM_INTERVAL: Duration = Duration::from_secs(5);
-/// How long after a failure the database is read again.
+/// How long after its first failure the database is used again.
 const STORE_PAUSE: Duration = Duration::from_secs(1);
 
 /// Delivers what the store holds for one destination.
@@ -33,11 +35,13 @@ pub(super) struct OutboxWorker {
     destination_id: String,
     signal: ShutdownSignal,
     routing: watch::Receiver<u64>,
-    arrivals: watch::Receiver<u64>,
+    arrivals: Arrivals,
     /// The event that failed last, and how often.
     failed: Option<(String, u32)>,
     /// What is delivered or given up, and not yet removed.
     finished: Vec<String>,
+    /// When it is looked again whether too many wait.
+    next_trim: Instant,
 }
 
 /// How delivering a page ended.
@@ -63,21 +67,21 @@ impl OutboxWorker {
             destination_id: destination_id.to_owned(),
             signal,
             routing: state.routing.subscribe(),
-            arrivals: state.arrivals.subscribe(),
+            arrivals: state.arrivals.of(destination_id),
             failed: None,
             finished: Vec::new(),
+            next_trim: Instant::now(),
         }
     }
 
     /// Delivers until the destination is gone, another node does, or the service stops.
     pub(super) async fn run(mut self) {
         self.report_start().await;
+        let mut store_failures: u32 = 0;
         loop {
             self.routing.mark_unchanged();
-            self.arrivals.mark_unchanged();
-            let end = self.deliver_page().await;
-            let removed = self.remove_finished().await;
-            let end = end.and_then(|end| removed.map(|()| end));
+            let end = self.deliver_and_remove().await;
+            store_failures = end.as_ref().map_or(store_failures.saturating_add(1), |_| 0);
             let goes_on = match end {
                 Ok(PageEnd::Again) => self.signal_phase() == ShutdownPhase::Running,
                 Ok(PageEnd::Empty) => self.wait_for_events().await,
@@ -86,7 +90,7 @@ impl OutboxWorker {
                 Err(err) => {
                     let destination = self.destination_id.as_str();
                     tracing::warn!(%err, destination, "events that wait cannot be read or removed");
-                    self.pause(STORE_PAUSE).await
+                    self.pause(backoff::pause(STORE_PAUSE, store_failures)).await
                 }
             };
             if !goes_on {
@@ -116,8 +120,21 @@ impl OutboxWorker {
         self.state.shutdown.phase()
     }
 
+    /// Delivers a page and removes it. What is delivered and could not be removed goes first: while nothing
+    /// can be removed nothing is sent, since it would be sent again and again.
+    async fn deliver_and_remove(&mut self) -> Result<PageEnd, StoreError> {
+        if !self.remove_finished().await? {
+            return Ok(PageEnd::Gone);
+        }
+        let end = self.deliver_page().await;
+        let is_held = self.remove_finished().await?;
+        if is_held { end } else { Ok(PageEnd::Gone) }
+    }
+
     async fn deliver_page(&mut self) -> Result<PageEnd, StoreError> {
-        self.trim().await?;
+        if self.next_trim <= Instant::now() {
+            self.trim().await?;
+        }
         let (id, own) = (self.destination_id.clone(), self.state.owner());
         let read =
             self.state.store.read(move |view| WaitingEvents::read(view, &id, own.as_ref(), PAGE));
@@ -143,8 +160,8 @@ impl OutboxWorker {
             if let Some(end) = self.attempt(&waiting, &std::mem::take(&mut outgoing)).await {
                 return Ok(end);
             }
-            if self.finished.len() >= REMOVED_AT_ONCE {
-                self.remove_finished().await?;
+            if self.finished.len() >= REMOVED_AT_ONCE && !self.remove_finished().await? {
+                return Ok(PageEnd::Gone);
             }
             if self.routing.has_changed().unwrap_or(true) {
                 return Ok(PageEnd::Again);
@@ -154,20 +171,18 @@ impl OutboxWorker {
     }
 
     /// An event as it is sent; none where nobody wants it any more, or it is too old.
-    fn outgoing(
-        &self,
-        waiting: &WaitingEvents,
-        delivery: &StoredDelivery,
-    ) -> Option<OutgoingEvent> {
+    fn outgoing(&self, waiting: &WaitingEvents, delivery: &OutboxRow) -> Option<OutgoingEvent> {
         let event_id = delivery.event_id.as_str();
         let event = match OutgoingEvent::read(delivery.body.clone()) {
             Ok(event) => event,
             Err(err) => {
                 tracing::error!(%err, event_id, "a stored event is unusable");
+                self.state.metrics.gave_up(GiveUpReason::Unusable, 1);
                 return None;
             }
         };
         if !waiting.is_wanted(delivery, &event.header.event_type) {
+            self.state.metrics.gave_up(GiveUpReason::Unsubscribed, 1);
             return None;
         }
         if self.state.age(delivery.at) > self.state.options.max_age {
@@ -237,15 +252,20 @@ impl OutboxWorker {
         }
     }
 
-    /// Gives up the oldest events where more wait than may.
-    async fn trim(&self) -> Result<(), StoreError> {
+    /// Gives up the oldest events where more wait than may, unless another node delivers by now.
+    async fn trim(&mut self) -> Result<(), StoreError> {
+        self.next_trim = Instant::now() + TRIM_INTERVAL;
         loop {
             let (id, kept) = (self.destination_id.clone(), self.state.options.max_waiting);
+            let own = self.state.owner();
             let read = self.state.store.read(move |view| -> Result<_, StoreError> {
+                if !lease::is_held(view, own.as_ref())? {
+                    return Ok(None);
+                }
                 let surplus = view.surplus_deliveries(&id, kept, PAGE)?;
-                Ok((surplus, view.count_deliveries(&id)?))
+                Ok(Some((surplus, view.count_deliveries(&id)?)))
             });
-            let (surplus, count) = read.await?;
+            let Some((surplus, count)) = read.await? else { return Ok(()) };
             let waiting = u64::try_from(count).unwrap_or(0);
             self.state.metrics.set_waiting(&self.destination_id, waiting);
             if surplus.is_empty() {
@@ -254,22 +274,29 @@ impl OutboxWorker {
             let (destination, given_up) = (self.destination_id.as_str(), surplus.len());
             tracing::warn!(destination, given_up, "too many events wait; the oldest are given up");
             self.state.metrics.gave_up(GiveUpReason::Overflow, given_up as u64);
-            self.remove(surplus).await?;
+            if !self.remove(surplus).await? {
+                return Ok(());
+            }
         }
     }
 
-    async fn remove_finished(&mut self) -> Result<(), StoreError> {
+    /// Removes what is finished; false where another node delivers by now.
+    async fn remove_finished(&mut self) -> Result<bool, StoreError> {
         if self.finished.is_empty() {
-            return Ok(());
+            return Ok(true);
         }
-        self.remove(self.finished.clone()).await?;
+        let is_held = self.remove(self.finished.clone()).await?;
         self.finished.clear();
-        Ok(())
+        Ok(is_held)
     }
 
-    async fn remove(&self, event_ids: Vec<String>) -> Result<(), StoreError> {
-        let id = self.destination_id.clone();
-        let remove = move |change: &Transaction<'_>| change.remove_deliveries(&id, &event_ids);
+    /// Removes events; false where another node delivers by now.
+    async fn remove(&self, event_ids: Vec<String>) -> Result<bool, StoreError> {
+        let (id, own) = (self.destination_id.clone(), self.state.owner());
+        let remove = move |change: &Transaction<'_>| -> Result<bool, StoreError> {
+            change.remove_deliveries(&id, &event_ids)?;
+            lease::is_held(change, own.as_ref())
+        };
         self.state.store.write(remove).await
     }
 
@@ -280,7 +307,7 @@ impl OutboxWorker {
             // The state that this worker keeps has the other ends.
             tokio::select! {
                 _ = routing.changed() => {}
-                _ = arrivals.changed() => {}
+                () = arrivals.next() => {}
             }
         };
         signal.run_until(ShutdownPhase::Graceful, change).await.is_some()

@@ -9,7 +9,7 @@ use super::payload::{ChangeKind, EventPayload, Principal};
 use super::routing::receivers;
 use super::types::EventTypes;
 use crate::api::id::prefix;
-use crate::service::store::{DocumentChange, StoreError, StoredDelivery, Transaction};
+use crate::service::store::{DocumentChange, OutboxRow, StoreError, Transaction};
 
 /// Destinations with the subscriptions because of which they get an event.
 type Receivers = BTreeMap<String, Vec<String>>;
@@ -114,8 +114,7 @@ impl ObjectChange<'_> {
         let at = i64::try_from(now.unix().unwrap_or(0)).unwrap_or(i64::MAX);
         receivers.iter().try_for_each(|(destination_id, subscriptions)| {
             let (event_id, body) = (event_id.clone(), body.clone());
-            let delivery =
-                StoredDelivery { event_id, at, subscriptions: subscriptions.clone(), body };
+            let delivery = OutboxRow { event_id, at, subscriptions: subscriptions.clone(), body };
             change.put_delivery(destination_id, &delivery)
         })
     }

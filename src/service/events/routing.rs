@@ -8,7 +8,7 @@ use super::secret::DestinationSecret;
 use super::types;
 use crate::api::remote::event_destinations::EventDestination;
 use crate::service::cluster::RowOwner;
-use crate::service::store::{StoreError, StoredDelivery, View};
+use crate::service::store::{OutboxRow, StoreError, View};
 
 /// The role of a destination for the subscriptions that name it.
 pub(in crate::service) const DESTINATION: &str = "event_destination";
@@ -61,7 +61,7 @@ pub(super) fn receivers(
 /// What waits for a destination, with what decides on it at this moment.
 pub(super) struct WaitingEvents {
     pub target: DeliveryTarget,
-    pub deliveries: Vec<StoredDelivery>,
+    pub deliveries: Vec<OutboxRow>,
     /// The types that subscriptions have which name the destination.
     types: HashMap<String, HashSet<String>>,
 }
@@ -93,7 +93,7 @@ impl WaitingEvents {
     }
 
     /// Whether one of the subscriptions still wants an event that was written because of them.
-    pub fn is_wanted(&self, delivery: &StoredDelivery, event_type: &str) -> bool {
+    pub fn is_wanted(&self, delivery: &OutboxRow, event_type: &str) -> bool {
         let mut subscriptions = delivery.subscriptions.iter();
         subscriptions.any(|id| self.types.get(id).is_some_and(|types| types.contains(event_type)))
     }

@@ -6,15 +6,20 @@ use super::{StoreError, Transaction, View, schema};
 
 /// An event that waits to be delivered to a destination.
 #[derive(Debug, Clone)]
-pub struct StoredDelivery {
+pub struct OutboxRow {
     /// The identifier of the event, which is the same at every attempt.
     pub event_id: String,
-    /// When it happened, in microseconds since the Unix epoch.
+    /// When it happened, in seconds since the Unix epoch.
     pub at: i64,
     /// The event subscriptions because of which it is delivered.
     pub subscriptions: Vec<String>,
     /// The event as JSON.
     pub body: String,
+}
+
+/// What changes say when an event is stored for a destination; no document has such an identifier.
+pub fn waiting_destination(destination_id: &str) -> String {
+    format!("waiting_{destination_id}")
 }
 
 impl View<'_> {
@@ -23,13 +28,13 @@ impl View<'_> {
         &self,
         destination_id: &str,
         limit: usize,
-    ) -> Result<Vec<StoredDelivery>, StoreError> {
+    ) -> Result<Vec<OutboxRow>, StoreError> {
         let sql = "SELECT event_id, at, subscriptions, body FROM event_deliveries
                    WHERE destination_id = ?1 ORDER BY event_id LIMIT ?2";
         let limit = Integer(i64::try_from(limit).unwrap_or(i64::MAX));
         let mut found = Vec::new();
         self.query(sql, &[Text(destination_id), limit], &mut |row| {
-            found.push(StoredDelivery {
+            found.push(OutboxRow {
                 event_id: row.text(0)?.to_owned(),
                 at: row.integer(1)?,
                 subscriptions: serde_json::from_str(row.text(2)?)?,
@@ -83,14 +88,14 @@ impl Transaction<'_> {
     pub fn put_delivery(
         &self,
         destination_id: &str,
-        delivery: &StoredDelivery,
+        delivery: &OutboxRow,
     ) -> Result<(), StoreError> {
-        let StoredDelivery { event_id, at, subscriptions, body } = delivery;
+        let OutboxRow { event_id, at, subscriptions, body } = delivery;
         let subscriptions = serde_json::to_string(subscriptions)?;
         let row =
             [Text(destination_id), Text(event_id), Integer(*at), Text(&subscriptions), Text(body)];
         self.tables.put(&schema::EVENT_DELIVERIES, &row)?;
-        self.note_change(event_id);
+        self.note_change(&waiting_destination(destination_id));
         Ok(())
     }
 

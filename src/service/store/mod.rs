@@ -33,7 +33,7 @@ use std::path::Path;
 pub use audit::{EventQuery, StoredEvent};
 pub use changes::{Changes, DocumentChange};
 pub use copy::{CopiedTable, LeftOut};
-pub use deliveries::StoredDelivery;
+pub use deliveries::{OutboxRow, waiting_destination};
 pub use error::{StorageFault, StoreError};
 pub use health::HealthEvents;
 pub(super) use job::{Job, TypedJob};
