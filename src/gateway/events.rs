@@ -74,6 +74,9 @@ pub struct Event {
     /// The bytes that the visitor was sent; none for a request, whose event comes before its body.
     #[serde(default)]
     pub sent_bytes: Option<u64>,
+    /// Whether it was a request that delivered an event of this service.
+    #[serde(skip)]
+    pub delivers_event: bool,
 }
 
 impl Event {
@@ -250,6 +253,7 @@ pub(crate) struct TraceRecord {
     pub logs: Vec<Value>,
     /// What a connection of bytes has carried.
     pub carried: Option<Carried>,
+    pub delivers_event: bool,
 }
 
 impl Default for TraceRecord {
@@ -268,6 +272,7 @@ impl Default for TraceRecord {
             action: None,
             logs: Vec::new(),
             carried: None,
+            delivers_event: false,
         }
     }
 }
@@ -320,6 +325,7 @@ impl RequestTrace {
             duration_ms: record.since.elapsed().as_secs_f64() * 1000.0,
             received_bytes: record.carried.map(|carried| carried.received),
             sent_bytes: record.carried.map(|carried| carried.sent),
+            delivers_event: record.delivers_event,
         });
     }
 }

@@ -10,6 +10,7 @@
 //! database nor the management API.
 
 mod addresses;
+mod delivery_mark;
 pub(crate) mod events;
 pub(crate) mod http;
 pub(crate) mod listener;
@@ -58,6 +59,7 @@ pub use upstream::io::{AsyncReadWrite, Io};
 
 use self::http::connection::HostSelection;
 use self::http::read_ahead::ReadAheadBudget;
+use delivery_mark::DeliveryMark;
 use events::EventBus;
 use login::Logins;
 use metrics::{ByteCounts, EdgeMetrics, GatewayMetrics};
@@ -239,6 +241,8 @@ pub(crate) struct GatewayState {
     events: EventBus,
     fetcher: Fetcher,
     logins: Arc<Logins>,
+    /// Of requests that deliver events.
+    delivery_mark: DeliveryMark,
     limit: Arc<ConnectionLimit>,
     /// None where nobody scrapes.
     metrics: Option<Arc<GatewayMetrics>>,
@@ -327,6 +331,7 @@ impl Gateway {
             events: EventBus::default(),
             fetcher: Fetcher::default(),
             logins,
+            delivery_mark: DeliveryMark::default(),
             limit,
             metrics,
             request_ids,
@@ -426,13 +431,19 @@ impl Gateway {
         self.0.events.listen()
     }
 
-    /// Sends a request as actions of policies do, never to an API of this process; gives the status of the
-    /// response, whose body is not read.
-    pub(crate) async fn status_of(
+    /// Delivers an event: as actions of policies send requests, never to an API of this process, and with a
+    /// mark by which this gateway knows it again. Gives the status of the response, whose body is not read.
+    pub(crate) async fn deliver_event(
         &self,
-        request: &Fetch,
+        mut request: Fetch,
     ) -> Result<::http::StatusCode, FetchFailed> {
-        self.0.fetcher.status_of(request).await
+        request.headers.extend(self.0.delivery_mark.header(&request.url));
+        self.0.fetcher.status_of(&request).await
+    }
+
+    /// Marks requests that deliver events with this key, and knows them by it.
+    pub(crate) fn set_delivery_key(&self, key: &[u8]) {
+        self.0.delivery_mark.set_key(key);
     }
 
     /// Whether somebody wants to know what happens on other nodes.

@@ -289,12 +289,25 @@ impl Options {
             rate.map(|_| Error::RateLimit),
             self.acme.check().err().or_else(|| self.check_challenges().err()),
             backups.cloned().map(Error::BackupFolder),
-            self.events.check().err(),
+            self.events.check(self.own_files()).err(),
             self.check_store().err(),
             self.check_names().err(),
             self.check_addresses().err(),
         ];
         problems.into_iter().flatten().collect()
+    }
+
+    /// The files that the service reads and writes.
+    fn own_files(&self) -> impl Iterator<Item = &Path> {
+        let certificate = self.certificate.iter().flat_map(|(chain, key)| [chain, key]);
+        let others = [
+            &self.path,
+            &self.vault_key_file,
+            &self.geo_database,
+            &self.asn_database,
+            &self.address_categories,
+        ];
+        others.into_iter().flatten().chain(certificate).map(PathBuf::as_path)
     }
 
     /// How public traffic is to be taken.

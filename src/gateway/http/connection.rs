@@ -156,6 +156,7 @@ impl HttpConnection {
         let mut trace = self.gateway.events.trace();
         trace.note(|it| it.request_id = name.map(str::to_owned));
         trace.request(&request);
+        trace.note(|it| it.delivers_event = self.gateway.delivery_mark.is_on(&request));
         let somebody = self.behind_proxy(request.headers());
         let client = somebody.as_ref().unwrap_or(&self.client);
         let forwarded = match size {

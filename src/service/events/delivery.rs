@@ -126,7 +126,7 @@ impl EventSender {
             max_redirects: 0,
             attempt: 1,
         };
-        let status = self.gateway.status_of(&request).await;
+        let status = self.gateway.deliver_event(request).await;
         let status = status.map_err(|failure| DeliveryError::Unanswered(failure.to_string()))?;
         if status.is_success() { Ok(()) } else { Err(DeliveryError::Refused(status)) }
     }

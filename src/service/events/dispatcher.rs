@@ -12,6 +12,7 @@ use tokio::time::{sleep, timeout};
 
 use super::arrivals::ArrivalTable;
 use super::delivery::{DeliveryTarget, EventSender};
+use super::delivery_key;
 use super::lease;
 use super::metrics::EventMetrics;
 use super::options::EventOptions;
@@ -30,6 +31,8 @@ use crate::service::store::{Changes, Store, StoreError};
 
 /// How often a node of a cluster looks whether it is the one that delivers.
 const LEASE_INTERVAL: Duration = Duration::from_secs(2);
+/// How often a node that is alone looks whether all tasks run.
+const CHECK_INTERVAL: Duration = Duration::from_secs(30);
 /// How long after a failure the database is read again.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// How long a stop waits for what was delivered to be removed.
@@ -197,6 +200,17 @@ struct EventSupervisor {
     queues: Arc<ArcSwap<TrafficQueues>>,
     /// Hands out what the gateway tells; none where nobody wants it.
     distributor: Option<OwnedTask>,
+    /// Whether the gateway knows deliveries of events.
+    has_key: bool,
+}
+
+impl Drop for EventSupervisor {
+    fn drop(&mut self) {
+        // After a panic, the next change of a destination starts another.
+        if std::thread::panicking() {
+            *self.state.is_supervised() = false;
+        }
+    }
 }
 
 /// Delivers events of traffic to one destination.
@@ -209,7 +223,7 @@ struct TrafficSender {
 impl EventSupervisor {
     fn new(state: Arc<DispatchState>) -> Self {
         let (outboxes, traffic) = (HashMap::new(), HashMap::new());
-        Self { state, outboxes, traffic, queues: Arc::default(), distributor: None }
+        Self { state, outboxes, traffic, queues: Arc::default(), distributor: None, has_key: false }
     }
 
     /// Runs until there is no destination, or the service stops.
@@ -226,16 +240,10 @@ impl EventSupervisor {
                     Some(RETRY_PAUSE)
                 }
             };
-            let lease = self.state.cluster.as_ref().map(|_| LEASE_INTERVAL);
+            let interval = self.state.cluster.as_ref().map_or(CHECK_INTERVAL, |_| LEASE_INTERVAL);
             let waiting = async {
-                let timer = async {
-                    match pause.or(lease) {
-                        Some(pause) => sleep(pause).await,
-                        None => std::future::pending().await,
-                    }
-                };
                 tokio::select! {
-                    () = timer => {}
+                    () = sleep(pause.unwrap_or(interval)) => {}
                     _ = routing.changed() => {}
                 }
             };
@@ -264,6 +272,11 @@ impl EventSupervisor {
             }
             _ => true,
         };
+        if !self.has_key && !routing.targets.is_empty() {
+            let key = delivery_key::shared(&self.state.store).await?;
+            self.state.sender.gateway.set_delivery_key(&key);
+            self.has_key = true;
+        }
         self.arrange_outboxes(&routing.targets, delivers);
         self.arrange_traffic(&routing);
         Ok(!routing.targets.is_empty())

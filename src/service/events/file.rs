@@ -1,8 +1,8 @@
 //! Files that events are appended to: in one folder, which the operator names.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
@@ -13,6 +13,9 @@ use super::delivery::DeliveryError;
 const MAX_NAME_BYTES: usize = 128;
 /// Who may read what events say: the service's own user.
 const FILE_MODE: u32 = 0o600;
+
+/// What names of files end with, so that no other file of the folder can be meant.
+const SUFFIX: &str = ".jsonl";
 
 /// What is wrong with the name of a file, for a sentence behind the name of the field. It can lead nowhere
 /// but into the folder: it has no separator and does not start with a dot.
@@ -25,6 +28,9 @@ pub(in crate::service) fn check_name(name: &str) -> Result<(), String> {
         return Err(format!(
             "{name:?} is no name of a file: letters, digits, '.', '_' and '-', and no '.' in front"
         ));
+    }
+    if !name.ends_with(SUFFIX) {
+        return Err(format!("{name:?} does not end with {SUFFIX}"));
     }
     Ok(())
 }
@@ -49,13 +55,27 @@ fn write(folder: &Path, name: &str, lines: &str) -> io::Result<()> {
     options.read(true).append(true).create(true).mode(FILE_MODE);
     options.custom_flags(flags.bits().cast_signed());
     let mut file = options.open(folder.join(name))?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is no regular file"));
-    }
+    check_file(&file.metadata()?)?;
     // An append that was cut short, by a full disk or a kill, has left a piece of a line.
     let separator = if ends_within_line(&mut file)? { "\n" } else { "" };
     file.write_all(format!("{separator}{lines}").as_bytes())?;
     file.sync_data()
+}
+
+/// Refuses a file that others may read, or that is not this service's own.
+fn check_file(file: &Metadata) -> io::Result<()> {
+    let problem = if !file.is_file() {
+        "it is no regular file".to_owned()
+    } else if file.nlink() > 1 {
+        format!("it has {} names, the limit is 1", file.nlink())
+    } else if file.uid() != rustix::process::geteuid().as_raw() {
+        format!("it belongs to the user {}, not to that of the service", file.uid())
+    } else if file.mode() & 0o077 != 0 {
+        format!("others may use it: its mode is {:o}, not {FILE_MODE:o}", file.mode() & 0o777)
+    } else {
+        return Ok(());
+    };
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, problem))
 }
 
 fn ends_within_line(file: &mut File) -> io::Result<bool> {
@@ -72,15 +92,30 @@ fn ends_within_line(file: &mut File) -> io::Result<bool> {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
     fn a_name_leads_nowhere_but_into_the_folder() {
-        for name in ["events.jsonl", "a", "A-1_b..log"] {
+        for name in ["events.jsonl", "a.jsonl", "A-1_b...jsonl"] {
             assert_eq!(check_name(name), Ok(()), "{name}");
         }
-        let long = "x".repeat(MAX_NAME_BYTES + 1);
-        for name in ["", ".", "..", "../x", "/etc/passwd", "a/b", ".bashrc", "a\0", "a\\b", &long] {
+        let long = "x".repeat(MAX_NAME_BYTES) + SUFFIX;
+        for name in [
+            "",
+            ".",
+            "..",
+            "../x",
+            "/etc/passwd",
+            "a/b",
+            ".bashrc",
+            "a\0",
+            "a\\b",
+            "ginnel.db",
+            &long,
+        ] {
             assert!(check_name(name).is_err(), "{name}");
         }
     }
@@ -90,15 +125,25 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("ginnel-events-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
 
-        write(&folder, "log", "one\n").unwrap();
-        std::fs::write(folder.join("cut"), "{\"cut").unwrap();
-        write(&folder, "cut", "two\n").unwrap();
-        std::os::unix::fs::symlink(folder.join("log"), folder.join("link")).unwrap();
-        let followed = write(&folder, "link", "three\n");
+        let path = |name| folder.join(name);
+
+        write(&folder, "log.jsonl", "one\n").unwrap();
+        write(&folder, "cut.jsonl", "{\"cut").unwrap();
+        write(&folder, "cut.jsonl", "two\n").unwrap();
+        std::os::unix::fs::symlink(path("log.jsonl"), path("link.jsonl")).unwrap();
+        let followed = write(&folder, "link.jsonl", "three\n");
 
         assert!(followed.is_err());
-        assert_eq!(std::fs::read_to_string(folder.join("log")).unwrap(), "one\n");
-        assert_eq!(std::fs::read_to_string(folder.join("cut")).unwrap(), "{\"cut\ntwo\n");
+        assert_eq!(std::fs::read_to_string(path("log.jsonl")).unwrap(), "one\n");
+        assert_eq!(std::fs::read_to_string(path("cut.jsonl")).unwrap(), "{\"cut\ntwo\n");
+
+        std::fs::set_permissions(path("cut.jsonl"), Permissions::from_mode(0o640)).unwrap();
+        std::fs::hard_link(path("log.jsonl"), path("name.jsonl")).unwrap();
+        for (name, problem) in [("cut.jsonl", "mode is 640"), ("name.jsonl", "2 names")] {
+            let error = write(&folder, name, "four\n").unwrap_err().to_string();
+            assert!(error.contains(problem), "{error}");
+            assert!(!std::fs::read_to_string(path(name)).unwrap().contains("four"));
+        }
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

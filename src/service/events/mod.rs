@@ -10,6 +10,7 @@
 mod arrivals;
 mod backoff;
 mod delivery;
+mod delivery_key;
 mod dispatcher;
 mod file;
 mod lease;

@@ -1,6 +1,6 @@
 //! How events are delivered.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::service::Error;
@@ -33,13 +33,28 @@ impl Default for EventOptions {
 }
 
 impl EventOptions {
-    /// Finds what is wrong before anything is started.
-    pub(in crate::service) fn check(&self) -> Result<(), Error> {
-        match self.folder.as_ref().filter(|folder| !folder.is_dir()) {
-            Some(folder) => {
-                let problem = format!("{} is not a folder", folder.display());
-                Err(Error::setting("event_delivery.folder", problem))
-            }
+    /// Finds what is wrong before anything is started: the folder, in which callers of the API name files,
+    /// must be there and must hold none of these files of the service.
+    pub(in crate::service) fn check<'a>(
+        &self,
+        own_files: impl IntoIterator<Item = &'a Path>,
+    ) -> Result<(), Error> {
+        let Some(folder) = &self.folder else { return Ok(()) };
+        let wrong = |problem| Err(Error::setting("event_delivery.folder", problem));
+        if !folder.is_dir() {
+            return wrong(format!("{} is not a folder", folder.display()));
+        }
+        let same = std::fs::canonicalize(folder).ok();
+        let own = own_files.into_iter().find(|file| {
+            let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
+            std::fs::canonicalize(parent.unwrap_or(Path::new("."))).ok() == same
+        });
+        match own {
+            Some(file) => wrong(format!(
+                "{} holds {}, a file of the service; name a folder of its own",
+                folder.display(),
+                file.display()
+            )),
             None => Ok(()),
         }
     }

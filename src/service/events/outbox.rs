@@ -24,7 +24,9 @@ use crate::service::store::{OutboxRow, StoreError, Transaction};
 const PAGE: usize = 100;
 /// How many are delivered before they are removed: as many may be delivered again after a kill.
 const REMOVED_AT_ONCE: usize = 20;
-/// How often it is looked whether too many wait.
+/// How often it is looked whether too many wait, while events are sent at most.
+const BUSY_TRIM_INTERVAL: Duration = Duration::from_secs(1);
+/// The same while a destination is not tried.
 const TRIM_INTERVAL: Duration = Duration::from_secs(5);
 /// How long after its first failure the database is used again.
 const STORE_PAUSE: Duration = Duration::from_secs(1);
@@ -254,7 +256,7 @@ impl OutboxWorker {
 
     /// Gives up the oldest events where more wait than may, unless another node delivers by now.
     async fn trim(&mut self) -> Result<(), StoreError> {
-        self.next_trim = Instant::now() + TRIM_INTERVAL;
+        self.next_trim = Instant::now() + BUSY_TRIM_INTERVAL;
         loop {
             let (id, kept) = (self.destination_id.clone(), self.state.options.max_waiting);
             let own = self.state.owner();

@@ -44,6 +44,8 @@ pub(super) async fn distribute(
             Some(EventDelivery::Missed(missed)) => {
                 state.metrics.gave_up(GiveUpReason::Traffic, missed);
             }
+            // An event of its delivery would be delivered as well, without end.
+            Some(EventDelivery::Event(event)) if event.delivers_event => {}
             Some(EventDelivery::Event(event)) => offer(&state, &queues.load(), &event),
         }
     }

@@ -75,10 +75,11 @@ async fn get(service: Context, params: Get) -> OperationResult<Get> {
 
 async fn update(service: Context, params: Update) -> OperationResult<Update> {
     admins_only(&service)?;
-    // Generated clients send an empty list for what their caller left out.
+    // Generated clients send empty lists for what their caller left out.
     let sources = params.sources.filter(|sources| !sources.is_empty());
     let sources = sources.map(|sources| check_sources(&service, sources)).transpose()?;
-    let destinations = params.destination_ids.map(check_destinations).transpose()?;
+    let destinations = params.destination_ids.filter(|ids| !ids.is_empty());
+    let destinations = destinations.map(check_destinations).transpose()?;
     let update = service.change(move |change| {
         let mut subscription: EventSubscription = found(change, &params.id)?;
         subscription.description = params.description.or(subscription.description);

@@ -1,0 +1,82 @@
+//! Tells requests that deliver events of this service from those of visitors. A destination may be behind
+//! the service's own gateway; an event of its delivery would be delivered as well, without end.
+//!
+//! A mark is worth nothing to who receives it: it holds for one URL, that of the receiver itself.
+
+use arc_swap::ArcSwapOption;
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use http::header::HOST;
+use http::{HeaderName, HeaderValue, Request};
+use ring::hmac;
+use url::Url;
+
+/// The header that has the mark.
+const MARK: HeaderName = HeaderName::from_static("ginnel-event-delivery");
+
+/// Makes and verifies marks, with a key that the nodes of a cluster share.
+#[derive(Default)]
+pub(crate) struct DeliveryMark(ArcSwapOption<hmac::Key>);
+
+impl DeliveryMark {
+    /// Uses this key from now on.
+    pub(crate) fn set_key(&self, key: &[u8]) {
+        self.0.store(Some(hmac::Key::new(hmac::HMAC_SHA256, key).into()));
+    }
+
+    /// The header of a request that delivers an event to a URL; none without a key.
+    pub(crate) fn header(&self, url: &str) -> Option<(HeaderName, HeaderValue)> {
+        let key = self.0.load_full()?;
+        let url = Url::parse(url).ok()?;
+        let host = url.host_str()?;
+        let authority = url.port().map_or(host.to_owned(), |port| format!("{host}:{port}"));
+        let path = &url[url::Position::BeforePath..url::Position::AfterQuery];
+        let tag = hmac::sign(&key, &content(&authority, path));
+        let mark = BASE64_URL_SAFE_NO_PAD.encode(tag);
+        Some((MARK, HeaderValue::try_from(mark).ok()?))
+    }
+
+    /// Whether a request delivers an event of this service.
+    pub(crate) fn is_on<B>(&self, request: &Request<B>) -> bool {
+        let Some(mark) = request.headers().get(MARK) else { return false };
+        let Some(key) = self.0.load_full() else { return false };
+        let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
+        let host = host.or_else(|| request.uri().authority().map(|authority| authority.as_str()));
+        let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
+        let (Some(host), Ok(tag)) = (host, BASE64_URL_SAFE_NO_PAD.decode(mark)) else {
+            return false;
+        };
+        hmac::verify(&key, &content(&host.to_ascii_lowercase(), path), &tag).is_ok()
+    }
+}
+
+fn content(authority: &str, path: &str) -> Vec<u8> {
+    format!("{authority} {path}").into_bytes()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn request(host: &str, path: &str, mark: &HeaderValue) -> Request<()> {
+        Request::builder().uri(path).header(HOST, host).header(MARK, mark).body(()).unwrap()
+    }
+
+    #[test]
+    fn a_mark_holds_for_its_url_and_its_key() {
+        let (mark, other) = (DeliveryMark::default(), DeliveryMark::default());
+        assert!(mark.header("https://a.test/").is_none());
+        mark.set_key(b"one");
+        other.set_key(b"two");
+        let (_, value) = mark.header("https://A.test:443/events?x=1").unwrap();
+        let (_, ported) = mark.header("http://127.0.0.1:8080").unwrap();
+
+        assert!(mark.is_on(&request("a.test", "/events?x=1", &value)));
+        assert!(mark.is_on(&request("127.0.0.1:8080", "/", &ported)));
+        assert!(!mark.is_on(&request("a.test", "/events", &value)));
+        assert!(!mark.is_on(&request("b.test", "/events?x=1", &value)));
+        assert!(!mark.is_on(&request("a.test", "/events?x=1", &ported)));
+        assert!(!other.is_on(&request("a.test", "/events?x=1", &value)));
+    }
+}
