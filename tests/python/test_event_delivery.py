@@ -6,10 +6,12 @@ import json
 import os
 import signal
 import socket
+import sqlite3
 import ssl
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -169,7 +171,7 @@ def test_what_waits_for_a_deleted_destination_vanishes(
     assert len(receiver.attempts) == count
 
 
-@pytest.mark.parametrize(("code", "attempts"), [(400, 3), (301, 3), (410, 1), (503, 12)])
+@pytest.mark.parametrize(("code", "attempts"), [(400, 3), (413, 3), (410, 1)])
 def test_an_event_that_is_refused_too_often_is_given_up(code: int, attempts: int) -> None:
     with Receiver() as elsewhere, Receiver() as receiver:
         receiver.answer = status(code, location=elsewhere.url)
@@ -192,6 +194,61 @@ def test_an_event_that_is_refused_too_often_is_given_up(code: int, attempts: int
                 "ginnel_event_attempts_failed_total", frozenset({("target", "webhook")})
             ]
             assert failed.value == attempts
+
+
+@pytest.mark.parametrize("code", [301, 401, 403, 404, 429, 503])
+def test_a_status_that_is_about_the_receiver_gives_nothing_up(code: int) -> None:
+    with Receiver() as elsewhere, Receiver() as receiver:
+        receiver.answer = status(code, location=elsewhere.url)
+        sooner = {"retry_after": "10ms"}
+        with quick_service(events=sooner, admin_addr=ANY) as service, service.client() as remote:
+            subscribe(remote, CREATED, to=receiver.url)
+            made = [remote.ip_policies.create().id for _ in range(3)]
+            wait_until(lambda: len(receiver.attempts) >= 6, "six attempts")
+            receiver.answer = status(200)
+
+            accepted = receiver.wait_for(3)
+
+            assert [delivery.event["object"]["id"] for delivery in accepted] == made
+            assert given_up(watched_of(service), "refused") == 0
+            assert not elsewhere.attempts
+
+
+def test_nothing_is_sent_while_what_was_sent_cannot_be_removed(tmp_path: Path) -> None:
+    path = tmp_path / "ginnel.db"
+    with (
+        Receiver(status(503)) as receiver,
+        quick_service({"path": str(path)}) as service,
+        service.client() as remote,
+    ):
+        subscribe(remote, CREATED, to=receiver.url)
+        remote.ip_policies.create()
+        remote.ip_policies.create()
+        wait_until(lambda: receiver.attempts, "an attempt")
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            receiver.answer = status(200)
+            receiver.wait_for(2)
+            # Longer than one wait for the lock and the pause behind it.
+            time.sleep(8)
+            assert len(receiver.accepted) == 2
+            other.execute("ROLLBACK")
+        remote.ip_policies.create()
+        receiver.wait_for(3)
+        time.sleep(0.3)
+
+    identifiers = [delivery.event["event_id"] for delivery in receiver.accepted]
+    assert len(identifiers) == len(set(identifiers)) == 3
+
+
+def test_the_url_of_a_receiver_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with caplog.at_level("DEBUG"), quick_service() as service, service.client() as remote:
+        subscribe(remote, CREATED, to=f"http://127.0.0.1:{port}/services/swordfish")
+        remote.ip_policies.create()
+        wait_until(lambda: "could not be delivered" in caplog.text, "a failure is logged")
+    assert "swordfish" not in caplog.text
 
 
 def watched_of(service: ginnel.Service) -> Watched:
@@ -306,14 +363,14 @@ def test_events_are_appended_to_a_file_in_the_folder(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_written_is_tried_again(tmp_path: Path) -> None:
-    (tmp_path / "events").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "events.jsonl").symlink_to(tmp_path / "elsewhere")
     with quick_service(events={"folder": str(tmp_path)}) as service, service.client() as remote:
-        subscribe(remote, CREATED, to="", file={"name": "events"})
+        subscribe(remote, CREATED, to="", file={"name": "events.jsonl"})
         remote.ip_policies.create()
         time.sleep(0.2)
         assert not (tmp_path / "elsewhere").exists()
-        (tmp_path / "events").unlink()
-        wait_until((tmp_path / "events").is_file, "the file")
+        (tmp_path / "events.jsonl").unlink()
+        wait_until((tmp_path / "events.jsonl").is_file, "the file")
 
 
 def test_a_collector_gets_log_records(remote: ginnel.RemoteClient, receiver: Receiver) -> None:

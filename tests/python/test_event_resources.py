@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import subprocess
 import sys
@@ -67,7 +68,9 @@ async def test_a_subscription_has_sources_and_destinations(client: Any) -> None:
     )
     kept = await client.event_subscriptions.update(made.id, sources=[], metadata="m")
     changed = await client.event_subscriptions.update(made.id, sources=[{"type": CREATED}])
-    cleared = await client.event_subscriptions.update(made.id, destination_ids=[])
+    same = await client.event_subscriptions.update(made.id, destination_ids=[], sources=[])
+    other = await client.event_destinations.create(target=HOOK)
+    moved = await client.event_subscriptions.update(made.id, destination_ids=[other.id])
     listed = [row.id async for row in client.event_subscriptions.list()]
     await client.event_subscriptions.delete(made.id)
 
@@ -77,7 +80,8 @@ async def test_a_subscription_has_sources_and_destinations(client: Any) -> None:
     assert [(row.id, row.uri) for row in made.destinations] == [(destination.id, destination.uri)]
     assert (kept.sources, kept.metadata) == (made.sources, "m")
     assert [source.type for source in changed.sources] == [CREATED]
-    assert (cleared.destinations, cleared.sources) == ([], changed.sources)
+    assert (same.destinations, same.sources) == (made.destinations, changed.sources)
+    assert ([row.id for row in moved.destinations], moved.sources) == ([other.id], same.sources)
     assert listed == [made.id]
     with pytest.raises(ginnel.NotFoundError):
         await client.event_subscriptions.get(made.id)
@@ -141,7 +145,9 @@ async def test_targets_that_cannot_be_used_are_refused(
         await client.event_destinations.create(target=target)
 
 
-@pytest.mark.parametrize("name", ["../x", "/etc/passwd", "a/b", ".profile", "", "a" * 129])
+@pytest.mark.parametrize(
+    "name", ["../x", "/etc/passwd", "a/b", ".profile", "", "a" * 129, "ginnel.db", "events"]
+)
 def test_files_outside_of_the_folder_are_refused(tmp_path: Path, name: str) -> None:
     with (
         quick_service(events={"folder": str(tmp_path)}) as service,
@@ -155,6 +161,22 @@ def test_a_folder_that_is_not_there_is_refused_at_the_start(tmp_path: Path) -> N
     missing = str(tmp_path / "missing")
     with pytest.raises(ValueError, match=r"event_delivery\.folder"):
         ginnel.Service(settings={"event_delivery": {"folder": missing}})
+
+
+@pytest.mark.parametrize("own", ["ginnel.db", "vault.key"])
+def test_a_folder_with_files_of_the_service_is_refused_at_the_start(
+    tmp_path: Path, own: str
+) -> None:
+    (tmp_path / "linked").symlink_to(tmp_path)
+    settings: Any = {"event_delivery": {"folder": str(tmp_path / "linked")}}
+    path = tmp_path / "ginnel.db"
+    if own == "vault.key":
+        path = tmp_path / "data" / "ginnel.db"
+        path.parent.mkdir()
+        (tmp_path / own).write_text(base64.b64encode(bytes(32)).decode())
+        settings["vault_key_file"] = str(tmp_path / own)
+    with pytest.raises(ValueError, match=rf"event_delivery\.folder.*{own}"):
+        ginnel.Service(str(path), settings=settings)
 
 
 async def test_a_type_of_events_that_there_is_not_is_refused_with_the_nearest(client: Any) -> None:

@@ -6,6 +6,7 @@ import base64
 import json
 from typing import Any
 
+import pytest
 import trustme
 
 from event_receiver import Receiver, quick_service
@@ -144,6 +145,56 @@ def create_all(remote: Any) -> tuple[list[Any], list[str]]:
     return rows, secrets
 
 
+TWICE = f'''{{"enabled": true, "enabled": true, "on_http_request": [{{"name": "{MARK}-name",
+"expressions": ["req.headers['x-k'][0] == '{MARK}-x'"], "actions": [{{"type": "basic-auth",
+"config": {{"credentials": ["me:{MARK}-pass"]}}}}, {{"type": "add-headers", "config": {{"headers":
+{{"x-upstream-pass": "{MARK}-header"}}}}}}]}}]}}'''
+YAML = f"""on_http_request:
+  - name: {MARK}-name
+    expressions: ["req.headers['x-k'][0] == '{MARK}-x'"]
+    actions:
+      - type: set-vars
+        config: {{vars: [{{db_pw: "{MARK}-var"}}]}}
+      - type: custom-response
+        config: {{status_code: 200, body: {MARK}-body}}
+"""
+
+
+@pytest.mark.parametrize("text", [TWICE, TWICE.replace("\n", "\n\t"), YAML])
+def test_no_text_of_a_policy_is_in_an_event(text: str) -> None:
+    rule = {
+        "name": f"{MARK}-name",
+        "expressions": [f"req.headers['x-k'][0] == '{MARK}-x'"],
+        "actions": [{"type": "add-headers", "config": {"headers": {"x-b": f"{MARK}-header"}}}],
+    }
+    types = ["endpoint_created.v0", "https_edge_route_created.v0", "https_edge_route_updated.v0"]
+    with (
+        Receiver() as receiver,
+        quick_service() as service,
+        service.client() as remote,
+    ):
+        destination = remote.event_destinations.create(target={"webhook": {"url": receiver.url}})
+        remote.event_subscriptions.create(
+            sources=[{"type": name} for name in types], destination_ids=[destination.id]
+        )
+        remote.endpoints.create(
+            url="https://cloud.example.test",
+            type="cloud",
+            bindings=["public"],
+            traffic_policy=text,
+        )
+        edge = remote.edges.https.create(hostports=["own.example.test:443"])
+        routes = remote.edges.https.routes
+        route = routes.create(
+            edge.id, match_type="path_prefix", match="/", traffic_policy={"value": text}
+        )
+        routes.update(edge.id, route.id, traffic_policy=None, policy={"inbound": [rule]})
+        routes.request_headers.replace(edge.id, route.id, add={"x-upstream": f"{MARK}-header"})
+        events = [delivery.body.decode() for delivery in receiver.wait_for(3)]
+
+    assert not [event for event in events if MARK in event]
+
+
 @ON_BOTH_STORES
 def test_no_secret_is_in_an_event_or_the_audit_trail(storage: dict[str, Any]) -> None:
     key = base64.b64encode(bytes(32)).decode()
@@ -182,4 +233,7 @@ def test_no_secret_is_in_an_event_or_the_audit_trail(storage: dict[str, Any]) ->
         for secret in secrets:
             for text in fetched:
                 assert secret not in text, text
-        assert any("basic-auth" in event for event in events)
+        policies = [
+            it for it in events if "https_edge_route_updated.v0" in it or "endpoint_cre" in it
+        ]
+        assert any("traffic_policy" in event for event in policies)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from typing import Any
 
 import ginnel
@@ -109,3 +110,25 @@ def test_a_receiver_that_never_answers_bounds_what_waits() -> None:
             visit(service, "/")
         watched = watched_of(service)
         wait_until(lambda: given_up(watched, "traffic") >= visits - 1024 - 2, "drops are counted")
+
+
+def test_a_receiver_behind_the_own_gateway_makes_no_loop() -> None:
+    with Receiver() as receiver, quick_service() as service, service.client() as remote:
+        page(remote)
+        # It goes out to the public port of the service, for a host that the edge has.
+        port = service.edge_url("a.example.test").rstrip("/").rsplit(":", 1)[1]
+        behind = remote.edges.https.create(hostports=["127.0.0.1:443"])
+        answers = remote.backends.static.create(address=f"127.0.0.1:{receiver.port}")
+        remote.edges.https.routes.create(
+            behind.id, match_type="path_prefix", match="/", backend={"backend_id": answers.id}
+        )
+        subscribe(remote, REQUEST, to=f"http://127.0.0.1:{port}/events")
+        wait_until(lambda: is_told(service, receiver), "traffic is told")
+        visit(service, "/last")
+        wait_until(lambda: "/last" in receiver.accepted[-1].body.decode(), "the last visit")
+        count = len(receiver.attempts)
+        time.sleep(0.5)
+
+    assert len(receiver.attempts) == count
+    shown = [delivery.event["object"] for delivery in receiver.accepted]
+    assert {event["method"] for event in shown} == {"GET"}
