@@ -6,12 +6,12 @@ import json
 import os
 import signal
 import socket
-import sqlite3
 import ssl
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -214,6 +214,15 @@ def test_a_status_that_is_about_the_receiver_gives_nothing_up(code: int) -> None
             assert not elsewhere.attempts
 
 
+LOCK = """
+import sqlite3, sys
+other = sqlite3.connect(sys.argv[1], isolation_level=None)
+other.execute("BEGIN IMMEDIATE")
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
 def test_nothing_is_sent_while_what_was_sent_cannot_be_removed(tmp_path: Path) -> None:
     path = tmp_path / "ginnel.db"
     with (
@@ -225,14 +234,20 @@ def test_nothing_is_sent_while_what_was_sent_cannot_be_removed(tmp_path: Path) -
         remote.ip_policies.create()
         remote.ip_policies.create()
         wait_until(lambda: receiver.attempts, "an attempt")
-        with closing(sqlite3.connect(path, isolation_level=None)) as other:
-            other.execute("BEGIN IMMEDIATE")
+        # Of another process: locks of files are not held against the own one.
+        lock = subprocess.Popen(
+            [sys.executable, "-c", LOCK, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        with lock:
+            assert lock.stdin
+            assert lock.stdout
+            assert lock.stdout.readline() == b"locked\n"
             receiver.answer = status(200)
             receiver.wait_for(2)
             # Longer than one wait for the lock and the pause behind it.
             time.sleep(8)
             assert len(receiver.accepted) == 2
-            other.execute("ROLLBACK")
+            lock.stdin.close()
         remote.ip_policies.create()
         receiver.wait_for(3)
         time.sleep(0.3)

@@ -188,9 +188,9 @@ def test_no_text_of_a_policy_is_in_an_event(text: str) -> None:
         route = routes.create(
             edge.id, match_type="path_prefix", match="/", traffic_policy={"value": text}
         )
-        routes.update(edge.id, route.id, traffic_policy=None, policy={"inbound": [rule]})
+        routes.create(edge.id, match_type="path_prefix", match="/a", policy={"inbound": [rule]})
         routes.request_headers.replace(edge.id, route.id, add={"x-upstream": f"{MARK}-header"})
-        events = [delivery.body.decode() for delivery in receiver.wait_for(3)]
+        events = [delivery.body.decode() for delivery in receiver.wait_for(4)]
 
     assert not [event for event in events if MARK in event]
 

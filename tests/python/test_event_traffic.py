@@ -113,16 +113,16 @@ def test_a_receiver_that_never_answers_bounds_what_waits() -> None:
 
 
 def test_a_receiver_behind_the_own_gateway_makes_no_loop() -> None:
-    with Receiver() as receiver, quick_service() as service, service.client() as remote:
+    with (
+        Receiver() as receiver,
+        quick_service() as service,
+        service.client() as remote,
+        ginnel.Agent(service) as agent,
+        agent.client() as here,
+    ):
         page(remote)
-        # It goes out to the public port of the service, for a host that the edge has.
-        port = service.edge_url("a.example.test").rstrip("/").rsplit(":", 1)[1]
-        behind = remote.edges.https.create(hostports=["127.0.0.1:443"])
-        answers = remote.backends.static.create(address=f"127.0.0.1:{receiver.port}")
-        remote.edges.https.routes.create(
-            behind.id, match_type="path_prefix", match="/", backend={"backend_id": answers.id}
-        )
-        subscribe(remote, REQUEST, to=f"http://127.0.0.1:{port}/events")
+        tunnel = here.tunnels.start(addr=receiver.port, proto="http", schemes=["http"], name="hook")
+        subscribe(remote, REQUEST, to=f"{tunnel.public_url}/events")
         wait_until(lambda: is_told(service, receiver), "traffic is told")
         visit(service, "/last")
         wait_until(lambda: "/last" in receiver.accepted[-1].body.decode(), "the last visit")
