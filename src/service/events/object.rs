@@ -99,10 +99,10 @@ fn conceal(shown: &mut Value, kind: &Kind, is_public: bool) -> Concealed {
         (Kind::Map(item), Value::Object(members)) => {
             members.retain(|_, one| conceal(one, item, is_public) == Concealed::InPart);
         }
-        (Kind::Text { .. } | Kind::TextOrNumber | Kind::Bytes, _)
-            if !is_public && shown.as_str() != Some("") =>
+        (Kind::Text { .. } | Kind::TextOrNumber | Kind::Bytes, text)
+            if !is_public && text.as_str() != Some("") =>
         {
-            *shown = MASK.into();
+            *text = MASK.into();
         }
         _ => {}
     }
