@@ -15,6 +15,7 @@ __all__ = [
     "BackupSettings",
     "Duration",
     "EdgeSettings",
+    "Event_DeliverySettings",
     "ServiceSettings",
 ]
 
@@ -54,6 +55,25 @@ class AcmeSettings(TypedDict, total=False):
     """How long after a failure a host name is tried again; doubles up to a day; from 1s to 1d;
     by default 1m.
     """
+
+
+class Event_DeliverySettings(TypedDict, total=False):
+    """The settings below `event_delivery`."""
+
+    folder: str | PathLike[str]
+    """The folder in which event destinations may name files; by default no files."""
+    retry_after: Duration
+    """How long after a failure an event is sent again; doubles up to five minutes; from 10ms
+    to 5m; by default 1s.
+    """
+    max_age: Duration
+    """How old an event may become before it is given up; from 1s to 30d; by default 1d."""
+    max_waiting: int
+    """How many events may wait for one destination; the oldest of more are given up; from 1 to
+    1000000; by default 10000.
+    """
+    timeout: Duration
+    """How long one attempt to deliver an event may take; from 100ms to 1m; by default 10s."""
 
 
 class ApiSettings(TypedDict, total=False):
@@ -298,6 +318,8 @@ class ServiceSettings(TypedDict, total=False):
     """What `backup` holds."""
     acme: AcmeSettings
     """What `acme` holds."""
+    event_delivery: Event_DeliverySettings
+    """What `event_delivery` holds."""
     api: ApiSettings
     """What `api` holds."""
     edge: EdgeSettings

@@ -27,6 +27,7 @@ from .edges.route_modules import (
     AsyncEdgesHttpsRoutesCircuitBreaker,
     AsyncEdgesHttpsRoutesCompression,
     AsyncEdgesHttpsRoutesIpRestriction,
+    AsyncEdgesHttpsRoutesOidc,
     AsyncEdgesHttpsRoutesPolicy,
     AsyncEdgesHttpsRoutesRequestHeaders,
     AsyncEdgesHttpsRoutesResponseHeaders,
@@ -38,6 +39,7 @@ from .edges.route_modules import (
     EdgesHttpsRoutesCircuitBreaker,
     EdgesHttpsRoutesCompression,
     EdgesHttpsRoutesIpRestriction,
+    EdgesHttpsRoutesOidc,
     EdgesHttpsRoutesPolicy,
     EdgesHttpsRoutesRequestHeaders,
     EdgesHttpsRoutesResponseHeaders,
@@ -74,6 +76,9 @@ from .edges.tls_modules import (
     EdgesTlsTrafficPolicy,
 )
 from .endpoints import AsyncEndpoints, Endpoints
+from .event_destinations import AsyncEventDestinations, EventDestinations
+from .event_sources import AsyncEventSources, EventSources
+from .event_subscriptions import AsyncEventSubscriptions, EventSubscriptions
 from .ip_policies import AsyncIpPolicies, IpPolicies
 from .ip_policy_rules import AsyncIpPolicyRules, IpPolicyRules
 from .ip_restrictions import AsyncIpRestrictions, IpRestrictions
@@ -542,6 +547,11 @@ class RawEdgesHttpsRoutes(Resource):
         return RawEdgesHttpsRoutesWebhookVerification(self._core)
 
     @cached_property
+    def oidc(self) -> RawEdgesHttpsRoutesOidc:
+        """`edges.https.routes.oidc`"""
+        return RawEdgesHttpsRoutesOidc(self._core)
+
+    @cached_property
     def websocket_tcp_converter(self) -> RawEdgesHttpsRoutesWebsocketTcpConverter:
         """`edges.https.routes.websocket_tcp_converter`"""
         return RawEdgesHttpsRoutesWebsocketTcpConverter(self._core)
@@ -604,6 +614,11 @@ class AsyncRawEdgesHttpsRoutes(Resource):
     def webhook_verification(self) -> AsyncRawEdgesHttpsRoutesWebhookVerification:
         """`edges.https.routes.webhook_verification`"""
         return AsyncRawEdgesHttpsRoutesWebhookVerification(self._core)
+
+    @cached_property
+    def oidc(self) -> AsyncRawEdgesHttpsRoutesOidc:
+        """`edges.https.routes.oidc`"""
+        return AsyncRawEdgesHttpsRoutesOidc(self._core)
 
     @cached_property
     def websocket_tcp_converter(self) -> AsyncRawEdgesHttpsRoutesWebsocketTcpConverter:
@@ -948,6 +963,66 @@ class AsyncRawAuditEvents(Resource):
     get = raw_async(AsyncAuditEvents.get)
 
 
+class RawEventDestinations(Resource):
+    """`event_destinations`, with its responses as they came."""
+
+    create = raw(EventDestinations.create)
+    list = raw_list(EventDestinations.list)
+    get = raw(EventDestinations.get)
+    update = raw(EventDestinations.update)
+    delete = raw(EventDestinations.delete)
+
+
+class AsyncRawEventDestinations(Resource):
+    """`event_destinations`, with its responses as they came."""
+
+    create = raw_async(AsyncEventDestinations.create)
+    list = raw_async_list(AsyncEventDestinations.list)
+    get = raw_async(AsyncEventDestinations.get)
+    update = raw_async(AsyncEventDestinations.update)
+    delete = raw_async(AsyncEventDestinations.delete)
+
+
+class RawEventSubscriptions(Resource):
+    """`event_subscriptions`, with its responses as they came."""
+
+    create = raw(EventSubscriptions.create)
+    list = raw_list(EventSubscriptions.list)
+    get = raw(EventSubscriptions.get)
+    update = raw(EventSubscriptions.update)
+    delete = raw(EventSubscriptions.delete)
+
+
+class AsyncRawEventSubscriptions(Resource):
+    """`event_subscriptions`, with its responses as they came."""
+
+    create = raw_async(AsyncEventSubscriptions.create)
+    list = raw_async_list(AsyncEventSubscriptions.list)
+    get = raw_async(AsyncEventSubscriptions.get)
+    update = raw_async(AsyncEventSubscriptions.update)
+    delete = raw_async(AsyncEventSubscriptions.delete)
+
+
+class RawEventSources(Resource):
+    """`event_sources`, with its responses as they came."""
+
+    create = raw(EventSources.create)
+    list = raw(EventSources.list)
+    get = raw(EventSources.get)
+    update = raw(EventSources.update)
+    delete = raw(EventSources.delete)
+
+
+class AsyncRawEventSources(Resource):
+    """`event_sources`, with its responses as they came."""
+
+    create = raw_async(AsyncEventSources.create)
+    list = raw_async(AsyncEventSources.list)
+    get = raw_async(AsyncEventSources.get)
+    update = raw_async(AsyncEventSources.update)
+    delete = raw_async(AsyncEventSources.delete)
+
+
 class RawConfiguration(Resource):
     """`configuration`, with its responses as they came."""
 
@@ -1102,6 +1177,22 @@ class AsyncRawEdgesHttpsRoutesWebhookVerification(Resource):
     replace = raw_async(AsyncEdgesHttpsRoutesWebhookVerification.replace)
     get = raw_async(AsyncEdgesHttpsRoutesWebhookVerification.get)
     delete = raw_async(AsyncEdgesHttpsRoutesWebhookVerification.delete)
+
+
+class RawEdgesHttpsRoutesOidc(Resource):
+    """`edges.https.routes.oidc`, with its responses as they came."""
+
+    replace = raw(EdgesHttpsRoutesOidc.replace)
+    get = raw(EdgesHttpsRoutesOidc.get)
+    delete = raw(EdgesHttpsRoutesOidc.delete)
+
+
+class AsyncRawEdgesHttpsRoutesOidc(Resource):
+    """`edges.https.routes.oidc`, with its responses as they came."""
+
+    replace = raw_async(AsyncEdgesHttpsRoutesOidc.replace)
+    get = raw_async(AsyncEdgesHttpsRoutesOidc.get)
+    delete = raw_async(AsyncEdgesHttpsRoutesOidc.delete)
 
 
 class RawEdgesHttpsRoutesWebsocketTcpConverter(Resource):
@@ -1432,6 +1523,21 @@ class RawRemoteResources(RawCalls):
         return RawAuditEvents(self._core)
 
     @cached_property
+    def event_destinations(self) -> RawEventDestinations:
+        """`event_destinations`"""
+        return RawEventDestinations(self._core)
+
+    @cached_property
+    def event_subscriptions(self) -> RawEventSubscriptions:
+        """`event_subscriptions`"""
+        return RawEventSubscriptions(self._core)
+
+    @cached_property
+    def event_sources(self) -> RawEventSources:
+        """`event_sources`"""
+        return RawEventSources(self._core)
+
+    @cached_property
     def configuration(self) -> RawConfiguration:
         """`configuration`"""
         return RawConfiguration(self._core)
@@ -1539,6 +1645,21 @@ class AsyncRawRemoteResources(AsyncRawCalls):
     def audit_events(self) -> AsyncRawAuditEvents:
         """`audit_events`"""
         return AsyncRawAuditEvents(self._core)
+
+    @cached_property
+    def event_destinations(self) -> AsyncRawEventDestinations:
+        """`event_destinations`"""
+        return AsyncRawEventDestinations(self._core)
+
+    @cached_property
+    def event_subscriptions(self) -> AsyncRawEventSubscriptions:
+        """`event_subscriptions`"""
+        return AsyncRawEventSubscriptions(self._core)
+
+    @cached_property
+    def event_sources(self) -> AsyncRawEventSources:
+        """`event_sources`"""
+        return AsyncRawEventSources(self._core)
 
     @cached_property
     def configuration(self) -> AsyncRawConfiguration:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from .credentials import AsyncCredentials, Credentials
     from .edges import AsyncEdges, Edges
     from .endpoints import AsyncEndpoints, Endpoints
+    from .event_destinations import AsyncEventDestinations, EventDestinations
+    from .event_sources import AsyncEventSources, EventSources
+    from .event_subscriptions import AsyncEventSubscriptions, EventSubscriptions
     from .ip_policies import AsyncIpPolicies, IpPolicies
     from .ip_policy_rules import AsyncIpPolicyRules, IpPolicyRules
     from .ip_restrictions import AsyncIpRestrictions, IpRestrictions
@@ -173,6 +176,27 @@ class RemoteResources(Resource):
         return AuditEvents(self._core)
 
     @cached_property
+    def event_destinations(self) -> EventDestinations:
+        """`event_destinations`"""
+        from .event_destinations import EventDestinations
+
+        return EventDestinations(self._core)
+
+    @cached_property
+    def event_subscriptions(self) -> EventSubscriptions:
+        """`event_subscriptions`"""
+        from .event_subscriptions import EventSubscriptions
+
+        return EventSubscriptions(self._core)
+
+    @cached_property
+    def event_sources(self) -> EventSources:
+        """`event_sources`"""
+        from .event_sources import EventSources
+
+        return EventSources(self._core)
+
+    @cached_property
     def configuration(self) -> Configuration:
         """`configuration`"""
         from .configuration import Configuration
@@ -322,6 +346,27 @@ class AsyncRemoteResources(Resource):
         from .audit_events import AsyncAuditEvents
 
         return AsyncAuditEvents(self._core)
+
+    @cached_property
+    def event_destinations(self) -> AsyncEventDestinations:
+        """`event_destinations`"""
+        from .event_destinations import AsyncEventDestinations
+
+        return AsyncEventDestinations(self._core)
+
+    @cached_property
+    def event_subscriptions(self) -> AsyncEventSubscriptions:
+        """`event_subscriptions`"""
+        from .event_subscriptions import AsyncEventSubscriptions
+
+        return AsyncEventSubscriptions(self._core)
+
+    @cached_property
+    def event_sources(self) -> AsyncEventSources:
+        """`event_sources`"""
+        from .event_sources import AsyncEventSources
+
+        return AsyncEventSources(self._core)
 
     @cached_property
     def configuration(self) -> AsyncConfiguration:

@@ -158,6 +158,32 @@ class WebhookVerification(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Oidc(Record):
+    """Lets only visitors in who have logged in at an issuer of OpenID Connect."""
+
+    enabled: bool | None = None
+    """False to switch the module off without forgetting it; true when unspecified."""
+    options_passthrough: bool | None = None
+    """True to let preflights of CORS pass without a login."""
+    cookie_prefix: str | None = None
+    """What the names of the cookies begin with."""
+    inactivity_timeout: int | None = None
+    """After how many seconds without a request a session ends; 0 or unspecified for a day."""
+    maximum_duration: int | None = None
+    """After how many seconds a session ends in any case; 0 or unspecified for 14 days."""
+    issuer: str | None = None
+    """The URL of the issuer."""
+    client_id: str | None = None
+    """What the issuer calls the application."""
+    client_secret: str | None = field(default=None, metadata=SECRET)
+    """What the application proves with that it is the one."""
+    scopes: list[str] | None = field(default=None, hash=False)
+    """What the issuer is asked for; `profile` and `email` when unspecified."""
+    extra: Mapping[str, object] = field(default_factory=dict, hash=False)
+    """The fields of the response that this version does not know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class WebsocketTcpConverter(Record):
     """Converts WebSockets into TCP streams."""
 

@@ -9,6 +9,7 @@ from .modules import (
     Compression,
     EndpointRule,
     IpRestriction,
+    Oidc,
     RequestHeaders,
     ResponseHeaders,
     TrafficPolicy,
@@ -767,6 +768,164 @@ class AsyncEdgesHttpsRoutesWebhookVerification(Resource):
         return await self._core.start(
             "edges.https.routes.webhook_verification.delete", None, (edge_id, id)
         )
+
+
+class EdgesHttpsRoutesOidc(Resource):
+    """OpenID Connect module: lets only visitors in who have logged in at an issuer."""
+
+    def replace(
+        self,
+        edge_id: str,
+        id: str,
+        *,
+        issuer: str,
+        client_id: str,
+        client_secret: str,
+        enabled: bool | None = None,
+        options_passthrough: bool | None = None,
+        cookie_prefix: str | None = None,
+        inactivity_timeout: int | None = None,
+        maximum_duration: int | None = None,
+        scopes: Sequence[str] | None = None,
+    ) -> Oidc:
+        """Replace the OpenID Connect module of a route.
+
+        Args:
+            edge_id: The identifier of the edge.
+            id: The identifier of the resource.
+            issuer: The URL of the issuer.
+            client_id: What the issuer calls the application.
+            client_secret: What the application proves with that it is the one.
+            enabled: False to switch the module off without forgetting it; true when
+                unspecified.
+            options_passthrough: True to let preflights of CORS pass without a login.
+            cookie_prefix: What the names of the cookies begin with.
+            inactivity_timeout: After how many seconds without a request a session ends; 0 or
+                unspecified for a day.
+            maximum_duration: After how many seconds a session ends in any case; 0 or
+                unspecified for 14 days.
+            scopes: What the issuer is asked for; `profile` and `email` when unspecified.
+
+        `PUT /edges/https/{edge_id}/routes/{id}/oidc`
+        """
+        return self._core.call(
+            "edges.https.routes.oidc.replace",
+            Oidc,
+            (
+                edge_id,
+                id,
+                issuer,
+                client_id,
+                client_secret,
+                enabled,
+                options_passthrough,
+                cookie_prefix,
+                inactivity_timeout,
+                maximum_duration,
+                scopes,
+            ),
+        )
+
+    def get(self, edge_id: str, id: str) -> Oidc:
+        """Fetch the OpenID Connect module of a route.
+
+        Args:
+            edge_id: The identifier of the edge.
+            id: The identifier of the resource.
+
+        `GET /edges/https/{edge_id}/routes/{id}/oidc`
+        """
+        return self._core.call("edges.https.routes.oidc.get", Oidc, (edge_id, id))
+
+    def delete(self, edge_id: str, id: str) -> None:
+        """Remove the OpenID Connect module from a route.
+
+        Args:
+            edge_id: The identifier of the edge.
+            id: The identifier of the resource.
+
+        `DELETE /edges/https/{edge_id}/routes/{id}/oidc`
+        """
+        return self._core.call("edges.https.routes.oidc.delete", None, (edge_id, id))
+
+
+class AsyncEdgesHttpsRoutesOidc(Resource):
+    """OpenID Connect module: lets only visitors in who have logged in at an issuer."""
+
+    async def replace(
+        self,
+        edge_id: str,
+        id: str,
+        *,
+        issuer: str,
+        client_id: str,
+        client_secret: str,
+        enabled: bool | None = None,
+        options_passthrough: bool | None = None,
+        cookie_prefix: str | None = None,
+        inactivity_timeout: int | None = None,
+        maximum_duration: int | None = None,
+        scopes: Sequence[str] | None = None,
+    ) -> Oidc:
+        """Replace the OpenID Connect module of a route.
+
+        Args:
+            edge_id: The identifier of the edge.
+            id: The identifier of the resource.
+            issuer: The URL of the issuer.
+            client_id: What the issuer calls the application.
+            client_secret: What the application proves with that it is the one.
+            enabled: False to switch the module off without forgetting it; true when
+                unspecified.
+            options_passthrough: True to let preflights of CORS pass without a login.
+            cookie_prefix: What the names of the cookies begin with.
+            inactivity_timeout: After how many seconds without a request a session ends; 0 or
+                unspecified for a day.
+            maximum_duration: After how many seconds a session ends in any case; 0 or
+                unspecified for 14 days.
+            scopes: What the issuer is asked for; `profile` and `email` when unspecified.
+
+        `PUT /edges/https/{edge_id}/routes/{id}/oidc`
+        """
+        return await self._core.start(
+            "edges.https.routes.oidc.replace",
+            Oidc,
+            (
+                edge_id,
+                id,
+                issuer,
+                client_id,
+                client_secret,
+                enabled,
+                options_passthrough,
+                cookie_prefix,
+                inactivity_timeout,
+                maximum_duration,
+                scopes,
+            ),
+        )
+
+    async def get(self, edge_id: str, id: str) -> Oidc:
+        """Fetch the OpenID Connect module of a route.
+
+        Args:
+            edge_id: The identifier of the edge.
+            id: The identifier of the resource.
+
+        `GET /edges/https/{edge_id}/routes/{id}/oidc`
+        """
+        return await self._core.start("edges.https.routes.oidc.get", Oidc, (edge_id, id))
+
+    async def delete(self, edge_id: str, id: str) -> None:
+        """Remove the OpenID Connect module from a route.
+
+        Args:
+            edge_id: The identifier of the edge.
+            id: The identifier of the resource.
+
+        `DELETE /edges/https/{edge_id}/routes/{id}/oidc`
+        """
+        return await self._core.start("edges.https.routes.oidc.delete", None, (edge_id, id))
 
 
 class EdgesHttpsRoutesWebsocketTcpConverter(Resource):

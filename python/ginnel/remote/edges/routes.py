@@ -12,6 +12,7 @@ from .modules import (
     Compression,
     IpRestriction,
     IpRestrictionChange,
+    Oidc,
     RequestHeaders,
     ResponseHeaders,
     TrafficPolicy,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         AsyncEdgesHttpsRoutesCircuitBreaker,
         AsyncEdgesHttpsRoutesCompression,
         AsyncEdgesHttpsRoutesIpRestriction,
+        AsyncEdgesHttpsRoutesOidc,
         AsyncEdgesHttpsRoutesPolicy,
         AsyncEdgesHttpsRoutesRequestHeaders,
         AsyncEdgesHttpsRoutesResponseHeaders,
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
         EdgesHttpsRoutesCircuitBreaker,
         EdgesHttpsRoutesCompression,
         EdgesHttpsRoutesIpRestriction,
+        EdgesHttpsRoutesOidc,
         EdgesHttpsRoutesPolicy,
         EdgesHttpsRoutesRequestHeaders,
         EdgesHttpsRoutesResponseHeaders,
@@ -86,6 +89,8 @@ class HttpsEdgeRoute(Record):
     """Changes the headers of responses."""
     webhook_verification: WebhookVerification | None = None
     """Lets only signed webhooks through."""
+    oidc: Oidc | None = None
+    """Lets only visitors in who have logged in."""
     websocket_tcp_converter: WebsocketTcpConverter | None = None
     """Converts WebSockets into TCP streams."""
     user_agent_filter: UserAgentFilter | None = None
@@ -98,8 +103,6 @@ class HttpsEdgeRoute(Record):
     """Login by OAuth; not offered by the embedded service."""
     saml: dict[str, object] | None = field(default=None, hash=False)
     """Login by SAML; not offered by the embedded service."""
-    oidc: dict[str, object] | None = field(default=None, hash=False)
-    """Login by OpenID Connect; not offered by the embedded service."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the response that this version does not know."""
 
@@ -157,6 +160,13 @@ class EdgesHttpsRoutes(Resource):
         return EdgesHttpsRoutesWebhookVerification(self._core)
 
     @cached_property
+    def oidc(self) -> EdgesHttpsRoutesOidc:
+        """`edges.https.routes.oidc`"""
+        from .route_modules import EdgesHttpsRoutesOidc
+
+        return EdgesHttpsRoutesOidc(self._core)
+
+    @cached_property
     def websocket_tcp_converter(self) -> EdgesHttpsRoutesWebsocketTcpConverter:
         """`edges.https.routes.websocket_tcp_converter`"""
         from .route_modules import EdgesHttpsRoutesWebsocketTcpConverter
@@ -199,6 +209,7 @@ class EdgesHttpsRoutes(Resource):
         request_headers: RequestHeaders | Mapping[str, object] | None = None,
         response_headers: ResponseHeaders | Mapping[str, object] | None = None,
         webhook_verification: WebhookVerification | Mapping[str, object] | None = None,
+        oidc: Oidc | Mapping[str, object] | None = None,
         websocket_tcp_converter: WebsocketTcpConverter | Mapping[str, object] | None = None,
         user_agent_filter: UserAgentFilter | Mapping[str, object] | None = None,
         policy: TrafficPolicy | Mapping[str, object] | None = None,
@@ -221,6 +232,7 @@ class EdgesHttpsRoutes(Resource):
             request_headers: Changes the headers of requests.
             response_headers: Changes the headers of responses.
             webhook_verification: Lets only signed webhooks through.
+            oidc: Lets only visitors in who have logged in.
             websocket_tcp_converter: Converts WebSockets into TCP streams.
             user_agent_filter: Decides on the `User-Agent` header.
             policy: Rules that act on requests and responses.
@@ -244,6 +256,7 @@ class EdgesHttpsRoutes(Resource):
                 request_headers,
                 response_headers,
                 webhook_verification,
+                oidc,
                 websocket_tcp_converter,
                 user_agent_filter,
                 policy,
@@ -278,6 +291,7 @@ class EdgesHttpsRoutes(Resource):
         request_headers: RequestHeaders | Mapping[str, object] | None = None,
         response_headers: ResponseHeaders | Mapping[str, object] | None = None,
         webhook_verification: WebhookVerification | Mapping[str, object] | None = None,
+        oidc: Oidc | Mapping[str, object] | None = None,
         websocket_tcp_converter: WebsocketTcpConverter | Mapping[str, object] | None = None,
         user_agent_filter: UserAgentFilter | Mapping[str, object] | None = None,
         policy: TrafficPolicy | Mapping[str, object] | None = None,
@@ -301,6 +315,7 @@ class EdgesHttpsRoutes(Resource):
             request_headers: Changes the headers of requests.
             response_headers: Changes the headers of responses.
             webhook_verification: Lets only signed webhooks through.
+            oidc: Lets only visitors in who have logged in.
             websocket_tcp_converter: Converts WebSockets into TCP streams.
             user_agent_filter: Decides on the `User-Agent` header.
             policy: Rules that act on requests and responses.
@@ -325,6 +340,7 @@ class EdgesHttpsRoutes(Resource):
                 request_headers,
                 response_headers,
                 webhook_verification,
+                oidc,
                 websocket_tcp_converter,
                 user_agent_filter,
                 policy,
@@ -397,6 +413,13 @@ class AsyncEdgesHttpsRoutes(Resource):
         return AsyncEdgesHttpsRoutesWebhookVerification(self._core)
 
     @cached_property
+    def oidc(self) -> AsyncEdgesHttpsRoutesOidc:
+        """`edges.https.routes.oidc`"""
+        from .route_modules import AsyncEdgesHttpsRoutesOidc
+
+        return AsyncEdgesHttpsRoutesOidc(self._core)
+
+    @cached_property
     def websocket_tcp_converter(self) -> AsyncEdgesHttpsRoutesWebsocketTcpConverter:
         """`edges.https.routes.websocket_tcp_converter`"""
         from .route_modules import AsyncEdgesHttpsRoutesWebsocketTcpConverter
@@ -439,6 +462,7 @@ class AsyncEdgesHttpsRoutes(Resource):
         request_headers: RequestHeaders | Mapping[str, object] | None = None,
         response_headers: ResponseHeaders | Mapping[str, object] | None = None,
         webhook_verification: WebhookVerification | Mapping[str, object] | None = None,
+        oidc: Oidc | Mapping[str, object] | None = None,
         websocket_tcp_converter: WebsocketTcpConverter | Mapping[str, object] | None = None,
         user_agent_filter: UserAgentFilter | Mapping[str, object] | None = None,
         policy: TrafficPolicy | Mapping[str, object] | None = None,
@@ -461,6 +485,7 @@ class AsyncEdgesHttpsRoutes(Resource):
             request_headers: Changes the headers of requests.
             response_headers: Changes the headers of responses.
             webhook_verification: Lets only signed webhooks through.
+            oidc: Lets only visitors in who have logged in.
             websocket_tcp_converter: Converts WebSockets into TCP streams.
             user_agent_filter: Decides on the `User-Agent` header.
             policy: Rules that act on requests and responses.
@@ -484,6 +509,7 @@ class AsyncEdgesHttpsRoutes(Resource):
                 request_headers,
                 response_headers,
                 webhook_verification,
+                oidc,
                 websocket_tcp_converter,
                 user_agent_filter,
                 policy,
@@ -518,6 +544,7 @@ class AsyncEdgesHttpsRoutes(Resource):
         request_headers: RequestHeaders | Mapping[str, object] | None = None,
         response_headers: ResponseHeaders | Mapping[str, object] | None = None,
         webhook_verification: WebhookVerification | Mapping[str, object] | None = None,
+        oidc: Oidc | Mapping[str, object] | None = None,
         websocket_tcp_converter: WebsocketTcpConverter | Mapping[str, object] | None = None,
         user_agent_filter: UserAgentFilter | Mapping[str, object] | None = None,
         policy: TrafficPolicy | Mapping[str, object] | None = None,
@@ -541,6 +568,7 @@ class AsyncEdgesHttpsRoutes(Resource):
             request_headers: Changes the headers of requests.
             response_headers: Changes the headers of responses.
             webhook_verification: Lets only signed webhooks through.
+            oidc: Lets only visitors in who have logged in.
             websocket_tcp_converter: Converts WebSockets into TCP streams.
             user_agent_filter: Decides on the `User-Agent` header.
             policy: Rules that act on requests and responses.
@@ -565,6 +593,7 @@ class AsyncEdgesHttpsRoutes(Resource):
                 request_headers,
                 response_headers,
                 webhook_verification,
+                oidc,
                 websocket_tcp_converter,
                 user_agent_filter,
                 policy,
