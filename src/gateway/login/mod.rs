@@ -191,7 +191,7 @@ impl Logins {
 fn failed(request: &LoginRequest, error: &LoginError) -> LoginOutcome {
     let (client_id, host) = (&request.client_id, &request.visit.host);
     match error {
-        LoginError::UnknownLogin | LoginError::Ended | LoginError::Refused(_) => {
+        LoginError::UnknownLogin | LoginError::Ended => {
             tracing::debug!(client_id, host, err = %error, "a login failed");
         }
         _ => tracing::warn!(client_id, host, err = %error, "a login failed"),
