@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE, ORIGIN, TRANSFER_ENCODING, UPGRADE};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, ORIGIN, UPGRADE};
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -210,9 +210,7 @@ fn is_preflight(exchange: &Exchange) -> bool {
         request.head.method == Method::OPTIONS
             && headers.contains_key(ORIGIN)
             && headers.contains_key("access-control-request-method")
-            && ![UPGRADE, CONTENT_TYPE, TRANSFER_ENCODING]
-                .iter()
-                .any(|name| headers.contains_key(name))
+            && ![UPGRADE, CONTENT_TYPE].iter().any(|name| headers.contains_key(name))
             && headers.get(CONTENT_LENGTH).is_none_or(|length| length == "0")
     })
 }
