@@ -18,7 +18,7 @@ const PURPOSE: &str = "session";
 /// How long the value of a cookie may be: browsers take 4,096 bytes with its name.
 const MAX_VALUE_BYTES: usize = 3800;
 /// How long before it ends an access token is taken for ended, in seconds.
-const EARLY: i64 = 5;
+const RENEWAL_LEAD_SECONDS: i64 = 5;
 
 /// Somebody who has logged in; the times are seconds of Unix.
 #[derive(Clone, Serialize, Deserialize)]
@@ -84,7 +84,7 @@ impl LoginSession {
         let interval = config.refresh_interval.map(seconds);
         interval.is_some_and(|interval| now >= self.renewed.saturating_add(interval))
             || self.refresh_token.is_some()
-                && self.access_expires.is_some_and(|expires| now >= expires - EARLY)
+                && self.access_expires.is_some_and(|expires| now >= expires - RENEWAL_LEAD_SECONDS)
     }
 
     /// When it ends if nobody uses it any more, RFC 3339.

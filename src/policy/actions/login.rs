@@ -23,7 +23,7 @@ use super::super::verdict::Verdict;
 use crate::http1::strip_identity;
 
 /// How many entries a list may have.
-const ENTRIES: usize = 100;
+const MAX_ENTRIES: usize = 100;
 /// How long a text may be, in bytes.
 const MAX_TEXT_BYTES: usize = 2048;
 /// How long an identifier of a login, or the beginning of the name of a cookie, may be.
@@ -31,9 +31,9 @@ const MAX_NAME_BYTES: usize = 64;
 /// After how long without a request a session ends, unless a policy says so.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 /// After how long a session ends, unless a policy says so.
-const MAX_DURATION: Duration = Duration::from_secs(14 * 24 * 60 * 60);
+const DEFAULT_SESSION_DURATION: Duration = Duration::from_secs(14 * 24 * 60 * 60);
 /// How long a session may be told to last.
-const LONGEST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+const MAX_SESSION_DURATION: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 /// What the service says itself to an issuer.
 const OWN_PARAMETERS: [&str; 12] = [
@@ -276,7 +276,11 @@ fn parse(config: &mut Config<'_>, kind: LoginKind, provider: LoginProvider) -> B
     let second = Duration::from_secs(1);
     let idle_timeout = idle_timeout(config);
     let is_refreshed = config.value("userinfo_refresh_interval").is_some();
-    let refresh = config.duration("userinfo_refresh_interval", MAX_DURATION, second..=LONGEST);
+    let refresh = config.duration(
+        "userinfo_refresh_interval",
+        DEFAULT_SESSION_DURATION,
+        second..=MAX_SESSION_DURATION,
+    );
     let login = LoginConfig {
         kind,
         scopes: scopes(config, &provider),
@@ -290,7 +294,11 @@ fn parse(config: &mut Config<'_>, kind: LoginKind, provider: LoginProvider) -> B
         },
         allow_cors_preflight: config.truth("allow_cors_preflight", false),
         idle_timeout,
-        max_duration: config.duration("max_session_duration", MAX_DURATION, second..=LONGEST),
+        max_duration: config.duration(
+            "max_session_duration",
+            DEFAULT_SESSION_DURATION,
+            second..=MAX_SESSION_DURATION,
+        ),
         refresh_interval: is_refreshed.then_some(refresh),
         cookie_domain: cookie_domain(config),
         cookie_prefix: name(config, "cookie_prefix"),
@@ -300,7 +308,7 @@ fn parse(config: &mut Config<'_>, kind: LoginKind, provider: LoginProvider) -> B
 
 /// The vendor's pages have two names for it.
 fn idle_timeout(config: &mut Config<'_>) -> Duration {
-    let limits = Duration::from_secs(1)..=LONGEST;
+    let limits = Duration::from_secs(1)..=MAX_SESSION_DURATION;
     let timeout = config.value("idle_session_timeout").is_some();
     let duration = config.value("idle_session_duration").is_some();
     if timeout && duration {
@@ -332,7 +340,7 @@ fn name(config: &mut Config<'_>, name: &'static str) -> String {
 }
 
 fn texts(config: &mut Config<'_>, name: &'static str) -> Vec<String> {
-    let entries: Vec<(DocumentPath, &str)> = config.texts(name, 0..=ENTRIES);
+    let entries: Vec<(DocumentPath, &str)> = config.texts(name, 0..=MAX_ENTRIES);
     for (place, text) in &entries {
         if text.is_empty() || text.len() > MAX_TEXT_BYTES || text.chars().any(char::is_control) {
             let message = format!("must be from 1 to {MAX_TEXT_BYTES} bytes of text");
@@ -372,8 +380,8 @@ fn scopes(config: &mut Config<'_>, provider: &LoginProvider) -> Vec<String> {
 
 fn parameters(config: &mut Config<'_>) -> Vec<(String, String)> {
     let Some(value) = config.value("authz_url_params") else { return Vec::new() };
-    let Some(fields) = value.as_object().filter(|fields| fields.len() <= ENTRIES) else {
-        let message = format!("must be a map of at most {ENTRIES} texts");
+    let Some(fields) = value.as_object().filter(|fields| fields.len() <= MAX_ENTRIES) else {
+        let message = format!("must be a map of at most {MAX_ENTRIES} texts");
         config.refuse("authz_url_params", code::CONFIG, message);
         return Vec::new();
     };

@@ -78,7 +78,7 @@ impl VaultKey {
     /// The key of a service; a file beside the database is read, and not made yet.
     pub fn of(options: &Options, database: Option<&Path>) -> Result<Arc<Self>, Error> {
         let cipher = OnceLock::new();
-        let place = match (given(options)?, database) {
+        let place = match (configured(options)?, database) {
             (Some(read), _) => {
                 cipher.get_or_init(|| read);
                 KeyPlace::Setting
@@ -197,7 +197,7 @@ impl VaultKey {
 }
 
 /// The key that the settings give, if they do.
-fn given(options: &Options) -> Result<Option<Cipher>, Error> {
+fn configured(options: &Options) -> Result<Option<Cipher>, Error> {
     match (&options.vault_key, &options.vault_key_file) {
         (Some(_), Some(_)) => {
             Err(Error::setting("vault_key", "vault_key and vault_key_file exclude each other"))
