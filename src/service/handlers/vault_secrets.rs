@@ -20,7 +20,7 @@ const MAX_SECRETS: usize = 1000;
 /// How long a value may be, in bytes.
 const MAX_VALUE_BYTES: usize = 16 << 10;
 
-/// What is shown; what is stored is a [`StoredSecret`] of the same row.
+/// What is shown; what is stored is a `StoredSecret` of the same row.
 impl Document for VaultSecret {
     const PREFIX: &'static str = prefix::VAULT_SECRET;
 
