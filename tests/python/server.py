@@ -11,6 +11,9 @@ from typing import Any, Self
 
 from listener import Listener
 
+TLS_HANDSHAKE = b"\x16"
+"""The first byte of a connection over TLS."""
+
 
 @dataclass
 class Request:
@@ -49,6 +52,9 @@ class Server(Listener):
     def _answer(self, connection: socket.socket) -> None:
         with connection, connection.makefile("rb") as lines:
             while line := lines.readline():
+                if line[:1] == TLS_HANDSHAKE:
+                    # A client of whoever had the port before, such as an agent that connects again.
+                    return
                 method, target, _ = line.decode().split(" ")
                 headers = {}
                 while (line := lines.readline()).strip():
