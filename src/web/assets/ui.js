@@ -59,6 +59,21 @@ export function facts(pairs, attributes = {}) {
 // ── Dialogs ──────────────────────────────────────────────────────────────────────────────────
 
 /**
+ * Shows a dialog that leaves the page with `close`, not with the event after it: what is
+ * opened next is alone.
+ */
+export function showModal(box) {
+  const close = box.close.bind(box);
+  box.close = () => {
+    close();
+    box.remove();
+  };
+  box.addEventListener("close", () => box.remove());
+  document.body.append(box);
+  box.showModal();
+}
+
+/**
  * Opens a dialog. `actions` are `[text, act, class]`: `act` may fail, and the dialog says why and stays
  * open. Returns the dialog; its `close` event comes whichever way it is closed.
  */
@@ -90,9 +105,7 @@ export function dialog(title, content, actions = [], { close = actions.length ? 
     others.map(([text, work, kind]) => button(text, () => act(work), { class: kind })),
     button(close, () => box.close())));
   box.append(form);
-  box.addEventListener("close", () => box.remove());
-  document.body.append(box);
-  box.showModal();
+  showModal(box);
   return box;
 }
 

@@ -3,6 +3,7 @@
 import { button, bytes, decode, encode, make, text } from "./dom.js";
 import { linesOf, pairsOf } from "./headers.js";
 import { ask } from "./server.js";
+import { showModal } from "./ui.js";
 
 /** Opens the editor; `send` gets the changes and may fail. */
 export async function edit(detail, exact, { send }) {
@@ -68,9 +69,7 @@ export async function edit(detail, exact, { send }) {
   }
 
   dialog.append(form);
-  dialog.addEventListener("close", () => dialog.remove());
-  document.body.append(dialog);
-  dialog.showModal();
+  showModal(dialog);
   method.focus();
 }
 
