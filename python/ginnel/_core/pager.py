@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from itertools import chain
-from operator import index
-from typing import TYPE_CHECKING, Generic, TypeVar, cast, overload
 
 from ..exceptions import PaginationError, ValidationError
 from .dataclass import Dataclass, dataclass
+from .generic import Generic, T, overload
 from .lazy import call, render
 from .progress import counting
 from .results import Results
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Iterator
     from typing import Any, ClassVar, NoReturn, Self, SupportsIndex
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from pyarrow import Table
 
     from .._native import Core
-    from .record import Record
-
-T = TypeVar("T", bound="Record")
 
 MAX_SHORT_PAGE = 50
 """How many items a page is asked to hold where no more are needed; each list holds that many."""
@@ -135,6 +132,8 @@ def _bounds(part: slice) -> tuple[int, int | None, int]:
 
 
 def _position(value: Any, shown: object) -> int:
+    from operator import index
+
     try:
         position = index(value)
     except TypeError:
@@ -355,7 +354,8 @@ class AsyncPager(_Pages[T]):
 def pager(core: Core, operation: str, result: type[T], arguments: tuple[object, ...]) -> Pager[T]:
     """A list; through a core for raw responses, the response that is its first page."""
     if core.is_raw:
-        return cast("Pager[T]", core.page(operation, result, arguments))
+        response: Pager[T] = core.page(operation, result, arguments)  # type: ignore[assignment]
+        return response
     return Pager(core, operation, result, arguments)
 
 
@@ -364,5 +364,6 @@ def async_pager(
 ) -> AsyncPager[T]:
     """As `pager`; the response is awaited."""
     if core.is_raw:
-        return cast("AsyncPager[T]", core.start_page(operation, result, arguments))
+        response: AsyncPager[T] = core.start_page(operation, result, arguments)  # type: ignore[assignment]
+        return response
     return AsyncPager(core, operation, result, arguments)

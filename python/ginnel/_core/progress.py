@@ -3,44 +3,63 @@
 from __future__ import annotations
 
 import sys
-from contextlib import contextmanager
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+    from typing import Any
 
 
-@contextmanager
 def counting(
-    wanted: bool, what: str, total: int | None = None
-) -> Iterator[Callable[[int], object]]:
+    is_shown: bool, what: str, total: int | None = None
+) -> AbstractContextManager[Callable[[int], object]]:
     """Gives a function to call with the number of new items.
 
     Shows a bar of `tqdm` where that is installed, else one line that is written over.
     """
-    if not wanted:
-        yield lambda _: None
-        return
+    if not is_shown:
+        return _Hidden()
     try:
         from tqdm.auto import tqdm
     except ImportError:
-        yield from _counting_plainly(what, total)
-        return
-    with tqdm(total=total, desc=what, unit="") as bar:
-        yield bar.update
+        return _Line(what, total)
+    return _Bar(tqdm(total=total, desc=what, unit=""))
 
 
-def _counting_plainly(what: str, total: int | None) -> Iterator[Callable[[int], object]]:
-    of = "" if total is None else f" of {total}"
-    done = 0
+class _Hidden:
+    def __enter__(self) -> Callable[[int], object]:
+        return lambda _: None
 
-    def count(more: int) -> None:
-        nonlocal done
-        done += more
-        sys.stderr.write(f"\r{what}: {done}{of}")
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+class _Bar:
+    def __init__(self, bar: Any) -> None:
+        self._bar = bar
+
+    def __enter__(self) -> Callable[[int], object]:
+        update: Callable[[int], object] = self._bar.__enter__().update
+        return update
+
+    def __exit__(self, *error: object) -> None:
+        self._bar.__exit__(*error)
+
+
+class _Line:
+    def __init__(self, what: str, total: int | None) -> None:
+        self._what = what
+        self._of = "" if total is None else f" of {total}"
+        self._done = 0
+
+    def __enter__(self) -> Callable[[int], object]:
+        return self._count
+
+    def _count(self, more: int) -> None:
+        self._done += more
+        sys.stderr.write(f"\r{self._what}: {self._done}{self._of}")
         sys.stderr.flush()
 
-    try:
-        yield count
-    finally:
+    def __exit__(self, *_: object) -> None:
         sys.stderr.write("\n")

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar, overload
-
+from .generic import T, overload
 from .lazy import call, render
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import SupportsIndex
 
     from pandas import DataFrame
     from pyarrow import Table
-
-    from .record import Record
-
-T = TypeVar("T", bound="Record")
 
 
 class Results(list[T]):
