@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import multiprocessing
+import os
 import random
 from collections.abc import Callable, Iterator
 from multiprocessing.queues import Queue
@@ -20,7 +21,7 @@ from workload import Findings, Workload, Writer
 PROCESSES = multiprocessing.get_context("spawn")
 END_TIMEOUT = 300.0
 # A writer creates so often, and changes a few times what it has created.
-WRITER_PAUSE = 1.5
+WRITER_PAUSE = float(os.environ.get("GINNEL_CLUSTER_WRITER_PAUSE", "1.5"))
 
 
 @dataclasses.dataclass

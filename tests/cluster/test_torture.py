@@ -1,7 +1,9 @@
 """Nodes are killed, stopped and cut off from everything while others write and visit.
 
 `make cluster-torture` runs it for longer; GINNEL_CLUSTER_KILLS and the others below say how often
-what is done, GINNEL_CLUSTER_LATEST within how many seconds all nodes must know of a change, and
+what is done, GINNEL_CLUSTER_PAUSE for how many seconds nothing is done in between,
+GINNEL_CLUSTER_WRITER_PAUSE how many seconds lie between two steps of a writer,
+GINNEL_CLUSTER_LATEST within how many seconds all nodes must know of a change, and
 GINNEL_CLUSTER_BACK_WITHIN within how many the tunnels must be back. GINNEL_CLUSTER_RECORD names a
 file that gets a line with the counts of each run, which `summary.py` adds up and compares with the
 goals for visitors: these depend on how busy the machine is, and mean something where a fault comes
@@ -49,6 +51,7 @@ STOPS, JUMPS = parameter("STOPS", 1), parameter("JUMPS", 2)
 PARTITIONS = parameter("PARTITIONS", 1)
 WRITERS, AGENTS = parameter("WRITERS", 4), parameter("AGENTS", 4)
 VISITS = parameter("VISITS", 60)
+PAUSE = parameter("PAUSE", 0)
 SEED = parameter("SEED", random.randrange(1 << 30))
 RECORD = os.environ.get("GINNEL_CLUSTER_RECORD")
 
@@ -197,6 +200,7 @@ def performed(
     try:
         for fault in faults:
             yield perform(work, fault)
+            time.sleep(PAUSE)
     except AssertionError as error:
         work.findings.violated(f"{error}")
 
