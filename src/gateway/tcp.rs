@@ -172,9 +172,12 @@ async fn enter(
             return route.dial(gateway, visitor, &route_ref, trace).await;
         };
         let mut execution = watch(gateway, &route, visitor);
-        let find = |url: &str| match passed.len() {
-            MOST_HOPS.. => Err(error_response::TOO_MANY_HOPS),
-            _ => internal::stream(gateway, url).ok_or(error_response::NO_ENDPOINT),
+        let hops = passed.len();
+        let find = |url: String| async move {
+            if hops >= MOST_HOPS {
+                return Err(error_response::TOO_MANY_HOPS);
+            }
+            internal::stream(gateway, &url).await.ok_or(error_response::NO_ENDPOINT)
         };
         let next = execution.enter(gateway, rules, trace, find).await.ok()?;
         passed.push((route.clone(), execution));

@@ -355,7 +355,7 @@ impl HttpConnection {
             context.endpoint(route, request.headers()),
         );
         let entered = execution.enter(&self.gateway, rules, context.trace, |_| {
-            Err::<(), _>(error_response::NO_ENDPOINT)
+            std::future::ready(Err::<(), _>(error_response::NO_ENDPOINT))
         });
         entered.await.map_err(|()| Rejection::Close)?;
         if self.is_proxy {

@@ -120,10 +120,10 @@ impl RequestContext<'_> {
     }
 
     /// The virtual host of an internal endpoint, for another hop.
-    pub(crate) fn internal(&self, url: &str) -> Result<Arc<VirtualHost>, ErrorResponse> {
+    pub(crate) async fn internal(&self, url: &str) -> Result<Arc<VirtualHost>, ErrorResponse> {
         if self.hops >= MOST_HOPS {
             return Err(error_response::TOO_MANY_HOPS);
         }
-        internal::virtual_host(self.gateway, url).ok_or(error_response::NO_ENDPOINT)
+        internal::virtual_host(self.gateway, url).await.ok_or(error_response::NO_ENDPOINT)
     }
 }

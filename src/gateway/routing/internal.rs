@@ -5,6 +5,7 @@ use std::sync::Arc;
 use http::Uri;
 
 use crate::gateway::GatewayState;
+use crate::gateway::routing::agent_return::AgentReturn;
 use crate::gateway::routing::endpoint_spec::{EndpointSpec, Proto};
 use crate::gateway::routing::virtual_host::{Route, VirtualHost};
 
@@ -34,24 +35,36 @@ pub(crate) fn name_of(spec: &EndpointSpec) -> Option<(String, u16)> {
     is_internal(&name).then_some((name, port))
 }
 
-/// What is served at the URL of an internal endpoint that speaks HTTP; none while nobody is there.
-pub(crate) fn virtual_host(gateway: &GatewayState, url: &str) -> Option<Arc<VirtualHost>> {
+/// What is served at the URL of an internal endpoint that speaks HTTP, if its agent is there or comes back in a
+/// moment.
+pub(crate) async fn virtual_host(gateway: &GatewayState, url: &str) -> Option<Arc<VirtualHost>> {
     let (name, port) = place(url, &[("http", Some(80)), ("https", Some(443))])?;
-    let virtual_host = gateway.hosts.find(&name, port)?.virtual_host.load_full();
-    // Nobody can show a certificate on a way that has no TLS.
-    Some(virtual_host)
-        .filter(|virtual_host| !virtual_host.requires_certificate() && !virtual_host.is_offline())
+    online(gateway, || Some(gateway.hosts.find(&name, port)?.virtual_host.load_full())).await
 }
 
-/// What is served at the URL of an internal endpoint that carries bytes; none while nobody is there.
-pub(crate) fn stream(gateway: &GatewayState, url: &str) -> Option<Arc<Route>> {
+/// What is served at the URL of an internal endpoint that carries bytes, in the same way.
+pub(crate) async fn stream(gateway: &GatewayState, url: &str) -> Option<Arc<Route>> {
     let (name, port) = place(url, &[("tls", Some(443)), ("tcp", None)])?;
-    let claim = gateway.streams.find(&name, port).filter(|claim| claim.port == port)?;
-    let virtual_host = claim.virtual_host.load_full();
-    virtual_host
-        .route("")
-        .filter(|_| !virtual_host.requires_certificate() && !virtual_host.is_offline())
-        .cloned()
+    let find = || {
+        let claim = gateway.streams.find(&name, port).filter(|claim| claim.port == port)?;
+        Some(claim.virtual_host.load_full())
+    };
+    online(gateway, find).await?.route("").cloned()
+}
+
+async fn online(
+    gateway: &GatewayState,
+    find: impl Fn() -> Option<Arc<VirtualHost>>,
+) -> Option<Arc<VirtualHost>> {
+    let mut agent_return = AgentReturn::new(&gateway.waiting_places);
+    loop {
+        // Nobody can show a certificate on a way that has no TLS.
+        let found = find().filter(|virtual_host| !virtual_host.requires_certificate())?;
+        let Some(lost) = found.offline() else { return Some(found) };
+        if !agent_return.wait(lost, None).await {
+            return None;
+        }
+    }
 }
 
 /// The name and port in the URL of an internal endpoint, with the usual ports of its schemes.

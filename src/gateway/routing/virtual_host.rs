@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use http::header::HOST;
@@ -141,8 +142,15 @@ impl VirtualHost {
 
     /// True for the endpoint of an agent that is gone for now.
     pub(crate) fn is_offline(&self) -> bool {
-        let mut routes = self.prefixes.iter().map(|(_, route)| route);
-        routes.any(|route| matches!(route.backend.load_full().kind, BackendKind::Offline(_)))
+        self.offline().is_some()
+    }
+
+    /// For the endpoint of an agent that is gone for now: since when, if it was lost and not stopped.
+    pub(crate) fn offline(&self) -> Option<Option<Instant>> {
+        self.prefixes.iter().find_map(|(_, route)| match route.backend.load_full().kind {
+            BackendKind::Offline(lost) => Some(lost),
+            _ => None,
+        })
     }
 
     /// The same virtual host with a TLS policy, or with none.

@@ -10,11 +10,11 @@ const MAX_TUNNELS: usize = 1024;
 
 /// The labels of tunnels whose agents were lost, the oldest first.
 #[derive(Default)]
-pub(super) struct LostLabels(VecDeque<(BTreeMap<String, String>, Instant)>);
+pub(crate) struct LostLabels(VecDeque<(BTreeMap<String, String>, Instant)>);
 
 impl LostLabels {
     /// Notes that the agent of a tunnel with these labels is lost.
-    pub(super) fn add(&mut self, labels: Option<&BTreeMap<String, String>>) {
+    pub(crate) fn add(&mut self, labels: Option<&BTreeMap<String, String>>) {
         while self.0.front().is_some_and(|(_, since)| since.elapsed() > KNOWN_TIME) {
             self.0.pop_front();
         }
@@ -25,7 +25,7 @@ impl LostLabels {
     }
 
     /// When a tunnel with all of these labels was lost, the last of several.
-    pub(super) fn last(&self, labels: &BTreeMap<String, String>) -> Option<Instant> {
+    pub(crate) fn last(&self, labels: &BTreeMap<String, String>) -> Option<Instant> {
         let has_all = |own: &BTreeMap<String, String>| {
             labels.iter().all(|(key, value)| own.get(key) == Some(value))
         };

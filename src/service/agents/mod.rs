@@ -30,6 +30,7 @@ mod tunnel_table;
 
 pub(crate) use command::AgentCommand;
 pub(crate) use listener::{AgentListener, BoundAgentListener};
+pub(crate) use lost_labels::LostLabels;
 pub(crate) use registry::Registry;
 pub(crate) use reservation::Reservation;
 pub(crate) use rows::{session_row, tunnel_row};

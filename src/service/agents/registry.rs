@@ -509,7 +509,7 @@ impl RegistryState {
         let Some(tunnel) = bound.get().tunnel_of(online) else { return };
         self.tunnels.remove(&tunnel.id);
         if let Some(cluster) = &self.cluster {
-            cluster.remove(&tunnel.id);
+            cluster.remove_lost(&tunnel.id);
         }
         bound.get_mut().let_go();
         // Labels are no address that would have to be kept.

@@ -7,12 +7,16 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, broadcast, watch};
+
+use crate::logging::ignore;
 
 use super::rows::{EndpointClaim, RowOwner, SessionDocument, TunnelDocument};
 
 /// How many rows one change writes at most.
 const MAX_BATCH_ROWS: usize = 500;
+/// How many labels of lost tunnels wait for other nodes to be told.
+const MAX_LOST: usize = 1024;
 
 /// What there is to write of a row or a bind.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,6 +51,8 @@ pub(super) struct Announcements {
     epoch: watch::Sender<u64>,
     /// Tunnels that are gone, and whose rows may still be there.
     ended: watch::Sender<BTreeSet<String>>,
+    /// The labels of tunnels whose agents are lost.
+    lost: broadcast::Sender<BTreeMap<String, String>>,
     noted: Notify,
 }
 
@@ -76,7 +82,8 @@ impl Announcements {
         let epoch = watch::Sender::new(owner.epoch);
         let state = Mutex::new(AnnouncementState { owner, ..AnnouncementState::default() });
         let (written, ended) = (watch::Sender::new(0), watch::Sender::default());
-        Self { state, written, epoch, ended, noted: Notify::new() }
+        let lost = broadcast::Sender::new(MAX_LOST);
+        Self { state, written, epoch, ended, lost, noted: Notify::new() }
     }
 
     /// Whose rows they are now.
@@ -111,6 +118,15 @@ impl Announcements {
             state.note(Subject::Row(id.to_owned()));
             self.noted.notify_one();
         }
+    }
+
+    /// Notes that a tunnel is gone because its agent was lost.
+    pub(super) fn remove_lost(&self, id: &str) {
+        let tunnel = self.lock().tunnels.get(id).and_then(|tunnel| tunnel.labels.clone());
+        if let Some(labels) = tunnel {
+            ignore(self.lost.send(labels), "there is no other node");
+        }
+        self.remove(id);
     }
 
     /// Remembers that a bind is held, which the caller writes.
@@ -156,6 +172,11 @@ impl Announcements {
     /// The tunnels that are gone, and whose rows may still be there.
     pub(super) fn ended(&self) -> watch::Receiver<BTreeSet<String>> {
         self.ended.subscribe()
+    }
+
+    /// The labels of tunnels whose agents are lost from now on.
+    pub(super) fn lost(&self) -> broadcast::Receiver<BTreeMap<String, String>> {
+        self.lost.subscribe()
     }
 
     /// How many sessions and tunnels there are.

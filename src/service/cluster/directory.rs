@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use super::node::{LEASE, NodeDocument, NodeRecord, NodeState};
 use super::rows::{EndpointKey, RemoteTunnel, RowOwner, TunnelDocument};
 use crate::gateway::{HostRank, random_below};
-use crate::service::agents::TunnelTable;
+use crate::service::agents::{LostLabels, TunnelTable};
 
 /// For how long it is remembered of a tunnel whose row was not read yet that it has ended.
 const ENDED_MEMORY: Duration = Duration::from_secs(60);
@@ -36,6 +36,8 @@ struct DirectoryState {
     /// Those that have ended, as their nodes say, which could not remove their rows yet, and since when that is
     /// known: some rows may be read later.
     ended: HashMap<String, Instant>,
+    /// Of tunnels whose agents were lost at other nodes, as these say.
+    lost_labels: LostLabels,
     /// How many of them end the TLS of visitors at their nodes alone.
     ending_tls: usize,
     /// The version of the database that was known when something was last noted.
@@ -288,6 +290,19 @@ impl Directory {
         state.ended.extend(ids.into_iter().map(|id| (id, now)));
         drop(guard);
         self.changed.send_modify(|changes| *changes += 1);
+    }
+
+    /// Notes the labels of tunnels of another node whose agents were lost.
+    pub fn note_lost(&self, lost: &[BTreeMap<String, String>]) {
+        let mut state = self.write();
+        for labels in lost {
+            state.lost_labels.add(Some(labels));
+        }
+    }
+
+    /// When the agent of a tunnel of another node with all of these labels was lost, the last of several.
+    pub fn lost(&self, labels: &BTreeMap<String, String>) -> Option<Instant> {
+        self.read().lost_labels.last(labels)
     }
 
     /// The identifiers of all nodes and tunnels that are known.

@@ -7,12 +7,12 @@
 //! serving, takes a new epoch and announces everything again. Only an endpoint that is another bind's
 //! meanwhile is ended then: a lapsed lease alone takes nothing from anybody.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, broadcast, mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
@@ -168,6 +168,11 @@ impl Cluster {
         self.rows.ended()
     }
 
+    /// The labels of tunnels of this node whose agents are lost from now on.
+    pub(super) fn lost_labels(&self) -> broadcast::Receiver<BTreeMap<String, String>> {
+        self.rows.lost()
+    }
+
     /// Calls `look` with each tunnel of another node that is new or has changed; set once.
     pub(crate) fn on_tunnel(&self, look: impl Fn(&TunnelDocument) + Send + Sync + 'static) {
         self.on_tunnel.get_or_init(|| Box::new(look));
@@ -186,6 +191,11 @@ impl Cluster {
     /// Announces that a session or a tunnel is gone.
     pub(crate) fn remove(&self, id: &str) {
         self.rows.remove(id);
+    }
+
+    /// Announces that a tunnel is gone because its agent was lost.
+    pub(crate) fn remove_lost(&self, id: &str) {
+        self.rows.remove_lost(id);
     }
 
     /// Remembers that this node holds a bind, which the caller writes.

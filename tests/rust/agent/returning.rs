@@ -308,3 +308,46 @@ async fn a_visitor_who_leaves_does_not_reach_the_agent_that_returns() {
     assert!(!reached.is_finished());
     reached.abort();
 }
+
+/// A policy that leads to an internal endpoint.
+fn forward_internal(url: &str) -> Value {
+    let action = json!({"type": "forward-internal", "config": {"url": url}});
+    json!([{"actions": [action]}])
+}
+
+#[tokio::test]
+async fn a_request_waits_for_the_agent_of_the_internal_endpoint_it_is_forwarded_to() {
+    let outage = Outage::start().await;
+    let internal =
+        json!({"name": "in", "proto": "http", "schemes": ["http"], "domain": "in.internal"});
+    outage.tunnel(internal).await;
+    let rules = forward_internal("http://in.internal");
+    let policy = json!({"on_http_request": rules}).to_string();
+    let cloud = json!({"url": "http://front.test", "traffic_policy": policy});
+    let made = outage.create("/endpoints", cloud).await;
+    assert!(made["id"].is_string(), "{made}");
+    let address = outage.http_address();
+
+    let answer = outage.while_away(ask(&address, "POST", "front.test")).await;
+
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+}
+
+#[tokio::test]
+async fn a_connection_waits_for_the_agent_of_the_internal_endpoint_it_is_forwarded_to() {
+    let outage = Outage::start().await;
+    let internal = json!({"name": "in", "proto": "tcp", "remote_addr": "in.internal:5432"});
+    outage.tunnel(internal).await;
+    let place = free_address().to_string();
+    let id = edge(&outage, "tcp", &place, json!({})).await;
+    let rules = json!({"inbound": forward_internal("tcp://in.internal:5432")});
+    let path = format!("/edges/tcp/{}/policy", id.as_str().unwrap());
+    let url = format!("{}{path}", outage.service.url());
+    let request = outage.http.put(url).bearer_auth(outage.service.api_key().unwrap().0.clone());
+    let request = request.header("content-type", "application/json").body(rules.to_string());
+    assert_eq!(request.send().await.unwrap().status().as_u16(), 200);
+
+    let answer = outage.while_away(ask(&place, "GET", "bytes.test")).await;
+
+    assert!(answer.contains("Host: bytes.test\r\n"), "{answer}");
+}

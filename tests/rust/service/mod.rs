@@ -6,6 +6,7 @@ mod audit;
 mod bad_input;
 mod breaker;
 mod cluster;
+mod cluster_returning;
 mod elsewhere;
 mod endpoints;
 mod http;

@@ -26,19 +26,19 @@ impl ConnectionExecution {
     /// Runs the rules for connections; gives where to forward it, or an error to close it.
     ///
     /// `find` finds what is at the URL of an internal endpoint, or says why nothing can be.
-    pub(crate) async fn enter<T>(
+    pub(crate) async fn enter<T, F: Future<Output = Result<T, ErrorResponse>>>(
         &mut self,
         gateway: &GatewayState,
         rules: &Rules,
         trace: &mut RequestTrace,
-        mut find: impl FnMut(&str) -> Result<T, ErrorResponse>,
+        find: impl Fn(String) -> F,
     ) -> Result<Option<T>, ()> {
         let mut run = rules.policy.run(Phase::Connect);
         let entered = loop {
             match run.step(&mut self.exchange, rules) {
                 StepOutcome::Done(Verdict::Continue) => break Ok(None),
                 StepOutcome::Done(Verdict::Respond(_) | Verdict::Close) => break Err(()),
-                StepOutcome::Done(Verdict::Forward { url }) => match find(&url) {
+                StepOutcome::Done(Verdict::Forward { url }) => match find(url).await {
                     Ok(found) => break Ok(Some(found)),
                     Err(error) => {
                         let code = error.number.unwrap_or_default();

@@ -179,7 +179,7 @@ impl PolicyExecution {
         run: &mut Run<'_>,
         url: &str,
     ) -> Option<ExecutionOutcome> {
-        let failed = match context.internal(url) {
+        let failed = match context.internal(url).await {
             Ok(virtual_host) => return Some(self.send_within(context, &virtual_host).await),
             Err(failed) => failed,
         };

@@ -3,12 +3,13 @@
 //! Without the database a node cannot remove the row of a tunnel whose agent it has lost. Others would lead
 //! visitors to it, although the agent may have the tunnel at a third node as well.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tokio::sync::broadcast::error::RecvError;
 use tokio::time::timeout;
 
 use super::link::Linker;
@@ -30,6 +31,8 @@ const MAX_TUNNELS: usize = 1000;
 pub(super) struct EndedTunnels {
     /// Their identifiers.
     pub ids: Vec<String>,
+    /// The labels of tunnels whose agents were lost and not stopped: visitors wait for them a moment.
+    pub lost: Vec<BTreeMap<String, String>>,
 }
 
 /// The other node knows it now.
@@ -45,30 +48,46 @@ impl Linker {
     /// Notes which tunnels of another node have ended.
     pub(super) async fn note_ended(&self, stream: Stream) -> io::Result<()> {
         let call = IncomingCall::read(kind::ENDED, stream).await.map_err(io::Error::other)?;
-        let EndedTunnels { ids } = call.decode().map_err(io::Error::other)?;
-        self.directory.note_ended(ids);
+        let EndedTunnels { ids, lost } = call.decode().map_err(io::Error::other)?;
+        self.directory.note_lost(&lost);
+        if !ids.is_empty() {
+            self.directory.note_ended(ids);
+        }
         call.answer(&EndedNoted::default()).await.map_err(io::Error::other)
     }
 }
 
 /// Tells another node which tunnels of this one have ended, each once, until the session with it is over.
+///
+/// What was lost is told once: by the time that it could be told again, nobody would wait for it.
 pub(super) async fn tell(cluster: Arc<Cluster>, session: MuxSession) {
-    let mut ended = cluster.ended_tunnels();
-    let mut sent = BTreeSet::new();
+    let (mut ended, mut losses) = (cluster.ended_tunnels(), cluster.lost_labels());
+    let (mut sent, mut lost) = (BTreeSet::new(), Vec::new());
     loop {
+        while lost.len() < MAX_TUNNELS
+            && let Ok(labels) = losses.try_recv()
+        {
+            lost.push(labels);
+        }
         let now = ended.borrow_and_update().clone();
         sent.retain(|id| now.contains(id));
-        let fresh: Vec<_> = now.difference(&sent).cloned().collect();
-        for ids in fresh.chunks(MAX_TUNNELS) {
-            let message = EndedTunnels { ids: ids.to_vec() };
+        let fresh: Vec<_> = now.difference(&sent).take(MAX_TUNNELS).cloned().collect();
+        if !fresh.is_empty() || !lost.is_empty() {
+            let message = EndedTunnels { ids: fresh, lost: std::mem::take(&mut lost) };
             let noted = rpc::call(&session, &message, RESPONSE_TIMEOUT).await;
             if or_debug!(noted, "another node does not learn which tunnels have ended").is_some() {
                 sent.extend(message.ids);
+                continue;
             }
         }
         let wait = if now.is_subset(&sent) { Duration::MAX } else { RETRY_INTERVAL };
-        if let Ok(Err(_)) = timeout(wait, ended.changed()).await {
-            return;
+        tokio::select! {
+            changed = timeout(wait, ended.changed()) => if let Ok(Err(_)) = changed { return },
+            labels = losses.recv() => match labels {
+                Ok(labels) => lost.push(labels),
+                Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => return,
+            },
         }
     }
 }

@@ -105,7 +105,7 @@ impl TunnelGroups for ClusterRouting {
     }
 
     fn lost(&self, labels: &BTreeMap<String, String>) -> Option<Instant> {
-        let lost = self.registry.lost(labels);
+        let lost = self.registry.lost(labels).max(self.directory.lost(labels));
         // Whoever asks has found none at a node that can be reached.
         let is_cut_off = !self.directory.serving(labels, 0, 1, |_| true).is_empty();
         lost.max(is_cut_off.then(Instant::now))
