@@ -14,6 +14,7 @@ mod login;
 mod lost_labels;
 mod proxy_protocol;
 mod registry;
+mod registry_state;
 mod reservation;
 mod revocation;
 mod rows;

@@ -1,7 +1,6 @@
 //! Who is online, and with what.
 
-use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -18,12 +17,11 @@ use crate::net::SourceAddress;
 use crate::protocol::message::Hidden;
 use crate::service::accounts::AuthenticatedAgent;
 use crate::service::agents::access::AccessList;
-use crate::service::agents::lost_labels::LostLabels;
+use crate::service::agents::registry_state::{RegisteredEndpoint, RegistryState};
 use crate::service::agents::rows;
 use crate::service::agents::session_counts::SessionCounts;
 use crate::service::agents::stream_shares::StreamShares;
-use crate::service::agents::tunnel::{OnlineTunnel, TunnelKind};
-use crate::service::agents::tunnel_table::{Labeled, TunnelTable};
+use crate::service::agents::tunnel::OnlineTunnel;
 use crate::service::cluster::{Cluster, TunnelDocument};
 
 /// How long a goodbye may take.
@@ -36,24 +34,6 @@ const DRAIN_INTERVAL: Duration = Duration::from_millis(50);
 pub(crate) struct Registry {
     inner: Mutex<RegistryState>,
     counts: Arc<SessionCounts>,
-}
-
-#[derive(Default)]
-struct RegistryState {
-    /// By identifier, so in the order of their start.
-    sessions: BTreeMap<String, Arc<OnlineAgent>>,
-    /// The same by the digests of what agents name to come back: one each, but for those that were left
-    /// behind.
-    clients: HashMap<String, Vec<Arc<OnlineAgent>>>,
-    /// How many of them come from where.
-    sources: HashMap<SourceAddress, usize>,
-    /// The identifiers of the binds that a session had; some of them may be another's now.
-    binds_of_sessions: HashMap<String, HashSet<String>>,
-    tunnels: TunnelTable<OnlineTunnel>,
-    binds: HashMap<String, RegisteredEndpoint>,
-    lost_labels: LostLabels,
-    /// Announces all that to other nodes; none where there are none.
-    cluster: Option<Arc<Cluster>>,
 }
 
 /// An agent that is connected.
@@ -96,17 +76,6 @@ impl AgentStreamLimits {
     pub fn open(&self) -> usize {
         self.connections + 1
     }
-}
-
-/// An address that an agent has, or had a moment ago.
-struct RegisteredEndpoint {
-    token: Hidden,
-    /// Whose address it is.
-    agent: AuthenticatedAgent,
-    endpoint: Option<PublicEndpoint>,
-    tunnel: Option<Arc<OnlineTunnel>>,
-    /// Since when nobody serves it.
-    idle: Option<Instant>,
 }
 
 /// A tunnel that has ended, and the endpoint that it had; dropping that takes it offline.
@@ -475,115 +444,6 @@ async fn send_away(sessions: Vec<Arc<OnlineAgent>>) {
         });
     }
     while leaving.join_next().await.is_some() {}
-}
-
-impl RegistryState {
-    /// Takes a session off the lists of sessions.
-    fn remove_session(&mut self, online: &OnlineAgent) {
-        if self.sessions.remove(&online.id).is_some() {
-            if let Some(cluster) = &self.cluster {
-                cluster.remove(&online.id);
-            }
-            self.remove_source(SourceAddress::of(online.ip));
-        }
-        let client = rows::client_digest(&online.client_id);
-        let Some(clients) = self.clients.get_mut(&client) else { return };
-        clients.retain(|other| other.id != online.id);
-        if clients.is_empty() {
-            self.clients.remove(&client);
-        }
-    }
-
-    fn remove_source(&mut self, source: SourceAddress) {
-        if let Entry::Occupied(mut sessions) = self.sources.entry(source) {
-            *sessions.get_mut() -= 1;
-            if *sessions.get() == 0 {
-                sessions.remove();
-            }
-        }
-    }
-
-    /// Ends the tunnel of a bind, if it is one of this session; the address of the bind waits.
-    fn suspend(&mut self, online: &OnlineAgent, bind_id: String) {
-        let Entry::Occupied(mut bound) = self.binds.entry(bind_id) else { return };
-        let Some(tunnel) = bound.get().tunnel_of(online) else { return };
-        self.tunnels.remove(&tunnel.id);
-        if let Some(cluster) = &self.cluster {
-            cluster.remove_lost(&tunnel.id);
-        }
-        bound.get_mut().let_go();
-        // Labels are no address that would have to be kept.
-        if bound.get().endpoint.is_none() {
-            bound.remove();
-            self.lost_labels.add(tunnel.labels());
-        }
-    }
-
-    /// Adds a tunnel, with its endpoint if it has one.
-    fn add_tunnel(&mut self, tunnel: Arc<OnlineTunnel>, endpoint: Option<&PublicEndpoint>) {
-        if let Some(cluster) = &self.cluster {
-            cluster.add_tunnel(rows::tunnel_row(&tunnel, endpoint));
-        }
-        self.tunnels.insert(tunnel);
-    }
-
-    fn remove_tunnel(&mut self, id: &str) {
-        self.tunnels.remove(id);
-        if let Some(cluster) = &self.cluster {
-            cluster.remove(id);
-        }
-    }
-
-    /// Removes a bind, whose address nobody is to have any more.
-    fn remove_bind(&mut self, bind_id: &str) -> Option<RegisteredEndpoint> {
-        let bound = self.binds.remove(bind_id)?;
-        if let Some(cluster) = &self.cluster {
-            cluster.let_go(bind_id);
-        }
-        Some(bound)
-    }
-
-    fn retain_binds(&mut self, mut stays: impl FnMut(&mut RegisteredEndpoint) -> bool) {
-        let cluster = &self.cluster;
-        self.binds.retain(|bind_id, bound| {
-            let stays = stays(bound);
-            if let Some(cluster) = cluster.as_ref().filter(|_| !stays) {
-                cluster.let_go(bind_id);
-            }
-            stays
-        });
-    }
-
-    /// Notes that a session has a bind.
-    fn note_bind(&mut self, session_id: String, bind_id: &str) {
-        self.binds_of_sessions.entry(session_id).or_default().insert(bind_id.to_owned());
-    }
-}
-
-impl RegisteredEndpoint {
-    /// The tunnel that serves it, if it is one of this session.
-    fn tunnel_of(&self, online: &OnlineAgent) -> Option<Arc<OnlineTunnel>> {
-        self.tunnel.as_ref().filter(|tunnel| tunnel.session.id == online.id).cloned()
-    }
-
-    fn is_allowed(&self, access: &AccessList) -> bool {
-        match (&self.endpoint, &self.tunnel) {
-            (Some(endpoint), _) => access.allows_endpoint(endpoint),
-            (None, Some(tunnel)) => match &tunnel.kind {
-                TunnelKind::Labeled(labels) => access.allows_labels(labels),
-                TunnelKind::Endpoint { .. } => true,
-            },
-            (None, None) => true,
-        }
-    }
-
-    fn let_go(&mut self) {
-        self.tunnel = None;
-        self.idle = Some(Instant::now());
-        if let Some(endpoint) = &self.endpoint {
-            endpoint.retarget(None);
-        }
-    }
 }
 
 impl TunnelGroups for Registry {
