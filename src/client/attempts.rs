@@ -20,7 +20,7 @@ use super::{
 };
 use crate::api::{Call, Verb, mask};
 use crate::coding;
-use crate::http1::Response;
+use crate::http1::{self, Response};
 use crate::reuse::IdleState;
 
 /// A call under way.
@@ -245,7 +245,7 @@ impl Attempts {
         let pause = match outcome {
             Ok(response) if retry::may_repeat_status(method, response.status) => retry::pause(
                 self.attempt + 1,
-                retry::retry_after(response.values("retry-after").next()),
+                http1::retry_after(response.values("retry-after").next()),
             ),
             // The server may have closed it while it was idle: that says nothing of the server.
             Err(cause) if retry::may_repeat_failure(method, cause) => match self.is_reusing {

@@ -9,9 +9,9 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use serde::de::DeserializeOwned;
 
-use super::{ClientSettings, Error, retry};
+use super::{ClientSettings, Error};
 use crate::api::ErrorBody;
-use crate::http1::Response;
+use crate::http1::{Response, retry_after};
 
 /// A complete answer.
 #[derive(Debug)]
@@ -134,7 +134,7 @@ impl ApiResponse {
             attempts: self.attempts,
             method: self.method,
             url: self.url(),
-            retry_after: retry::retry_after(self.response.values("retry-after").next()),
+            retry_after: retry_after(self.response.values("retry-after").next()),
         }
     }
 }

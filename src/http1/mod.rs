@@ -3,7 +3,7 @@
 //! `head` reads heads, whoever asks, and `write` writes them. `body` knows where a body ends, `chunks`
 //! reads its chunks, and `length` the fields of a head that say which of them it is. `hop_by_hop` knows
 //! which fields concern one connection alone, `forwarded` those that proxies add, `identity` those that say
-//! who has logged in, and `lists` what stands in a list.
+//! who has logged in, `retry_after` when to come again, and `lists` what stands in a list.
 //!
 //! With these `reader` reads whole responses (`response`), and `request` follows the requests of a
 //! connection; `strict` puts that between a socket and hyper, which is more lenient and reads for the
@@ -24,6 +24,7 @@ mod reader;
 #[cfg(feature = "service")]
 mod request;
 mod response;
+mod retry_after;
 #[cfg(feature = "service")]
 mod strict;
 #[cfg(feature = "service")]
@@ -50,6 +51,7 @@ pub use reader::{ResponseError, ResponseReader};
 #[cfg(feature = "service")]
 pub use request::Expects;
 pub use response::Response;
+pub use retry_after::retry_after;
 #[cfg(feature = "service")]
 pub use strict::StrictStream;
 #[cfg(feature = "service")]
