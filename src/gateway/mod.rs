@@ -436,9 +436,9 @@ impl Gateway {
     pub(crate) async fn deliver_event(
         &self,
         mut request: Fetch,
-    ) -> Result<::http::StatusCode, FetchFailed> {
+    ) -> Result<::http::Response<bytes::Bytes>, FetchFailed> {
         request.headers.extend(self.0.delivery_mark.header(&request.url));
-        self.0.fetcher.status_of(&request).await
+        self.0.fetcher.send_once(&request).await
     }
 
     /// Marks requests that deliver events with this key, and knows them by it.

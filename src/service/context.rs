@@ -142,7 +142,8 @@ impl Context {
         self.shared.publisher.policies.clone()
     }
 
-    /// Changes the database, with an event of the audit trail and those for whoever subscribes; a refusal leaves it as it was.
+    /// Changes the database, with an event of the audit trail and those for whoever subscribes; a refusal
+    /// leaves it as it was.
     pub async fn write<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Transaction<'_>) -> Result<T, Refusal> + Clone + Send + 'static,
@@ -151,12 +152,13 @@ impl Context {
         let (trail, events) = (self.shared.audit.clone(), self.shared.events.clone());
         let principal =
             Principal { id: self.caller.owner_id.clone(), key_id: self.caller.key_id.clone() };
-        let recorded = move |change: &Transaction<'_>| {
+        let audited = move |change: &Transaction<'_>| -> Result<T, Refusal> {
             let made = work(change)?;
             trail.record(change, &call)?;
-            events.record(change, Some(&principal))?;
             Ok(made)
         };
+        let recorded =
+            move |change: &Transaction<'_>| events.recorded(change, Some(&principal), audited);
         self.shared.write(recorded).await
     }
 

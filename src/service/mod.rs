@@ -600,6 +600,7 @@ async fn dispatcher(
         gateway: shared.gateway.clone(),
         cluster: shared.cluster.clone(),
         metrics: shared.event_metrics.clone(),
+        recorder: shared.events.clone(),
         origin: shared.origin.clone(),
     };
     Ok(EventDispatcher::start(services, options).await?)

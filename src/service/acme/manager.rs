@@ -21,11 +21,11 @@ use crate::service::acme::plan::{self, AcmePlan};
 use crate::service::acme::progress::CertificateProgress;
 use crate::service::acme::shared::SharedOrders;
 use crate::service::acme::transport::AcmeTransport;
-use crate::service::acme::{AcmeChallenge, AcmeOptions, names, shared};
+use crate::service::acme::{AcmeChallenge, AcmeOptions, names};
 use crate::service::certificates::{
     self, ManagedFailure, ManagedName, PendingOrder, StoredChallenge,
 };
-use crate::service::cluster::Cluster;
+use crate::service::cluster::{Cluster, lease};
 use crate::service::events::EventRecorder;
 use crate::service::store::{Store, StoreError, Transaction};
 
@@ -157,7 +157,8 @@ impl ManagerState {
         self.service.progress.note(&all);
         self.remove_expired(plan.expired).await?;
         for managed in plan.due {
-            if self.running().contains(&managed.name) || self.shared.is_elsewhere(&managed) {
+            let is_elsewhere = self.shared.leases.is_elsewhere(managed.node.as_ref());
+            if is_elsewhere || self.running().contains(&managed.name) {
                 continue;
             }
             // Whoever ends an order looks again.
@@ -201,11 +202,11 @@ impl ManagerState {
         managed: ManagedName,
         now: u64,
     ) -> Result<Option<ManagedName>, StoreError> {
-        let Some(own) = self.shared.own() else { return Ok(Some(managed)) };
+        let Some(own) = self.shared.leases.own() else { return Ok(Some(managed)) };
         let claim = move |change: &Transaction<'_>| {
             let mut managed = ManagedName::find(change, &managed.name)?.unwrap_or(managed);
             let is_due = plan::due_at(&managed, |id| change.exists(id))? <= now;
-            if !is_due || shared::is_taken(change, &managed, Some(&own))? {
+            if !is_due || lease::is_taken(change, managed.node.as_ref(), Some(&own))? {
                 return Ok(None);
             }
             managed.node = Some(own);
@@ -285,7 +286,7 @@ impl ManagerState {
 
     /// Has the other nodes show a challenge too, where there are some.
     async fn share(&self, name: &str, challenge: StoredChallenge) -> Result<(), StoreError> {
-        if self.shared.own().is_none() {
+        if self.shared.leases.own().is_none() {
             return Ok(());
         }
         self.change(name, move |managed, _| managed.challenge = Some(challenge)).await?;
@@ -369,11 +370,11 @@ impl ManagerState {
         if expired.is_empty() {
             return Ok(());
         }
-        let (own, events) = (self.shared.own(), self.service.events.clone());
-        let remove = move |change: &Transaction<'_>| {
+        let (own, events) = (self.shared.leases.own(), self.service.events.clone());
+        let remove = move |change: &Transaction<'_>| -> Result<(), StoreError> {
             for managed in &expired {
                 let known = change.find::<ManagedName>(&managed.id)?.unwrap_or_default();
-                if shared::is_taken(change, &known, own.as_ref())? {
+                if lease::is_taken(change, known.node.as_ref(), own.as_ref())? {
                     continue;
                 }
                 change.remove::<ManagedName>(&managed.id)?;
@@ -381,8 +382,9 @@ impl ManagerState {
                     certificates::remove(change, certificate)?;
                 }
             }
-            events.record(change, None)
+            Ok(())
         };
+        let remove = move |change: &Transaction<'_>| events.recorded(change, None, remove);
         self.service.store.write(remove).await
     }
 
@@ -413,9 +415,9 @@ impl ManagerState {
             let mut managed = known.unwrap_or_else(|| ManagedName { name, ..Default::default() });
             change(&mut managed, transaction)?;
             managed.put(transaction)?;
-            events.record(transaction, None)?;
             Ok(managed)
         };
+        let write = move |transaction: &Transaction<'_>| events.recorded(transaction, None, write);
         self.service.store.write(write).await
     }
 }

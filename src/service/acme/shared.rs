@@ -12,8 +12,8 @@ use tokio::sync::{mpsc, watch};
 use crate::api::id::{has_prefix, prefix};
 use crate::gateway::tls::challenges::{Challenges, OpenChallenge};
 use crate::service::certificates::{ManagedName, StoredChallenge};
-use crate::service::cluster::{self, Cluster, RowOwner};
-use crate::service::store::{Changes, Store, StoreError, Transaction};
+use crate::service::cluster::{Cluster, Leases};
+use crate::service::store::{Changes, Store, StoreError};
 
 /// How long a challenge is stored before the authority may ask: other nodes know of a change within a
 /// second (`docs/operate/scale.md`).
@@ -115,41 +115,32 @@ impl SharedChallenges {
 }
 
 /// A node's part in the orders of its cluster; it has all of them where there is no cluster.
-pub(super) struct SharedOrders(Option<Arc<Cluster>>);
+pub(super) struct SharedOrders {
+    cluster: Option<Arc<Cluster>>,
+    /// An order is leased to the node that is stored with its name.
+    pub leases: Leases,
+}
 
 impl SharedOrders {
     pub fn of(cluster: Option<Arc<Cluster>>) -> Self {
-        Self(cluster)
+        Self { leases: Leases::of(cluster.clone()), cluster }
     }
 
     /// The names on the port for HTTPS that other nodes have.
     pub fn names(&self) -> Vec<String> {
-        self.0.as_ref().map(|cluster| cluster.directory.https_hosts()).unwrap_or_default()
+        self.cluster.as_ref().map(|cluster| cluster.directory.https_hosts()).unwrap_or_default()
     }
 
     /// How many nodes share what an authority allows.
     pub fn nodes(&self) -> usize {
-        let Some(cluster) = &self.0 else { return 1 };
+        let Some(cluster) = &self.cluster else { return 1 };
         cluster.directory.nodes().iter().filter(|node| node.state.is_serving()).count().max(1)
     }
 
     /// Counts up whenever other nodes have other names, or have ended. To be taken before it is looked at
     /// what there is, so that no change is missed.
     pub fn subscribe(&self) -> ClusterChanges {
-        ClusterChanges(self.0.as_ref().map(|cluster| cluster.directory.subscribe()))
-    }
-
-    /// Whether another node obtains the certificate of a name, as far as this one knows.
-    pub fn is_elsewhere(&self, managed: &ManagedName) -> bool {
-        let Some((cluster, node)) = self.0.as_ref().zip(managed.node.as_ref()) else {
-            return false;
-        };
-        *node != cluster.owner() && cluster.directory.is_serving(node)
-    }
-
-    /// The node that is to be stored with a name.
-    pub fn own(&self) -> Option<RowOwner> {
-        self.0.as_ref().map(|cluster| cluster.owner())
+        ClusterChanges(self.cluster.as_ref().map(|cluster| cluster.directory.subscribe()))
     }
 
     /// Gives other nodes the time to show what was stored.
@@ -171,17 +162,5 @@ impl ClusterChanges {
             // The cluster has ended with the service.
             std::future::pending().await
         }
-    }
-}
-
-/// Whether a node other than `own` obtains the certificate of a name.
-pub(super) fn is_taken(
-    change: &Transaction<'_>,
-    managed: &ManagedName,
-    own: Option<&RowOwner>,
-) -> Result<bool, StoreError> {
-    match &managed.node {
-        Some(node) if Some(node) != own => cluster::is_serving(change, node),
-        _ => Ok(false),
     }
 }

@@ -5,7 +5,7 @@
 //! tunnels of all others in memory (`directory`), fed by the changes of the database. `member` is the node
 //! at work, `membership` what happens to its row, `announcements` what of its rows is to be written, and
 //! `row_changes` how, `holds` whose an endpoint is, `upkeep` fences nodes that have lapsed, and `cleaning`
-//! removes what is left of those that have ended.
+//! removes what is left of those that have ended. `lease` is for work that one node does at a time.
 //!
 //! Whether a node is alive is for each of the others to judge, by its own monotonic clock: a node counts a
 //! beat up, and one whose beat has not been seen to change for 15 seconds is lapsed. No two clocks are
@@ -18,6 +18,7 @@ mod announcements;
 mod cleaning;
 mod directory;
 mod holds;
+pub(crate) mod lease;
 mod listing;
 mod member;
 mod membership;
@@ -33,9 +34,9 @@ use crate::service::store::LeftOut;
 
 pub(crate) use directory::KnownNode;
 pub(crate) use holds::{HoldResult, all_held, claimant_at, hold, holders};
+pub(crate) use lease::Leases;
 pub(crate) use listing::{OwnedRow, find, page};
 pub(crate) use member::{Cluster, NodeOptions};
-pub(crate) use membership::is_serving;
 pub(crate) use peers::{BoundPeerListener, CommandFailure, PeerServices, Peers};
 pub(crate) use rows::{
     EndpointClaim, EndpointKey, EndpointRow, RemotePlace, RemoteTunnel, RowOwner, SessionDocument,
@@ -44,7 +45,7 @@ pub(crate) use rows::{
 
 /// What nodes have in a database for as long as they run, which is nothing to a service on a copy of it.
 pub(crate) const ROWS_OF_NODES: LeftOut<'static> = LeftOut {
-    settings: &[],
+    settings: &[lease::EVENT_DELIVERY],
     kinds: &[prefix::NODE, prefix::TUNNEL_SESSION, prefix::TUNNEL],
     roles: &[membership::ROWS, holds::HELD, holds::POOL],
     spaces: &[membership::NAMES, holds::ENDPOINTS],

@@ -275,6 +275,11 @@ const EVENTS: SettingSection<ServeConfig> = SettingSection {
         )
         .between(1, 1_000_000),
         row!(
+            options.events.max_waiting_size: ByteSize, "event_delivery.max_waiting_size", "SIZE",
+            "How many bytes these events may have together; the oldest beyond that are given up"
+        )
+        .between(64 << 10, 1 << 40),
+        row!(
             options.events.timeout: Duration, "event_delivery.timeout", "DURATION",
             "How long one attempt to deliver an event may take"
         )

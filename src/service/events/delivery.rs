@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, StatusCode};
+use http::header::RETRY_AFTER;
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use url::Url;
 
 use super::payload::OutgoingEvent;
@@ -12,12 +13,18 @@ use super::{file, otlp, webhook};
 use crate::api::Secret;
 use crate::api::remote::event_destinations::EventDestination;
 use crate::gateway::Gateway;
+use crate::http1::retry_after;
 use crate::policy::Fetch;
 
 /// The longest URL, in bytes.
 const MAX_URL_BYTES: usize = 2048;
 /// How often an event is sent to somebody who answers that the event is wrong.
 const MAX_REFUSED_ATTEMPTS: u32 = 3;
+/// How much is read of a response: collectors say there what they have not taken, and a connection can be
+/// used again when it was read to its end.
+const MAX_RESPONSE_BYTES: usize = 64 << 10;
+/// The longest pause that a receiver may ask for.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(3600);
 
 /// A kind of destination, for those who count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,11 +57,12 @@ pub(super) enum DeliveryTarget {
 }
 
 impl DeliveryTarget {
-    /// What a stored destination says; none where it says nothing that is known.
+    /// What a stored destination says; none where it says nothing that is known. A webhook without a secret is
+    /// not delivered to, and what waits for it is bounded as elsewhere.
     pub fn of(destination: &EventDestination, secret: Option<Secret>) -> Option<Self> {
         let target = destination.target.clone()?;
         if let Some(webhook) = target.webhook {
-            return Some(Self::Webhook { url: webhook.url?, secret: secret? });
+            return Some(Self::Webhook { url: webhook.url?, secret: secret.unwrap_or_default() });
         }
         if let Some(file) = target.file {
             return Some(Self::File { name: file.name? });
@@ -80,6 +88,14 @@ impl DeliveryTarget {
     }
 }
 
+/// What became of events that a receiver took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct DeliveryReport {
+    pub delivered: u64,
+    /// How many it has dropped, and does not want again.
+    pub rejected: u64,
+}
+
 /// How events leave this process.
 #[derive(Clone)]
 pub(super) struct EventSender {
@@ -96,39 +112,56 @@ impl EventSender {
         &self,
         target: &DeliveryTarget,
         events: &[OutgoingEvent],
-    ) -> Result<(), DeliveryError> {
+    ) -> Result<DeliveryReport, DeliveryError> {
+        let mut rejected = 0;
         match target {
             DeliveryTarget::Webhook { url, secret } => {
-                let Some(event) = events.first() else { return Ok(()) };
-                let headers = webhook::headers(event, secret)?;
-                self.post(url, headers, event.body.clone().into()).await
+                for event in events {
+                    let headers = webhook::headers(event, secret)?;
+                    self.post(url, headers, event.body.clone().into()).await?;
+                }
             }
             DeliveryTarget::File { name } => {
                 let folder = self.folder.clone().ok_or(DeliveryError::NoFolder)?;
                 let lines = events.iter().map(|event| format!("{}\n", event.body)).collect();
-                file::append(folder, name.clone(), lines).await
+                file::append(folder, name.clone(), lines).await?;
             }
             DeliveryTarget::Otlp { url } => {
                 let (headers, body) = otlp::request(events);
-                self.post(url, headers, body.into()).await
+                let response = self.post(url, headers, body.into()).await?;
+                rejected = otlp::rejected(&response).min(events.len() as u64);
             }
         }
+        Ok(DeliveryReport { delivered: events.len() as u64 - rejected, rejected })
     }
 
-    async fn post(&self, url: &str, headers: HeaderMap, body: Bytes) -> Result<(), DeliveryError> {
+    /// Sends a request; gives the beginning of the response's body.
+    async fn post(
+        &self,
+        url: &str,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Bytes, DeliveryError> {
         let request = Fetch {
             method: Method::POST,
             url: url.to_owned(),
             headers,
             body,
             timeout: self.timeout,
-            limit: 0,
+            limit: MAX_RESPONSE_BYTES,
             max_redirects: 0,
             attempt: 1,
         };
-        let status = self.gateway.deliver_event(request).await;
-        let status = status.map_err(|failure| DeliveryError::Unanswered(failure.to_string()))?;
-        if status.is_success() { Ok(()) } else { Err(DeliveryError::Refused(status)) }
+        let response = self.gateway.deliver_event(request).await;
+        let response =
+            response.map_err(|failure| DeliveryError::Unanswered(failure.to_string()))?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response.into_body());
+        }
+        let asked = response.headers().get(RETRY_AFTER).map(HeaderValue::as_bytes);
+        let retry_after = retry_after(asked).map(|pause| pause.min(MAX_RETRY_AFTER));
+        Err(DeliveryError::Refused { status, retry_after })
     }
 }
 
@@ -139,8 +172,13 @@ pub(super) enum DeliveryError {
     #[error("{0}")]
     Unanswered(String),
     /// There was an answer, and it was not 2xx.
-    #[error("the response was {0}")]
-    Refused(StatusCode),
+    #[error("the response was {status}")]
+    Refused {
+        /// Its status.
+        status: StatusCode,
+        /// How long the receiver asks to be left alone.
+        retry_after: Option<Duration>,
+    },
     /// The file cannot be written.
     #[error("cannot write {name}: {source}")]
     File {
@@ -162,10 +200,18 @@ impl DeliveryError {
     /// A 404, a 401 or a redirect is about the receiver, who may be better tomorrow; only what is about the
     /// event itself would be the same then.
     pub fn max_attempts(&self) -> Option<u32> {
-        let Self::Refused(status) = self else { return None };
+        let Self::Refused { status, .. } = self else { return None };
         match status.as_u16() {
             410 => Some(1),
             400 | 413 | 422 => Some(MAX_REFUSED_ATTEMPTS),
+            _ => None,
+        }
+    }
+
+    /// How long the receiver asks to be left alone.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Refused { retry_after, .. } => *retry_after,
             _ => None,
         }
     }
@@ -218,7 +264,8 @@ mod tests {
     #[test]
     fn what_the_receiver_says_decides_how_often_an_event_is_sent() {
         let attempts = |status| {
-            DeliveryError::Refused(StatusCode::from_u16(status).unwrap_or_default()).max_attempts()
+            let status = StatusCode::from_u16(status).unwrap_or_default();
+            DeliveryError::Refused { status, retry_after: None }.max_attempts()
         };
 
         assert_eq!([400, 410, 413, 422].map(attempts), [Some(3), Some(1), Some(3), Some(3)]);

@@ -13,11 +13,11 @@ use tokio::time::{sleep, timeout};
 use super::arrivals::ArrivalTable;
 use super::delivery::{DeliveryTarget, EventSender};
 use super::delivery_key;
-use super::lease;
 use super::metrics::EventMetrics;
 use super::options::EventOptions;
 use super::outbox::OutboxWorker;
 use super::payload::OutgoingEvent;
+use super::recorder::EventRecorder;
 use super::routing::EventRouting;
 use super::traffic::{self, MAX_QUEUED, TrafficQueues};
 use crate::api::Origin;
@@ -26,7 +26,8 @@ use crate::api::remote::event_destinations::EventDestination;
 use crate::gateway::Gateway;
 use crate::logging::or_debug;
 use crate::net::{Shutdown, ShutdownPhase, ShutdownSignal};
-use crate::service::cluster::{Cluster, RowOwner};
+use crate::service::cluster::lease::EVENT_DELIVERY;
+use crate::service::cluster::{Cluster, Leases};
 use crate::service::store::{Changes, Store, StoreError};
 
 /// How often a node of a cluster looks whether it is the one that delivers.
@@ -35,6 +36,8 @@ const LEASE_INTERVAL: Duration = Duration::from_secs(2);
 const CHECK_INTERVAL: Duration = Duration::from_secs(30);
 /// How long after a failure the database is read again.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
+/// How many stored events are removed in one change.
+const REMOVED_AT_ONCE: usize = 500;
 /// How long a stop waits for what was delivered to be removed.
 const STOP_TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -44,6 +47,7 @@ pub(in crate::service) struct DispatchServices {
     pub gateway: Gateway,
     pub cluster: Option<Arc<Cluster>>,
     pub metrics: Arc<EventMetrics>,
+    pub recorder: Arc<EventRecorder>,
     pub origin: Origin,
 }
 
@@ -60,7 +64,9 @@ pub(super) struct DispatchState {
     /// Who waits for events to be stored.
     pub arrivals: ArrivalTable,
     pub shutdown: Shutdown,
-    cluster: Option<Arc<Cluster>>,
+    /// Whether it is this node that delivers what is stored.
+    pub leases: Leases,
+    recorder: Arc<EventRecorder>,
     origin: Origin,
     runtime: Handle,
     /// Whether the task runs that looks after all others.
@@ -79,7 +85,7 @@ impl EventDispatcher {
         services: DispatchServices,
         options: EventOptions,
     ) -> Result<Self, StoreError> {
-        let DispatchServices { store, gateway, cluster, metrics, origin } = services;
+        let DispatchServices { store, gateway, cluster, metrics, recorder, origin } = services;
         let (folder, timeout) = (options.folder.clone(), options.timeout);
         let state = Arc::new(DispatchState {
             sender: EventSender { gateway, folder, timeout },
@@ -89,7 +95,8 @@ impl EventDispatcher {
             routing: watch::Sender::default(),
             arrivals: ArrivalTable::default(),
             shutdown: Shutdown::default(),
-            cluster,
+            leases: Leases::of(cluster),
+            recorder,
             origin,
             runtime: Handle::current(),
             is_supervised: Mutex::new(false),
@@ -101,8 +108,11 @@ impl EventDispatcher {
                 state.follow(changes);
             }
         });
-        let read = state.store.read(|view| view.page::<EventDestination>(None, 1));
-        if !read.await?.is_empty() {
+        let read = state.store.read(|view| -> Result<_, StoreError> {
+            let has_destination = !view.page::<EventDestination>(None, 1)?.is_empty();
+            Ok(has_destination || !view.unused_events(1)?.is_empty())
+        });
+        if read.await? {
             state.supervise();
         }
         Ok(Self(state))
@@ -123,12 +133,7 @@ impl Drop for EventDispatcher {
 }
 
 impl DispatchState {
-    /// This node, where there are several.
-    pub fn owner(&self) -> Option<RowOwner> {
-        self.cluster.as_ref().map(|cluster| cluster.owner())
-    }
-
-    /// How long ago something was that happened at `at`, in seconds since the Unix epoch.
+    /// How old what happened at `at` is, which is in seconds since the Unix epoch.
     pub fn age(&self, at: i64) -> Duration {
         let now = self.origin.now().duration_since(UNIX_EPOCH).unwrap_or_default();
         now.saturating_sub(Duration::from_secs(u64::try_from(at).unwrap_or(0)))
@@ -140,6 +145,7 @@ impl DispatchState {
             kinds.iter().any(|kind| has_prefix(id, kind))
         };
         if changes.select(is_routing).is_some() {
+            self.recorder.forget_subscriptions();
             self.routing.send_modify(|version| *version += 1);
             self.supervise();
         }
@@ -202,6 +208,8 @@ struct EventSupervisor {
     distributor: Option<OwnedTask>,
     /// Whether the gateway knows deliveries of events.
     has_key: bool,
+    /// The version of the routing at which stored events were removed that wait for nobody.
+    swept: Option<u64>,
 }
 
 impl Drop for EventSupervisor {
@@ -223,7 +231,9 @@ struct TrafficSender {
 impl EventSupervisor {
     fn new(state: Arc<DispatchState>) -> Self {
         let (outboxes, traffic) = (HashMap::new(), HashMap::new());
-        Self { state, outboxes, traffic, queues: Arc::default(), distributor: None, has_key: false }
+        let queues = Arc::default();
+        let (distributor, has_key, swept) = (None, false, None);
+        Self { state, outboxes, traffic, queues, distributor, has_key, swept }
     }
 
     /// Runs until there is no destination, or the service stops.
@@ -231,7 +241,7 @@ impl EventSupervisor {
         let mut routing = self.state.routing.subscribe();
         loop {
             let version = *routing.borrow_and_update();
-            let pause = match self.arrange().await {
+            let pause = match self.arrange(version).await {
                 Ok(true) => None,
                 Ok(false) if self.ends(version) => return,
                 Ok(false) => continue,
@@ -240,7 +250,7 @@ impl EventSupervisor {
                     Some(RETRY_PAUSE)
                 }
             };
-            let interval = self.state.cluster.as_ref().map_or(CHECK_INTERVAL, |_| LEASE_INTERVAL);
+            let interval = self.state.leases.own().map_or(CHECK_INTERVAL, |_| LEASE_INTERVAL);
             let waiting = async {
                 tokio::select! {
                     () = sleep(pause.unwrap_or(interval)) => {}
@@ -264,14 +274,17 @@ impl EventSupervisor {
     }
 
     /// Starts and ends tasks as the database says; false where there is no destination.
-    async fn arrange(&mut self) -> Result<bool, StoreError> {
-        let routing = self.state.store.read(EventRouting::read).await?;
-        let delivers = match &self.state.cluster {
-            Some(cluster) if !routing.targets.is_empty() => {
-                lease::take(&self.state.store, cluster).await?
-            }
-            _ => true,
+    async fn arrange(&mut self, version: u64) -> Result<bool, StoreError> {
+        let state = self.state.clone();
+        let routing = state.store.read(EventRouting::read).await?;
+        let delivers = match routing.targets.is_empty() {
+            true => true,
+            false => state.leases.take(&state.store, EVENT_DELIVERY).await?,
         };
+        if delivers && !self.has_swept(version) {
+            remove_unused_events(&state.store).await?;
+            self.swept = Some(version);
+        }
         if !self.has_key && !routing.targets.is_empty() {
             let key = delivery_key::shared(&self.state.store).await?;
             self.state.sender.gateway.set_delivery_key(&key);
@@ -280,6 +293,11 @@ impl EventSupervisor {
         self.arrange_outboxes(&routing.targets, delivers);
         self.arrange_traffic(&routing);
         Ok(!routing.targets.is_empty())
+    }
+
+    /// Whether what destinations have left behind that are gone was removed since they have changed.
+    fn has_swept(&self, version: u64) -> bool {
+        self.swept == Some(version)
     }
 
     fn arrange_outboxes(&mut self, targets: &BTreeMap<String, DeliveryTarget>, delivers: bool) {
@@ -319,5 +337,16 @@ impl EventSupervisor {
             let start = |signal| traffic::distribute(state, queues, signal);
             self.distributor = Some(OwnedTask::spawn(&self.state.shutdown, start));
         }
+    }
+}
+
+/// Removes stored events that wait for no destination any more.
+async fn remove_unused_events(store: &Arc<Store>) -> Result<(), StoreError> {
+    loop {
+        let unused = store.read(|view| view.unused_events(REMOVED_AT_ONCE)).await?;
+        if unused.is_empty() {
+            return Ok(());
+        }
+        store.write(move |change| change.remove_unused_events(&unused)).await?;
     }
 }

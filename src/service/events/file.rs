@@ -4,8 +4,11 @@ use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use rustix::fs::OFlags;
+use rustix::fs::{FlockOperation, OFlags};
+use rustix::io::Errno;
 
 use super::delivery::DeliveryError;
 
@@ -13,7 +16,9 @@ use super::delivery::DeliveryError;
 const MAX_NAME_BYTES: usize = 128;
 /// Who may read what events say: the service's own user.
 const FILE_MODE: u32 = 0o600;
-
+/// How long another one may append to the file, and how often it is looked whether it still does.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+const LOCK_PAUSE: Duration = Duration::from_millis(2);
 /// What names of files end with, so that no other file of the folder can be meant.
 const SUFFIX: &str = ".jsonl";
 
@@ -56,10 +61,25 @@ fn write(folder: &Path, name: &str, lines: &str) -> io::Result<()> {
     options.custom_flags(flags.bits().cast_signed());
     let mut file = options.open(folder.join(name))?;
     check_file(&file.metadata()?)?;
+    lock(&file)?;
     // An append that was cut short, by a full disk or a kill, has left a piece of a line.
     let separator = if ends_within_line(&mut file)? { "\n" } else { "" };
     file.write_all(format!("{separator}{lines}").as_bytes())?;
     file.sync_data()
+}
+
+/// Has others wait who append to the file: another destination of this name, events of traffic, or a node
+/// with the same folder. The lock goes with the file.
+fn lock(file: &File) -> io::Result<()> {
+    let began = Instant::now();
+    loop {
+        match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) if began.elapsed() < LOCK_TIMEOUT => thread::sleep(LOCK_PAUSE),
+            // Not all file systems have locks.
+            Ok(()) | Err(Errno::NOLCK | Errno::OPNOTSUPP) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 /// Refuses a file that others may read, or that is not this service's own.
@@ -144,6 +164,27 @@ mod tests {
             assert!(error.contains(problem), "{error}");
             assert!(!std::fs::read_to_string(path(name)).unwrap().contains("four"));
         }
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn lines_of_several_writers_do_not_mix() {
+        let folder = std::env::temp_dir().join(format!("ginnel-mixed-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let line = |writer: usize| format!("{}\n", writer.to_string().repeat(50_000));
+
+        thread::scope(|scope| {
+            for writer in 1..5 {
+                let folder = &folder;
+                scope.spawn(move || {
+                    (0..5).for_each(|_| write(folder, "log.jsonl", &line(writer)).unwrap());
+                });
+            }
+        });
+
+        let text = std::fs::read_to_string(folder.join("log.jsonl")).unwrap();
+        assert_eq!(text.lines().count(), 20);
+        assert!(text.split_inclusive('\n').all(|it| (1..5).any(|writer| it == line(writer))));
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

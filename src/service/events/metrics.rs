@@ -5,8 +5,9 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::delivery::TargetKind;
+use super::delivery::{DeliveryReport, TargetKind};
 use crate::metrics::Families;
+use crate::service::store::WaitingTotals;
 
 /// Why an event was given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,13 +54,15 @@ pub(in crate::service) struct EventMetrics {
     delivered: [AtomicU64; TargetKind::ALL.len()],
     failed_attempts: [AtomicU64; TargetKind::ALL.len()],
     given_up: [AtomicU64; GiveUpReason::ALL.len()],
-    /// How many wait, by their destination, as this node has seen it last.
-    waiting: Mutex<BTreeMap<String, u64>>,
+    /// How much waits, by the destination, as this node has seen it last.
+    waiting: Mutex<BTreeMap<String, WaitingTotals>>,
 }
 
 impl EventMetrics {
-    pub(super) fn delivered(&self, kind: TargetKind, count: usize) {
-        self.delivered[kind as usize].fetch_add(count as u64, Relaxed);
+    /// Counts events that a receiver has taken, and those among them that it has dropped.
+    pub(super) fn sent(&self, kind: TargetKind, report: &DeliveryReport) {
+        self.delivered[kind as usize].fetch_add(report.delivered, Relaxed);
+        self.gave_up(GiveUpReason::Refused, report.rejected);
     }
 
     pub(super) fn attempt_failed(&self, kind: TargetKind) {
@@ -70,8 +73,8 @@ impl EventMetrics {
         self.given_up[reason as usize].fetch_add(count, Relaxed);
     }
 
-    pub(super) fn set_waiting(&self, destination_id: &str, count: u64) {
-        self.waiting().insert(destination_id.to_owned(), count);
+    pub(super) fn set_waiting(&self, destination_id: &str, totals: WaitingTotals) {
+        self.waiting().insert(destination_id.to_owned(), totals);
     }
 
     /// Forgets a destination that is gone, or that another node delivers to.
@@ -79,7 +82,7 @@ impl EventMetrics {
         self.waiting().remove(destination_id);
     }
 
-    fn waiting(&self) -> MutexGuard<'_, BTreeMap<String, u64>> {
+    fn waiting(&self) -> MutexGuard<'_, BTreeMap<String, WaitingTotals>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -103,7 +106,11 @@ impl EventMetrics {
             family.count(&[("reason", reason.name())], count)?;
         }
         let help = "Events that wait for this node to deliver them.";
-        let waiting: u64 = self.waiting().values().sum();
-        families.gauge("ginnel_events_waiting", help)?.level(&[], waiting as f64)
+        let waiting: Vec<_> = self.waiting().values().copied().collect();
+        let count: u64 = waiting.iter().map(|totals| totals.count).sum();
+        families.gauge("ginnel_events_waiting", help)?.level(&[], count as f64)?;
+        let help = "Bytes of events that wait for this node to deliver them.";
+        let bytes: u64 = waiting.iter().map(|totals| totals.bytes).sum();
+        families.gauge("ginnel_events_waiting_bytes", help)?.level(&[], bytes as f64)
     }
 }

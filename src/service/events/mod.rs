@@ -1,10 +1,10 @@
 //! Events: what happened here, told to programs elsewhere.
 //!
 //! A change of a resource is written with its event in one commit: `recorder` finds out what the change
-//! has made of which documents, `object` shows them as `get` does and without secrets, and who subscribes
-//! gets a row in the store for each destination. `dispatcher` has one task for each destination deliver
-//! these rows in their order, on one node of a cluster (`lease`); `traffic` delivers what the gateway tells,
-//! of which nothing is stored. How something gets there is in `delivery`, which knows `webhook`, `file` and
+//! has made of which documents, `object` shows them as `get` does and without secrets, and the event is
+//! stored with a row for each destination that `subscriptions` lead to. `dispatcher` has one task for each
+//! destination deliver these rows in their order, on the node of a cluster that has the lease; `traffic`
+//! delivers what the gateway tells, of which nothing is stored. How something gets there is in `delivery`, which knows `webhook`, `file` and
 //! `otlp`. Without a destination there is no task at all.
 
 mod arrivals;
@@ -13,7 +13,6 @@ mod delivery;
 mod delivery_key;
 mod dispatcher;
 mod file;
-mod lease;
 mod metrics;
 mod object;
 mod options;
@@ -24,6 +23,7 @@ mod public;
 mod recorder;
 mod routing;
 mod secret;
+mod subscriptions;
 mod traffic;
 mod types;
 mod webhook;
@@ -36,5 +36,5 @@ pub(super) use object::EventObject;
 pub use options::EventOptions;
 pub(super) use payload::Principal;
 pub(super) use recorder::EventRecorder;
-pub(super) use routing::{DESTINATION, EVENT_TYPE};
 pub(super) use secret::{DestinationSecret, check_secret, new_secret};
+pub(super) use subscriptions::{DESTINATION, EVENT_TYPE, note_subscriptions};

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::service::Error;
+use crate::service::store::WaitingTotals;
+use crate::settings::ByteSize;
 
 /// How events are delivered.
 #[derive(Debug, Clone)]
@@ -16,6 +18,8 @@ pub struct EventOptions {
     pub max_age: Duration,
     /// How many events may wait for one destination; the oldest of more are given up.
     pub max_waiting: usize,
+    /// How long such events may be together, in bytes.
+    pub max_waiting_size: ByteSize,
     /// How long one attempt may take.
     pub timeout: Duration,
 }
@@ -26,13 +30,20 @@ impl Default for EventOptions {
             folder: None,
             retry_after: Duration::from_secs(1),
             max_age: Duration::from_secs(24 * 3600),
-            max_waiting: 10_000,
+            max_waiting: 100_000,
+            max_waiting_size: ByteSize(64 << 20),
             timeout: Duration::from_secs(10),
         }
     }
 }
 
 impl EventOptions {
+    /// How much may wait for one destination.
+    pub(super) fn limits(&self) -> WaitingTotals {
+        let (count, bytes) = (self.max_waiting as u64, self.max_waiting_size.0 as u64);
+        WaitingTotals { count, bytes }
+    }
+
     /// Finds what is wrong before anything is started: the folder, in which callers of the API name files,
     /// must be there and must hold none of these files of the service.
     pub(in crate::service) fn check<'a>(

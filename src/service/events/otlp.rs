@@ -25,6 +25,15 @@ pub(super) fn request(events: &[OutgoingEvent]) -> (HeaderMap, String) {
     (headers, body.to_string())
 }
 
+/// How many log records a collector has dropped of those that it took; they are not to be sent again.
+pub(super) fn rejected(response: &[u8]) -> u64 {
+    let Ok(response) = serde_json::from_slice::<Value>(response) else { return 0 };
+    // 64-bit integers are texts in OTLP, and some write them as numbers.
+    let rejected = &response["partialSuccess"]["rejectedLogRecords"];
+    let count = rejected.as_str().and_then(|text| text.parse().ok());
+    count.or_else(|| rejected.as_u64()).unwrap_or(0)
+}
+
 fn record(event: &OutgoingEvent) -> Value {
     let header = &event.header;
     // JSON has no 64-bit integers that all programs can read, so OTLP has them as texts.
@@ -44,4 +53,24 @@ fn record(event: &OutgoingEvent) -> Value {
 
 fn attribute(key: &str, value: &str) -> Value {
     json!({"key": key, "value": {"stringValue": value}})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_collector_drops_is_read_in_both_forms() {
+        for (response, count) in [
+            ("", 0),
+            ("{}", 0),
+            ("[1]", 0),
+            (r#"{"partialSuccess": null}"#, 0),
+            (r#"{"partialSuccess": {"rejectedLogRecords": "2", "errorMessage": "full"}}"#, 2),
+            (r#"{"partialSuccess": {"rejectedLogRecords": 3}}"#, 3),
+            (r#"{"partialSuccess": {"rejectedLogRecords": "-1"}}"#, 0),
+        ] {
+            assert_eq!(rejected(response.as_bytes()), count, "{response}");
+        }
+    }
 }

@@ -13,19 +13,23 @@ use super::arrivals::Arrivals;
 use super::backoff;
 use super::delivery::DeliveryError;
 use super::dispatcher::DispatchState;
-use super::lease;
 use super::metrics::GiveUpReason;
 use super::payload::OutgoingEvent;
 use super::routing::WaitingEvents;
 use crate::net::{ShutdownPhase, ShutdownSignal};
-use crate::service::store::{OutboxRow, StoreError, Transaction};
+use crate::service::cluster::lease::{self, EVENT_DELIVERY};
+use crate::service::store::{EventRow, StoreError, Transaction, View, WaitingTotals};
 
 /// How many events are read at once.
 const PAGE: usize = 100;
 /// How many are delivered before they are removed: as many may be delivered again after a kill.
 const REMOVED_AT_ONCE: usize = 20;
-/// How often it is looked whether too many wait, while events are sent at most.
+/// How many are given up at once where too much waits.
+const GIVEN_UP_AT_ONCE: usize = 500;
+/// How often it is looked whether too much waits, while events are sent at most.
 const BUSY_TRIM_INTERVAL: Duration = Duration::from_secs(1);
+/// How many times as long as such a look takes it is until the next.
+const TRIM_SHARE: u32 = 20;
 /// The same while a destination is not tried.
 const TRIM_INTERVAL: Duration = Duration::from_secs(5);
 /// How long after its first failure the database is used again.
@@ -42,7 +46,7 @@ pub(super) struct OutboxWorker {
     failed: Option<(String, u32)>,
     /// What is delivered or given up, and not yet removed.
     finished: Vec<String>,
-    /// When it is looked again whether too many wait.
+    /// When it is looked again whether too much waits.
     next_trim: Instant,
 }
 
@@ -52,10 +56,18 @@ enum PageEnd {
     Again,
     /// Nothing waits.
     Empty,
-    /// An attempt failed, and so many have failed before it.
-    Failed(u32),
-    /// The destination is not this worker's any more.
-    Gone,
+    /// An attempt failed.
+    Failed(AttemptFailure),
+    /// Nothing is left to do here: the destination is gone, another node delivers, or the service stops.
+    Stop,
+}
+
+/// How it went when an event could not be delivered.
+struct AttemptFailure {
+    /// How many attempts have failed one after the other.
+    count: u32,
+    /// How long the receiver asks to be left alone.
+    retry_after: Option<Duration>,
 }
 
 impl OutboxWorker {
@@ -78,17 +90,21 @@ impl OutboxWorker {
 
     /// Delivers until the destination is gone, another node does, or the service stops.
     pub(super) async fn run(mut self) {
-        self.report_start().await;
         let mut store_failures: u32 = 0;
+        let mut is_started = false;
         loop {
             self.routing.mark_unchanged();
-            let end = self.deliver_and_remove().await;
+            let end = match is_started {
+                true => self.deliver_and_remove().await,
+                false => self.start().await.map(|()| PageEnd::Again),
+            };
+            is_started |= end.is_ok();
             store_failures = end.as_ref().map_or(store_failures.saturating_add(1), |_| 0);
             let goes_on = match end {
                 Ok(PageEnd::Again) => self.signal_phase() == ShutdownPhase::Running,
                 Ok(PageEnd::Empty) => self.wait_for_events().await,
-                Ok(PageEnd::Failed(failures)) => self.wait_after(failures).await,
-                Ok(PageEnd::Gone) => false,
+                Ok(PageEnd::Failed(failure)) => self.wait_after(failure).await,
+                Ok(PageEnd::Stop) => false,
                 Err(err) => {
                     let destination = self.destination_id.as_str();
                     tracing::warn!(%err, destination, "events that wait cannot be read or removed");
@@ -102,19 +118,34 @@ impl OutboxWorker {
         self.state.metrics.forget(&self.destination_id);
     }
 
-    /// Says what waits from before: after a backup was restored, it may have been delivered already.
-    async fn report_start(&self) {
+    /// Takes over what waits from before, and says so: after a backup was restored, it may have been delivered
+    /// already.
+    async fn start(&self) -> Result<(), StoreError> {
+        self.move_earlier_events().await?;
         let id = self.destination_id.clone();
-        let counted = self.state.store.read(move |view| view.count_deliveries(&id)).await;
-        let destination = self.destination_id.as_str();
-        match counted {
-            Ok(0) => {}
-            Ok(waiting) => tracing::info!(
-                destination,
-                waiting,
+        let totals = self.state.store.read(move |view| view.waiting_totals(&id)).await?;
+        if totals.count > 0 {
+            tracing::info!(
+                destination = self.destination_id,
+                waiting = totals.count,
                 "events wait from before; if the database is a backup, some were delivered already"
-            ),
-            Err(err) => tracing::warn!(%err, destination, "events that wait cannot be counted"),
+            );
+        }
+        Ok(())
+    }
+
+    /// Moves what was stored in the way of schema 3, by nodes of an older version perhaps.
+    async fn move_earlier_events(&self) -> Result<(), StoreError> {
+        loop {
+            let id = self.destination_id.clone();
+            let read = self.state.store.read(move |view| view.earlier_waiting_events(&id, PAGE));
+            let earlier = read.await?;
+            if earlier.is_empty() {
+                return Ok(());
+            }
+            let id = self.destination_id.clone();
+            let store = &self.state.store;
+            store.write(move |change| change.move_earlier_events(&id, &earlier)).await?;
         }
     }
 
@@ -126,36 +157,35 @@ impl OutboxWorker {
     /// can be removed nothing is sent, since it would be sent again and again.
     async fn deliver_and_remove(&mut self) -> Result<PageEnd, StoreError> {
         if !self.remove_finished().await? {
-            return Ok(PageEnd::Gone);
+            return Ok(PageEnd::Stop);
         }
         let end = self.deliver_page().await;
         let is_held = self.remove_finished().await?;
-        if is_held { end } else { Ok(PageEnd::Gone) }
+        if is_held { end } else { Ok(PageEnd::Stop) }
     }
 
     async fn deliver_page(&mut self) -> Result<PageEnd, StoreError> {
         if self.next_trim <= Instant::now() {
             self.trim().await?;
         }
-        let (id, own) = (self.destination_id.clone(), self.state.owner());
+        let (id, own) = (self.destination_id.clone(), self.state.leases.own());
         let read =
             self.state.store.read(move |view| WaitingEvents::read(view, &id, own.as_ref(), PAGE));
-        let Some(waiting) = read.await? else { return Ok(PageEnd::Gone) };
-        if waiting.deliveries.is_empty() {
-            self.state.metrics.set_waiting(&self.destination_id, 0);
+        let Some(waiting) = read.await? else { return Ok(PageEnd::Stop) };
+        if waiting.events.is_empty() {
+            self.state.metrics.set_waiting(&self.destination_id, WaitingTotals::default());
             return Ok(PageEnd::Empty);
         }
         // One that fails must not take others with it.
         let batch = if self.failed.is_some() { 1 } else { waiting.target.batch() };
         let mut outgoing = Vec::with_capacity(batch);
-        let mut deliveries = waiting.deliveries.iter().peekable();
-        while let Some(delivery) = deliveries.next() {
-            if let Some(event) = self.outgoing(&waiting, delivery) {
-                outgoing.push(event);
-            } else {
-                self.finished.push(delivery.event_id.clone());
+        let mut events = waiting.events.iter().peekable();
+        while let Some(event) = events.next() {
+            match self.outgoing(&waiting, event) {
+                Some(event) => outgoing.push(event),
+                None => self.finished.push(event.id.clone()),
             }
-            let is_full = outgoing.len() >= batch || deliveries.peek().is_none();
+            let is_full = outgoing.len() >= batch || events.peek().is_none();
             if !is_full || outgoing.is_empty() {
                 continue;
             }
@@ -163,7 +193,7 @@ impl OutboxWorker {
                 return Ok(end);
             }
             if self.finished.len() >= REMOVED_AT_ONCE && !self.remove_finished().await? {
-                return Ok(PageEnd::Gone);
+                return Ok(PageEnd::Stop);
             }
             if self.routing.has_changed().unwrap_or(true) {
                 return Ok(PageEnd::Again);
@@ -173,9 +203,9 @@ impl OutboxWorker {
     }
 
     /// An event as it is sent; none where nobody wants it any more, or it is too old.
-    fn outgoing(&self, waiting: &WaitingEvents, delivery: &OutboxRow) -> Option<OutgoingEvent> {
-        let event_id = delivery.event_id.as_str();
-        let event = match OutgoingEvent::read(delivery.body.clone()) {
+    fn outgoing(&self, waiting: &WaitingEvents, row: &EventRow) -> Option<OutgoingEvent> {
+        let event_id = row.id.as_str();
+        let event = match OutgoingEvent::read(row.body.clone()) {
             Ok(event) => event,
             Err(err) => {
                 tracing::error!(%err, event_id, "a stored event is unusable");
@@ -183,11 +213,11 @@ impl OutboxWorker {
                 return None;
             }
         };
-        if !waiting.is_wanted(delivery, &event.header.event_type) {
+        if !waiting.is_wanted(&event.header.event_type) {
             self.state.metrics.gave_up(GiveUpReason::Unsubscribed, 1);
             return None;
         }
-        if self.state.age(delivery.at) > self.state.options.max_age {
+        if self.state.age(row.at) > self.state.options.max_age {
             self.give_up(GiveUpReason::Expired, &[event]);
             return None;
         }
@@ -203,13 +233,16 @@ impl OutboxWorker {
         let (target, state) = (&waiting.target, self.state.clone());
         let sending = state.sender.send(target, events);
         let Some(sent) = self.signal.run_until(ShutdownPhase::Graceful, sending).await else {
-            return Some(PageEnd::Gone);
+            return Some(PageEnd::Stop);
         };
-        let Err(error) = sent else {
-            self.failed = None;
-            self.finish(events);
-            state.metrics.delivered(target.kind(), events.len());
-            return None;
+        let error = match sent {
+            Ok(sent) => {
+                self.failed = None;
+                self.finish(events);
+                state.metrics.sent(target.kind(), &sent);
+                return None;
+            }
+            Err(error) => error,
         };
         state.metrics.attempt_failed(target.kind());
         let failures = self.note_failure(events, &error);
@@ -219,7 +252,7 @@ impl OutboxWorker {
             self.finish(events);
             return None;
         }
-        Some(PageEnd::Failed(failures))
+        Some(PageEnd::Failed(AttemptFailure { count: failures, retry_after: error.retry_after() }))
     }
 
     fn finish(&mut self, events: &[OutgoingEvent]) {
@@ -254,31 +287,38 @@ impl OutboxWorker {
         }
     }
 
-    /// Gives up the oldest events where more wait than may, unless another node delivers by now.
+    /// Gives up the oldest events where more waits than may, in number or in bytes, unless another node
+    /// delivers by now.
     async fn trim(&mut self) -> Result<(), StoreError> {
-        self.next_trim = Instant::now() + BUSY_TRIM_INTERVAL;
+        let began = Instant::now();
+        let trimmed = self.trim_now().await;
+        let pause = began.elapsed().saturating_mul(TRIM_SHARE).max(BUSY_TRIM_INTERVAL);
+        self.next_trim = Instant::now() + pause;
+        trimmed
+    }
+
+    async fn trim_now(&self) -> Result<(), StoreError> {
+        let (id, own) = (self.destination_id.clone(), self.state.leases.own());
+        let read = self.state.store.read(move |view| -> Result<_, StoreError> {
+            let is_held = lease::is_held(view, EVENT_DELIVERY, own.as_ref())?;
+            if is_held { view.waiting_totals(&id).map(Some) } else { Ok(None) }
+        });
+        let Some(mut totals) = read.await? else { return Ok(()) };
         loop {
-            let (id, kept) = (self.destination_id.clone(), self.state.options.max_waiting);
-            let own = self.state.owner();
-            let read = self.state.store.read(move |view| -> Result<_, StoreError> {
-                if !lease::is_held(view, own.as_ref())? {
-                    return Ok(None);
-                }
-                let surplus = view.surplus_deliveries(&id, kept, PAGE)?;
-                Ok(Some((surplus, view.count_deliveries(&id)?)))
-            });
-            let Some((surplus, count)) = read.await? else { return Ok(()) };
-            let waiting = u64::try_from(count).unwrap_or(0);
-            self.state.metrics.set_waiting(&self.destination_id, waiting);
+            self.state.metrics.set_waiting(&self.destination_id, totals);
+            let (id, limits) = (self.destination_id.clone(), self.state.options.limits());
+            let read = self.state.store.read(move |view| surplus(view, &id, totals, limits));
+            let (surplus, left) = read.await?;
             if surplus.is_empty() {
                 return Ok(());
             }
             let (destination, given_up) = (self.destination_id.as_str(), surplus.len());
-            tracing::warn!(destination, given_up, "too many events wait; the oldest are given up");
+            tracing::warn!(destination, given_up, "too much waits; the oldest events are given up");
             self.state.metrics.gave_up(GiveUpReason::Overflow, given_up as u64);
             if !self.remove(surplus).await? {
                 return Ok(());
             }
+            totals = left;
         }
     }
 
@@ -294,10 +334,10 @@ impl OutboxWorker {
 
     /// Removes events; false where another node delivers by now.
     async fn remove(&self, event_ids: Vec<String>) -> Result<bool, StoreError> {
-        let (id, own) = (self.destination_id.clone(), self.state.owner());
+        let (id, own) = (self.destination_id.clone(), self.state.leases.own());
         let remove = move |change: &Transaction<'_>| -> Result<bool, StoreError> {
-            change.remove_deliveries(&id, &event_ids)?;
-            lease::is_held(change, own.as_ref())
+            change.remove_waiting(&id, &event_ids)?;
+            lease::is_held(change, EVENT_DELIVERY, own.as_ref())
         };
         self.state.store.write(remove).await
     }
@@ -316,8 +356,9 @@ impl OutboxWorker {
     }
 
     /// Waits after failures, until the destination has changed at most; false when the service stops.
-    async fn wait_after(&mut self, failures: u32) -> bool {
-        let until = Instant::now() + backoff::pause(self.state.options.retry_after, failures);
+    async fn wait_after(&mut self, failure: AttemptFailure) -> bool {
+        let pause = backoff::pause(self.state.options.retry_after, failure.count);
+        let until = Instant::now() + failure.retry_after.unwrap_or_default().max(pause);
         loop {
             let left = until.saturating_duration_since(Instant::now());
             let (signal, routing) = (&mut self.signal, &mut self.routing);
@@ -341,4 +382,26 @@ impl OutboxWorker {
     async fn pause(&mut self, time: Duration) -> bool {
         self.signal.run_until(ShutdownPhase::Graceful, sleep(time)).await.is_some()
     }
+}
+
+/// Some of the oldest events of a destination without which no more waits than may, and what waits then.
+fn surplus(
+    view: &View<'_>,
+    destination_id: &str,
+    mut totals: WaitingTotals,
+    limits: WaitingTotals,
+) -> Result<(Vec<String>, WaitingTotals), StoreError> {
+    let mut surplus = Vec::new();
+    if totals.is_within(limits) {
+        return Ok((surplus, totals));
+    }
+    for (event_id, bytes) in view.oldest_waiting(destination_id, GIVEN_UP_AT_ONCE)? {
+        if totals.is_within(limits) {
+            break;
+        }
+        totals.count = totals.count.saturating_sub(1);
+        totals.bytes = totals.bytes.saturating_sub(bytes);
+        surplus.push(event_id);
+    }
+    Ok((surplus, totals))
 }

@@ -1,24 +1,23 @@
 //! Writes the events of a change with the change itself.
 
-use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
+
+use serde_json::{Value, json};
 
 use super::object::EventObject;
 use super::payload::{ChangeKind, EventPayload, Principal};
-use super::routing::receivers;
+use super::subscriptions::{KnownSubscriptions, Receivers};
 use super::types::EventTypes;
 use crate::api::id::prefix;
-use crate::service::store::{DocumentChange, OutboxRow, StoreError, Transaction};
-
-/// Destinations with the subscriptions because of which they get an event.
-type Receivers = BTreeMap<String, Vec<String>>;
+use crate::service::store::{DocumentChange, EventRow, StoreError, Transaction};
 
 /// Writes the events of a change with the change itself.
 pub(in crate::service) struct EventRecorder {
     /// By the prefix of identifiers.
     objects: HashMap<&'static str, EventObject>,
     types: EventTypes,
+    subscriptions: KnownSubscriptions,
 }
 
 /// A change of a resource that somebody may want to know of.
@@ -33,7 +32,7 @@ impl EventRecorder {
     pub fn new(objects: Vec<EventObject>) -> Arc<Self> {
         let types = EventTypes::of(&objects);
         let objects = objects.into_iter().map(|object| (object.kind, object)).collect();
-        Arc::new(Self { objects, types })
+        Arc::new(Self { objects, types, subscriptions: KnownSubscriptions::default() })
     }
 
     /// The types of events that there are.
@@ -41,21 +40,43 @@ impl EventRecorder {
         &self.types
     }
 
-    /// Stores the events of all that a change has made so far, for those who subscribe to them. The principal
-    /// is none where the service itself makes the change.
-    pub fn record(
+    /// Makes a change, and stores the events of all that it does, for those who subscribe to them. The
+    /// principal is none where the service itself makes the change.
+    ///
+    /// # Errors
+    /// With those of `work`, or when an event cannot be stored.
+    pub fn recorded<T, E: From<StoreError>>(
+        &self,
+        change: &Transaction<'_>,
+        principal: Option<&Principal>,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        // First, so that an engine fetches it with what the work reads: else it would cost a round trip.
+        let prefetched = KnownSubscriptions::prefetch(change);
+        let made = work(change)?;
+        prefetched?;
+        self.record(change, principal)?;
+        Ok(made)
+    }
+
+    /// Has subscriptions be read again before the next change.
+    pub(super) fn forget_subscriptions(&self) {
+        self.subscriptions.forget();
+    }
+
+    fn record(
         &self,
         change: &Transaction<'_>,
         principal: Option<&Principal>,
     ) -> Result<(), StoreError> {
         let documents = change.document_changes();
         let changes: Vec<_> = documents.iter().filter_map(|it| self.describe(it)).collect();
-        let receivers = receivers_of(change, &changes)?;
-        if receivers.values().all(Receivers::is_empty) {
+        if changes.is_empty() {
             return Ok(());
         }
+        let receivers = self.subscriptions.read(change, &self.types)?;
         change.for_each(&changes, |it| {
-            let of_type = receivers.get(it.event_type.as_str()).filter(|them| !them.is_empty());
+            let of_type = receivers.of(&it.event_type);
             of_type.map_or(Ok(()), |receivers| it.record(change, principal, receivers))
         })
     }
@@ -72,22 +93,6 @@ impl EventRecorder {
     }
 }
 
-/// Who gets the types of events that changes are of.
-fn receivers_of<'a>(
-    change: &Transaction<'_>,
-    changes: &'a [ObjectChange<'_>],
-) -> Result<HashMap<&'a str, Receivers>, StoreError> {
-    let mut types: Vec<_> = changes.iter().map(|it| it.event_type.as_str()).collect();
-    types.sort_unstable();
-    types.dedup();
-    let all = RefCell::new(HashMap::new());
-    change.for_each(&types, |event_type| {
-        all.borrow_mut().insert(*event_type, receivers(change, event_type)?);
-        Ok(())
-    })?;
-    Ok(all.into_inner())
-}
-
 impl ObjectChange<'_> {
     fn record(
         &self,
@@ -95,13 +100,14 @@ impl ObjectChange<'_> {
         principal: Option<&Principal>,
         receivers: &Receivers,
     ) -> Result<(), StoreError> {
-        let object = match self.document {
-            DocumentChange::Removed { body, .. } => self.object.shown(change, body)?,
+        let body = match self.document {
+            DocumentChange::Removed { body, .. } => body.clone(),
             DocumentChange::Created(id) | DocumentChange::Updated(id) => {
                 let Some(body) = change.body(self.object.kind, id)? else { return Ok(()) };
-                self.object.shown(change, &body)?
+                body
             }
         };
+        let object = self.shown(change, &body)?;
         let (event_id, now) = (change.new_id(prefix::EVENT)?, change.now());
         let payload = EventPayload {
             event_id: &event_id,
@@ -112,10 +118,16 @@ impl ObjectChange<'_> {
         };
         let body = serde_json::to_string(&payload)?;
         let at = i64::try_from(now.unix().unwrap_or(0)).unwrap_or(i64::MAX);
-        receivers.iter().try_for_each(|(destination_id, subscriptions)| {
-            let (event_id, body) = (event_id.clone(), body.clone());
-            let delivery = OutboxRow { event_id, at, subscriptions: subscriptions.clone(), body };
-            change.put_delivery(destination_id, &delivery)
-        })
+        change.put_event(&EventRow { id: event_id, at, body }, receivers)
+    }
+
+    /// The resource as the event shows it. What cannot be read must not be in the way of a change, which may
+    /// be there to remove it.
+    fn shown(&self, change: &Transaction<'_>, body: &str) -> Result<Value, StoreError> {
+        let shown = self.object.shown(change, body);
+        let Err(StoreError::Document(err)) = shown else { return shown };
+        let id = self.document.id();
+        tracing::error!(%err, id, "an event shows nothing of a resource, which cannot be read");
+        Ok(json!({ "id": id }))
     }
 }

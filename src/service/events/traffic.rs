@@ -14,8 +14,9 @@ use super::backoff;
 use super::delivery::DeliveryTarget;
 use super::dispatcher::DispatchState;
 use super::metrics::GiveUpReason;
-use super::payload::{EventPayload, OutgoingEvent};
+use super::payload::{EventHeader, EventPayload, OutgoingEvent};
 use super::types::{HTTP_REQUEST_COMPLETE, TCP_CONNECTION_CLOSED};
+use crate::api::Timestamp;
 use crate::api::id::prefix;
 use crate::gateway::{Event, EventDelivery};
 use crate::net::{ShutdownPhase, ShutdownSignal};
@@ -26,6 +27,9 @@ pub(super) const MAX_QUEUED: usize = 1024;
 const MAX_ATTEMPTS: u32 = 3;
 /// The pause after the first failure.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
+
+/// The longest pause that a receiver may ask for: others are dropped meanwhile.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(5);
 
 /// The queues of those who want a type of events.
 pub(super) type TrafficQueues = HashMap<&'static str, Vec<mpsc::Sender<OutgoingEvent>>>;
@@ -89,7 +93,12 @@ fn outgoing(
         object,
     };
     let body = serde_json::to_string(&payload).map_err(|error| error.to_string())?;
-    OutgoingEvent::read(body).map_err(|error| error.to_string())
+    let header = EventHeader {
+        event_id,
+        event_type: event_type.to_owned(),
+        event_timestamp: Timestamp(event.time.clone()),
+    };
+    Ok(OutgoingEvent { header, body })
 }
 
 /// Sends what comes out of a queue.
@@ -117,9 +126,9 @@ pub(super) async fn send_all(
 async fn send(state: &DispatchState, target: &DeliveryTarget, events: &[OutgoingEvent]) {
     let mut failures = 0;
     loop {
-        let Err(err) = state.sender.send(target, events).await else {
-            state.metrics.delivered(target.kind(), events.len());
-            return;
+        let err = match state.sender.send(target, events).await {
+            Ok(sent) => return state.metrics.sent(target.kind(), &sent),
+            Err(err) => err,
         };
         state.metrics.attempt_failed(target.kind());
         failures += 1;
@@ -130,6 +139,7 @@ async fn send(state: &DispatchState, target: &DeliveryTarget, events: &[Outgoing
             state.metrics.gave_up(GiveUpReason::Traffic, dropped as u64);
             return;
         }
-        sleep(backoff::pause(FIRST_PAUSE, failures)).await;
+        let asked = err.retry_after().unwrap_or_default().min(MAX_RETRY_AFTER);
+        sleep(backoff::pause(FIRST_PAUSE, failures).max(asked)).await;
     }
 }

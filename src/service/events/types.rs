@@ -37,7 +37,6 @@ impl EventTypes {
     }
 
     /// All names, sorted.
-    #[cfg(test)]
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(String::as_str)
     }

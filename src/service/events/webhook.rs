@@ -19,7 +19,8 @@ const TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 /// `v1,` and base64 of the HMAC-SHA256 of identifier, timestamp and body, with dots between.
 const SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 
-/// The headers of a request that delivers an event now.
+/// The headers of a request that delivers an event now. Receivers compare the time with that of their own
+/// clocks, so it is the real one, whatever clock resources have.
 pub(super) fn headers(event: &OutgoingEvent, secret: &Secret) -> Result<HeaderMap, DeliveryError> {
     signed(event, secret, Utc::now().timestamp()).ok_or(DeliveryError::Secret)
 }

@@ -99,7 +99,7 @@ async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
             return Err(Refusal::new(code::DESTINATION_IN_USE, message));
         }
         DestinationSecret::remove(change, &params.id)?;
-        change.remove_all_deliveries(&params.id)?;
+        change.remove_all_waiting(&params.id)?;
         remove::<EventDestination>(change, &params.id)
     });
     delete.await

@@ -11,7 +11,7 @@ use crate::api::remote::event_subscriptions::{
 };
 use crate::service::address::Base;
 use crate::service::context::{StoredResource, found, remove, wrong_prefix};
-use crate::service::events::{DESTINATION, EVENT_TYPE};
+use crate::service::events::{DESTINATION, EVENT_TYPE, note_subscriptions};
 use crate::service::store::{Document, Transaction};
 use crate::service::{Refusal, code};
 
@@ -91,7 +91,11 @@ async fn update(service: Context, params: Update) -> OperationResult<Update> {
 
 async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
     admins_only(&service)?;
-    service.write(move |change| remove::<EventSubscription>(change, &params.id)).await
+    let delete = service.write(move |change| {
+        remove::<EventSubscription>(change, &params.id)?;
+        Ok(note_subscriptions(change)?)
+    });
+    delete.await
 }
 
 /// Events tell about everybody, so not everybody may have them sent somewhere.
@@ -185,5 +189,6 @@ pub(super) fn keep(
         subscription.destinations = Some(ids.into_iter().map(reference).collect());
     }
     change.put(&subscription)?;
+    note_subscriptions(change)?;
     Ok(subscription)
 }

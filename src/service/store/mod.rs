@@ -12,7 +12,6 @@ mod audit;
 mod batch_error;
 mod changes;
 mod copy;
-mod deliveries;
 mod error;
 mod health;
 mod job;
@@ -26,6 +25,7 @@ mod sqlite;
 mod tables;
 mod transaction;
 mod view;
+mod waiting_events;
 mod writer;
 
 use std::path::Path;
@@ -33,7 +33,6 @@ use std::path::Path;
 pub use audit::{EventQuery, StoredEvent};
 pub use changes::{Changes, DocumentChange};
 pub use copy::{CopiedTable, LeftOut};
-pub use deliveries::{OutboxRow, waiting_destination};
 pub use error::{StorageFault, StoreError};
 pub use health::HealthEvents;
 pub(super) use job::{Job, TypedJob};
@@ -49,6 +48,7 @@ pub use sqlite::{
 pub(super) use sqlite::{check_other, resolve};
 pub use transaction::Transaction;
 pub use view::{Document, StoredToken, View};
+pub use waiting_events::{EventRow, WaitingTotals, waiting_destination};
 
 use crate::api::Origin;
 use crate::metrics::Families;

@@ -63,6 +63,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { number: 1, changes: FIRST },
     Migration { number: 2, changes: AUDIT },
     Migration { number: 3, changes: DELIVERIES },
+    Migration { number: 4, changes: EVENTS },
 ];
 
 /// Settings of the database itself.
@@ -111,7 +112,8 @@ pub(super) const AUDIT_TERMS: Table = Table {
     key: &["term", "at", "event_id"],
 };
 
-/// Events that wait to be delivered; identifiers of events grow, so they are in the order of commits.
+/// Events that wait to be delivered, as schema 3 had them: with a body for each destination. What waits there
+/// is moved when its destination is delivered to.
 pub(super) const EVENT_DELIVERIES: Table = Table {
     name: "event_deliveries",
     columns: &[
@@ -121,6 +123,17 @@ pub(super) const EVENT_DELIVERIES: Table = Table {
         ("subscriptions", Text),
         ("body", Text),
     ],
+    key: &["destination_id", "event_id"],
+};
+
+/// Events of which one waits to be delivered somewhere, each once.
+pub(super) const STORED_EVENTS: Table =
+    Table { name: "events", columns: &[("id", Text), ("body", Text)], key: &["id"] };
+
+/// Events that wait to be delivered; identifiers of events grow, so they are in the order of commits.
+pub(super) const WAITING_EVENTS: Table = Table {
+    name: "waiting_events",
+    columns: &[("destination_id", Text), ("event_id", Text), ("at", Integer), ("bytes", Integer)],
     key: &["destination_id", "event_id"],
 };
 
@@ -144,6 +157,17 @@ const AUDIT: &[SchemaChange] = &[
 
 /// Events on their way.
 const DELIVERIES: &[SchemaChange] = &[CreateTable(EVENT_DELIVERIES)];
+
+/// Events on their way, each stored once for all its destinations.
+const EVENTS: &[SchemaChange] = &[
+    CreateTable(STORED_EVENTS),
+    CreateTable(WAITING_EVENTS),
+    CreateIndex(Index {
+        name: "waiting_events_event",
+        table: "waiting_events",
+        columns: &["event_id", "destination_id"],
+    }),
+];
 
 /// The number of the newest schema.
 pub(super) const NEWEST: i64 = MIGRATIONS.len() as i64;

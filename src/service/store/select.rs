@@ -34,6 +34,9 @@ pub(super) static CLAIMANTS_IN_RANGE: Select =
 pub(super) static CLAIMS: Select = Select::of(&schema::CLAIMS, &["key"], &["space"]);
 /// What a token is checked against.
 pub(super) static TOKEN: Select = Select::of(&schema::TOKENS, &["hash", "owner_id"], &["id"]);
+/// The destinations that an event waits for.
+pub(super) static WAITING_FOR: Select =
+    Select::of(&schema::WAITING_EVENTS, &["destination_id"], &["event_id"]);
 /// A setting.
 pub(super) static SETTING: Select = Select::of(&schema::META, &["value"], &["name"]);
 

@@ -261,7 +261,7 @@ impl<'connection> View<'connection> {
     }
 
     /// The first column of the rows.
-    fn texts(
+    pub(super) fn texts(
         &self,
         select: &'static Select,
         values: &[Param<'_>],

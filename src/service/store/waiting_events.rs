@@ -1,20 +1,37 @@
 //! Events that wait to be delivered: written with the change that they are of, read in the order of the
-//! commits, and removed once they are delivered or given up.
+//! commits, and removed once they are delivered or given up. An event is stored once, and goes with the
+//! last destination that it waits for.
+
+use std::collections::BTreeSet;
 
 use super::tables::Param::{Integer, Text};
-use super::{StoreError, Transaction, View, schema};
+use super::{StoreError, Transaction, View, schema, select};
 
-/// An event that waits to be delivered to a destination.
+/// An event that waits to be delivered.
 #[derive(Debug, Clone)]
-pub struct OutboxRow {
-    /// The identifier of the event, which is the same at every attempt.
-    pub event_id: String,
+pub struct EventRow {
+    /// Its identifier, which is the same at every attempt.
+    pub id: String,
     /// When it happened, in seconds since the Unix epoch.
     pub at: i64,
-    /// The event subscriptions because of which it is delivered.
-    pub subscriptions: Vec<String>,
-    /// The event as JSON.
+    /// The event as JSON; empty where it is lost.
     pub body: String,
+}
+
+/// How much waits for a destination.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WaitingTotals {
+    /// How many events.
+    pub count: u64,
+    /// How long they are together, in bytes.
+    pub bytes: u64,
+}
+
+impl WaitingTotals {
+    /// Whether neither is more than in `limits`.
+    pub fn is_within(self, limits: Self) -> bool {
+        self.count <= limits.count && self.bytes <= limits.bytes
+    }
 }
 
 /// What changes say when an event is stored for a destination; no document has such an identifier.
@@ -24,96 +41,164 @@ pub fn waiting_destination(destination_id: &str) -> String {
 
 impl View<'_> {
     /// The oldest events that wait for a destination, in the order of their commits.
-    pub fn deliveries(
+    pub fn waiting_events(
         &self,
         destination_id: &str,
         limit: usize,
-    ) -> Result<Vec<OutboxRow>, StoreError> {
-        let sql = "SELECT event_id, at, subscriptions, body FROM event_deliveries
-                   WHERE destination_id = ?1 ORDER BY event_id LIMIT ?2";
-        let limit = Integer(i64::try_from(limit).unwrap_or(i64::MAX));
-        let mut found = Vec::new();
-        self.query(sql, &[Text(destination_id), limit], &mut |row| {
-            found.push(OutboxRow {
-                event_id: row.text(0)?.to_owned(),
-                at: row.integer(1)?,
-                subscriptions: serde_json::from_str(row.text(2)?)?,
-                body: row.text(3)?.to_owned(),
-            });
-            Ok(())
-        })?;
-        Ok(found)
+    ) -> Result<Vec<EventRow>, StoreError> {
+        self.read_waiting(
+            "SELECT w.event_id, w.at, COALESCE(e.body, '')
+             FROM waiting_events w LEFT JOIN events e ON e.id = w.event_id
+             WHERE w.destination_id = ?1 ORDER BY w.event_id LIMIT ?2",
+            destination_id,
+            limit,
+        )
     }
 
-    /// How many events wait for a destination.
-    pub fn count_deliveries(&self, destination_id: &str) -> Result<i64, StoreError> {
-        let sql = "SELECT count(*) FROM event_deliveries WHERE destination_id = ?1";
-        let mut count = 0;
+    /// As [`View::waiting_events`], of those that were stored before schema 4.
+    pub fn earlier_waiting_events(
+        &self,
+        destination_id: &str,
+        limit: usize,
+    ) -> Result<Vec<EventRow>, StoreError> {
+        self.read_waiting(
+            "SELECT event_id, at, body FROM event_deliveries
+             WHERE destination_id = ?1 ORDER BY event_id LIMIT ?2",
+            destination_id,
+            limit,
+        )
+    }
+
+    fn read_waiting(
+        &self,
+        sql: &str,
+        destination_id: &str,
+        limit: usize,
+    ) -> Result<Vec<EventRow>, StoreError> {
+        let mut waiting = Vec::new();
+        self.query(sql, &[Text(destination_id), number(limit)], &mut |row| {
+            let (id, at) = (row.text(0)?.to_owned(), row.integer(1)?);
+            waiting.push(EventRow { id, at, body: row.text(2)?.to_owned() });
+            Ok(())
+        })?;
+        Ok(waiting)
+    }
+
+    /// How much waits for a destination.
+    pub fn waiting_totals(&self, destination_id: &str) -> Result<WaitingTotals, StoreError> {
+        let sql = "SELECT count(*), CAST(COALESCE(sum(bytes), 0) AS BIGINT)
+                   FROM waiting_events WHERE destination_id = ?1";
+        let mut totals = WaitingTotals::default();
         self.query(sql, &[Text(destination_id)], &mut |row| {
-            count = row.integer(0)?;
+            totals = WaitingTotals { count: size(row.integer(0)?), bytes: size(row.integer(1)?) };
             Ok(())
         })?;
-        Ok(count)
+        Ok(totals)
     }
 
-    /// The identifiers of the oldest events beyond the newest `kept` ones, at most `limit`.
-    pub fn surplus_deliveries(
+    /// The identifiers and lengths of the oldest events that wait for a destination.
+    pub fn oldest_waiting(
         &self,
         destination_id: &str,
-        kept: usize,
         limit: usize,
-    ) -> Result<Vec<String>, StoreError> {
-        let number = |count: usize| Integer(i64::try_from(count).unwrap_or(i64::MAX));
-        let sql = "SELECT event_id FROM event_deliveries WHERE destination_id = ?1
-                   ORDER BY event_id DESC LIMIT 1 OFFSET ?2";
-        let mut newest = None;
-        self.query(sql, &[Text(destination_id), number(kept)], &mut |row| {
-            newest = Some(row.text(0)?.to_owned());
+    ) -> Result<Vec<(String, u64)>, StoreError> {
+        let sql = "SELECT event_id, bytes FROM waiting_events
+                   WHERE destination_id = ?1 ORDER BY event_id LIMIT ?2";
+        let mut oldest = Vec::new();
+        self.query(sql, &[Text(destination_id), number(limit)], &mut |row| {
+            oldest.push((row.text(0)?.to_owned(), size(row.integer(1)?)));
             Ok(())
         })?;
-        let Some(newest) = newest else { return Ok(Vec::new()) };
-        let sql = "SELECT event_id FROM event_deliveries
-                   WHERE destination_id = ?1 AND event_id <= ?2 ORDER BY event_id LIMIT ?3";
-        let mut surplus = Vec::new();
-        self.query(sql, &[Text(destination_id), Text(&newest), number(limit)], &mut |row| {
-            surplus.push(row.text(0)?.to_owned());
+        Ok(oldest)
+    }
+
+    /// Some of the stored events that wait for no destination, which one that was deleted leaves behind.
+    pub fn unused_events(&self, limit: usize) -> Result<Vec<String>, StoreError> {
+        let sql = "SELECT id FROM events e WHERE NOT EXISTS
+                   (SELECT 1 FROM waiting_events w WHERE w.event_id = e.id) LIMIT ?1";
+        let mut unused = Vec::new();
+        self.query(sql, &[number(limit)], &mut |row| {
+            unused.push(row.text(0)?.to_owned());
             Ok(())
         })?;
-        Ok(surplus)
+        Ok(unused)
+    }
+
+    /// The destinations that an event waits for.
+    fn waits_for(&self, event_id: &str) -> Result<Vec<String>, StoreError> {
+        self.texts(&select::WAITING_FOR, &[Text(event_id)])
     }
 }
 
 impl Transaction<'_> {
-    /// Has an event be delivered to a destination, and whoever follows the database hear of it.
-    pub fn put_delivery(
+    /// Has an event be delivered to destinations, and whoever follows the database hear of it.
+    pub fn put_event(
+        &self,
+        event: &EventRow,
+        destination_ids: &BTreeSet<String>,
+    ) -> Result<(), StoreError> {
+        let EventRow { id, at, body } = event;
+        self.tables.put(&schema::STORED_EVENTS, &[Text(id), Text(body)])?;
+        destination_ids.iter().try_for_each(|destination_id| {
+            let row = [Text(destination_id), Text(id), Integer(*at), number(body.len())];
+            self.note_change(&waiting_destination(destination_id));
+            self.tables.put(&schema::WAITING_EVENTS, &row)
+        })
+    }
+
+    /// Moves events of [`View::earlier_waiting_events`] to where they wait now.
+    pub fn move_earlier_events(
         &self,
         destination_id: &str,
-        delivery: &OutboxRow,
+        events: &[EventRow],
     ) -> Result<(), StoreError> {
-        let OutboxRow { event_id, at, subscriptions, body } = delivery;
-        let subscriptions = serde_json::to_string(subscriptions)?;
-        let row =
-            [Text(destination_id), Text(event_id), Integer(*at), Text(&subscriptions), Text(body)];
-        self.tables.put(&schema::EVENT_DELIVERIES, &row)?;
-        self.note_change(&waiting_destination(destination_id));
-        Ok(())
+        let destination_ids = BTreeSet::from([destination_id.to_owned()]);
+        events.iter().try_for_each(|event| {
+            self.put_event(event, &destination_ids)?;
+            let (table, row) = (&schema::EVENT_DELIVERIES, [Text(destination_id), Text(&event.id)]);
+            self.tables.delete(table, table.key, &row)
+        })
     }
 
     /// Removes events that are delivered to a destination, or given up.
-    pub fn remove_deliveries(
+    pub fn remove_waiting(
         &self,
         destination_id: &str,
         event_ids: &[String],
     ) -> Result<(), StoreError> {
-        event_ids.iter().try_for_each(|event_id| {
-            let row = [Text(destination_id), Text(event_id)];
-            self.tables.delete(&schema::EVENT_DELIVERIES, schema::EVENT_DELIVERIES.key, &row)
+        self.for_each(event_ids, |event_id| {
+            let is_last = self.waits_for(event_id)?.iter().all(|it| it == destination_id);
+            let (table, row) = (&schema::WAITING_EVENTS, [Text(destination_id), Text(event_id)]);
+            self.tables.delete(table, table.key, &row)?;
+            if is_last { self.remove_event(event_id) } else { Ok(()) }
         })
     }
 
-    /// Removes all events that wait for a destination.
-    pub fn remove_all_deliveries(&self, destination_id: &str) -> Result<(), StoreError> {
-        let row = [Text(destination_id)];
-        self.tables.delete(&schema::EVENT_DELIVERIES, &["destination_id"], &row)
+    /// Removes all that waits for a destination. The events themselves are for
+    /// [`Transaction::remove_unused_events`], since there may be many.
+    pub fn remove_all_waiting(&self, destination_id: &str) -> Result<(), StoreError> {
+        let (by, row) = (&["destination_id"], [Text(destination_id)]);
+        self.tables.delete(&schema::EVENT_DELIVERIES, by, &row)?;
+        self.tables.delete(&schema::WAITING_EVENTS, by, &row)
     }
+
+    /// Removes those of these events that wait for no destination.
+    pub fn remove_unused_events(&self, event_ids: &[String]) -> Result<(), StoreError> {
+        self.for_each(event_ids, |event_id| match self.waits_for(event_id)?.is_empty() {
+            true => self.remove_event(event_id),
+            false => Ok(()),
+        })
+    }
+
+    fn remove_event(&self, event_id: &str) -> Result<(), StoreError> {
+        self.tables.delete(&schema::STORED_EVENTS, schema::STORED_EVENTS.key, &[Text(event_id)])
+    }
+}
+
+fn number(count: usize) -> super::tables::Param<'static> {
+    Integer(i64::try_from(count).unwrap_or(i64::MAX))
+}
+
+fn size(stored: i64) -> u64 {
+    u64::try_from(stored).unwrap_or(0)
 }

@@ -3,9 +3,10 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::{Response, StatusCode};
+use http::Response;
 use reqwest::Client;
 use reqwest::redirect::Policy;
 use url::Url;
@@ -15,6 +16,8 @@ use crate::policy::{Fetch, FetchFailed, Fetched};
 
 /// How many redirects are followed at most, whatever an action says.
 const MAX_REDIRECTS: u8 = 10;
+/// How long a body may take of which only the beginning is of use.
+const BODY_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The client that fetches for actions; made when it is first needed.
 #[derive(Default)]
@@ -41,11 +44,31 @@ impl Fetcher {
         tokio::time::timeout(spec.timeout, fetched).await.unwrap_or(Err(FetchFailed::Late))
     }
 
-    /// Sends one request, and closes the connection after the head of the response: its body may be as long
-    /// as it likes, and redirects lead nowhere.
-    pub(crate) async fn status_of(&self, spec: &Fetch) -> Result<StatusCode, FetchFailed> {
-        let sent = async { Ok(self.send(spec, &spec.url).await?.status()) };
-        tokio::time::timeout(spec.timeout, sent).await.unwrap_or(Err(FetchFailed::Late))
+    /// Sends one request; gives the response, with what comes of its body in a moment and within the limit.
+    /// A body may be as long as it likes, and redirects lead nowhere.
+    pub(crate) async fn send_once(&self, spec: &Fetch) -> Result<Response<Bytes>, FetchFailed> {
+        let sent = tokio::time::timeout(spec.timeout, self.send(spec, &spec.url));
+        let mut answer = sent.await.unwrap_or(Err(FetchFailed::Late))?;
+        let mut body = BytesMut::new();
+        let reading = async {
+            while let Some(piece) = answer.chunk().await? {
+                body.extend_from_slice(&piece);
+                if body.len() > spec.limit {
+                    break;
+                }
+            }
+            Ok::<_, reqwest::Error>(())
+        };
+        match tokio::time::timeout(BODY_TIMEOUT.min(spec.timeout), reading).await {
+            Ok(Ok(())) => {}
+            Ok(Err(err)) => tracing::debug!(err = %err.without_url(), "a response is cut off"),
+            Err(_) => tracing::debug!("a response does not end"),
+        }
+        body.truncate(spec.limit);
+        let mut response = Response::new(body.freeze());
+        *response.status_mut() = answer.status();
+        *response.headers_mut() = answer.headers().clone();
+        Ok(response)
     }
 
     /// Sends one request; gives the answer, and where it leads.
@@ -143,8 +166,6 @@ fn make(
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use std::time::Duration;
-
     use http::{HeaderMap, Method};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;

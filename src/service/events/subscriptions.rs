@@ -1,0 +1,95 @@
+//! Who subscribes to what, as nodes have it in memory.
+//!
+//! Each change of a resource needs it, so it is not read for each: a setting has a new value with every
+//! change of a subscription. A change reads that one setting, together with what it reads anyway, and the
+//! rest only when it is another than before.
+
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+
+use super::types::EventTypes;
+use crate::api::id::prefix;
+use crate::service::store::{StoreError, Transaction, View};
+
+/// The role of a destination for the subscriptions that name it.
+pub(in crate::service) const DESTINATION: &str = "event_destination";
+/// The role of a type of events for the subscriptions that have it.
+pub(in crate::service) const EVENT_TYPE: &str = "event_type";
+/// The setting with what is never the same for other subscriptions.
+const VERSION: &str = "event_subscriptions_version";
+
+/// The destinations that get an event.
+pub(super) type Receivers = BTreeSet<String>;
+
+/// Notes that a subscription was made, has changed or is gone.
+pub(in crate::service) fn note_subscriptions(change: &Transaction<'_>) -> Result<(), StoreError> {
+    change.set(VERSION, &change.new_id(prefix::EVENT)?)
+}
+
+/// The receivers of all types of events, as they were at a version.
+struct ReceiverTable {
+    version: Option<String>,
+    by_type: HashMap<String, Receivers>,
+}
+
+/// Who subscribes to what, as far as this node has read it.
+#[derive(Default)]
+pub(super) struct KnownSubscriptions(ArcSwapOption<ReceiverTable>);
+
+/// The receivers of events at the end of a change.
+pub(super) struct CurrentReceivers(Arc<ReceiverTable>);
+
+impl KnownSubscriptions {
+    /// Looks up what [`KnownSubscriptions::read`] needs in most cases.
+    pub fn prefetch(change: &Transaction<'_>) -> Result<(), StoreError> {
+        change.setting(VERSION).map(drop)
+    }
+
+    /// The receivers of events, with what the change itself has made of them.
+    pub fn read(
+        &self,
+        change: &Transaction<'_>,
+        types: &EventTypes,
+    ) -> Result<CurrentReceivers, StoreError> {
+        let version = change.setting(VERSION)?;
+        if let Some(known) = self.0.load_full().filter(|known| known.version == version) {
+            return Ok(CurrentReceivers(known));
+        }
+        let by_type = RefCell::new(HashMap::new());
+        change.for_each(&types.names().collect::<Vec<_>>(), |name| {
+            let of_type = receivers(change, name)?;
+            if !of_type.is_empty() {
+                by_type.borrow_mut().insert((*name).to_owned(), of_type);
+            }
+            Ok(())
+        })?;
+        let table = Arc::new(ReceiverTable { version, by_type: by_type.into_inner() });
+        // Nobody else will ever find this version if the change is not kept.
+        self.0.store(Some(table.clone()));
+        Ok(CurrentReceivers(table))
+    }
+
+    /// Has it be read again: a node of an older version changes subscriptions without a new version.
+    pub fn forget(&self) {
+        self.0.store(None);
+    }
+}
+
+impl CurrentReceivers {
+    /// The destinations of a type of events, if there are any.
+    pub fn of(&self, event_type: &str) -> Option<&Receivers> {
+        self.0.by_type.get(event_type)
+    }
+}
+
+/// The destinations of a type of events.
+pub(super) fn receivers(view: &View<'_>, event_type: &str) -> Result<Receivers, StoreError> {
+    let mut receivers = Receivers::new();
+    for subscription in view.referrers(event_type, EVENT_TYPE)? {
+        receivers.extend(view.references(&subscription, DESTINATION)?);
+    }
+    Ok(receivers)
+}
