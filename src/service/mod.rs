@@ -99,7 +99,7 @@ use rehearsal::Rehearsal;
 use reload::ReloadRequests;
 use store::{Snapshot, Store};
 use tokens::{TokenFiles, Tokens, UnshownTokens};
-use vaults::VaultKey;
+use vaults::{KeyCheck, VaultKey};
 
 use crate::net::private::PrivateListener;
 
@@ -653,7 +653,7 @@ async fn open(
     opened.await.map_err(|_| store::StoreError::Panicked)?
 }
 
-/// The key of secrets, which is that of the database where it has any.
+/// The key of secrets, which is that of the database where it has any, or of the nodes that share it.
 async fn vault_key(
     store: &Store,
     options: &Options,
@@ -661,7 +661,10 @@ async fn vault_key(
 ) -> Result<Arc<VaultKey>, Error> {
     let key = VaultKey::of(options, path)?;
     let checked = key.clone();
-    store.read(move |view| checked.check(view)).await?;
+    if store.read(move |view| checked.check(view)).await? == KeyCheck::Unknown {
+        let noted = key.clone();
+        store.write(move |change| noted.note(change)).await?;
+    }
     Ok(key)
 }
 

@@ -297,6 +297,31 @@ def test_nodes_on_postgresql_need_one_key(store: str) -> None:
         pass
 
 
+def test_nodes_with_another_key_do_not_start_before_there_is_a_secret(store: str) -> None:
+    other = base64.b64encode(b"y" * 32).decode()
+
+    def node(name: str, **settings: Any) -> ginnel.Service:
+        both: Any = {"node_name": name, **settings}
+        return ginnel.Service(store=store, settings=both)
+
+    with node("one", vault_key=key()) as one, one.client() as remote:
+        with pytest.raises(ginnel.GinnelError, match="have another key for secrets"):
+            node("two", vault_key=other)
+        with node("two", vault_key=key()), node("three"):
+            pass
+        # The key is in use, whether or not a secret is.
+        remote.vaults.create(name="app")
+        secret = remote.vault_secrets.create(name="password", value=VALUE, vault_name="app")
+        remote.vault_secrets.delete(secret.id)
+        with pytest.raises(ginnel.GinnelError, match="have another key for secrets"):
+            node("two", vault_key=other)
+    with node("two", vault_key=other, replace_vault_key=True):
+        with pytest.raises(ginnel.GinnelError, match="have another key for secrets"):
+            node("one", vault_key=key())
+        with node("three", vault_key=other):
+            pass
+
+
 def test_a_copy_of_a_store_has_the_secrets_still_encrypted(
     tmp_path: Path, store: str, postgres_server: postgres.PostgresServer
 ) -> None:

@@ -11,7 +11,7 @@ use crate::service::address::Base;
 use crate::service::context::{StoredResource, found, remove, wrong_prefix};
 use crate::service::store::{Document, Transaction, View};
 use crate::service::vaults::{
-    SECRET_NAMES, SECRETS_OF_VAULT, StoredSecret, VAULT_NAMES, VaultKey, secret_claim,
+    SECRET_NAMES, SECRETS_OF_VAULT, StoredSecret, VAULT_NAMES, secret_claim,
 };
 use crate::service::{Refusal, code};
 
@@ -118,11 +118,12 @@ async fn update(service: Context, params: Update) -> OperationResult<Update> {
 }
 
 async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
+    let key = service.shared.vault_key.clone();
     let delete = service.write(move |change| {
         let secret: StoredSecret = found(change, &params.id)?;
         check_secrets_unread(change, &[secret], "deleted")?;
         remove::<StoredSecret>(change, &params.id)?;
-        Ok(VaultKey::forget_without_secrets(change)?)
+        Ok(key.forget_without_secrets(change)?)
     });
     delete.await
 }

@@ -8,7 +8,7 @@ use crate::api::{Operation, Page};
 use crate::policy::secrets::{NAME_LENGTH, is_name};
 use crate::service::context::{check_before, found, remove};
 use crate::service::store::Transaction;
-use crate::service::vaults::{SECRETS_OF_VAULT, StoredSecret, VAULT_NAMES, VaultKey, readers};
+use crate::service::vaults::{SECRETS_OF_VAULT, StoredSecret, VAULT_NAMES, readers};
 use crate::service::{Refusal, code};
 
 /// How many secrets a page has by default.
@@ -107,13 +107,14 @@ async fn update(service: Context, params: Update) -> OperationResult<Update> {
 }
 
 async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
+    let key = service.shared.vault_key.clone();
     let delete = service.write(move |change| {
         let vault: Vault = found(change, &params.id)?;
         check_unread(change, &vault, "deleted")?;
         let secrets = change.referrers(&vault.id, SECRETS_OF_VAULT)?;
         change.for_each(&secrets, |id| change.remove::<StoredSecret>(id).map(drop))?;
         remove::<Vault>(change, &params.id)?;
-        Ok(VaultKey::forget_without_secrets(change)?)
+        Ok(key.forget_without_secrets(change)?)
     });
     delete.await
 }

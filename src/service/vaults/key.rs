@@ -1,5 +1,6 @@
 //! The key of secrets: given by a setting, or made beside a database in a file when the first secret
-//! comes. A database notes something encrypted with its key, so that another key is found out at once.
+//! comes. A database notes something encrypted with its key, so that another key is found out at once: with
+//! the first secret, or, where nodes share it, when the first of them starts that has a key.
 
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -26,6 +27,8 @@ const SETTING: &str = "vault_key_file";
 pub(in crate::service) struct VaultKey {
     place: KeyPlace,
     cipher: OnceLock<Cipher>,
+    /// Whether nodes share the database, and must have one key.
+    is_shared: bool,
     /// Whether a key that is lost is replaced.
     replaces: bool,
 }
@@ -42,6 +45,15 @@ enum KeyPlace {
     Nowhere,
 }
 
+/// What a database says of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::service) enum KeyCheck {
+    /// It may be used.
+    Passed,
+    /// Other nodes that share the database do not know of it yet.
+    Unknown,
+}
+
 /// Why there is no key that can be used.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::service) enum KeyError {
@@ -50,6 +62,11 @@ pub(in crate::service) enum KeyError {
          the key that it had, or replace_vault_key if that is lost"
     )]
     Other,
+    #[error(
+        "the nodes of this database have another key for secrets: give all of them the same one, or start one \
+         with replace_vault_key to have its key from now on"
+    )]
+    OfOtherNodes,
     #[error("the database has secrets, and their key {} is not there: put it back, or give the service \
          replace_vault_key if it is lost", mask::path(.0))]
     Gone(PathBuf),
@@ -87,7 +104,8 @@ impl VaultKey {
             (None, Some(database)) => KeyPlace::Beside(files::beside(database, SUFFIX)),
             (None, None) => KeyPlace::Memory,
         };
-        let key = Self { place, cipher, replaces: options.replace_vault_key };
+        let (is_shared, replaces) = (options.store.is_some(), options.replace_vault_key);
+        let key = Self { place, cipher, is_shared, replaces };
         match key.cipher() {
             // What is in the file is found out now, and not when the first secret comes.
             Err(error @ (KeyError::Malformed(_) | KeyError::File(..))) => {
@@ -97,25 +115,59 @@ impl VaultKey {
         }
     }
 
-    /// Checks that it is the key of a database, where that has secrets.
+    /// Checks that it is the key of a database, where that has secrets, or nodes that have a key.
     ///
     /// # Errors
     /// When there is no key, or another one, and it is not to be replaced.
-    pub fn check(&self, view: &View<'_>) -> Result<(), Error> {
-        let Some(check) = view.setting(CHECK)?.filter(|check| !check.is_empty()) else {
-            return Ok(());
+    pub fn check(&self, view: &View<'_>) -> Result<KeyCheck, Error> {
+        let unknown = match self.is_shared && self.cipher.get().is_some() {
+            true => KeyCheck::Unknown,
+            false => KeyCheck::Passed,
         };
-        match self.fits(&check) {
-            Err(error) if self.replaces => {
+        let Some(check) = view.setting(CHECK)?.filter(|check| !check.is_empty()) else {
+            return Ok(unknown);
+        };
+        let Err(error) = self.fits(&check) else { return Ok(KeyCheck::Passed) };
+        let has_secrets = view.claims(SECRET_NAMES)? > 0;
+        match error {
+            error if self.replaces && has_secrets => {
                 tracing::warn!(%error, "secrets cannot be read until they have new values");
-                Ok(())
+                Ok(KeyCheck::Passed)
             }
-            fits => fits.map_err(|error| Error::setting(SETTING, error.to_string())),
+            _ if self.replaces => Ok(unknown),
+            KeyError::NotGiven if !has_secrets => {
+                tracing::warn!(
+                    "other nodes have a key for secrets, and this one has none: policies that read secrets \
+                     will fail here"
+                );
+                Ok(KeyCheck::Passed)
+            }
+            KeyError::Other if !has_secrets => {
+                Err(Error::setting(SETTING, KeyError::OfOtherNodes.to_string()))
+            }
+            error => Err(Error::setting(SETTING, error.to_string())),
         }
     }
 
+    /// Notes it for nodes that come later.
+    ///
+    /// # Errors
+    /// As [`VaultKey::check`]: another node may have noted its key meanwhile.
+    pub fn note(&self, change: &Transaction<'_>) -> Result<(), Error> {
+        if self.check(change)? == KeyCheck::Unknown {
+            let sealed = self.cipher().and_then(|cipher| Ok(cipher.seal(CHECK, CHECK)?));
+            let sealed = sealed.map_err(|error| Error::setting(SETTING, error.to_string()))?;
+            change.set(CHECK, &sealed)?;
+        }
+        Ok(())
+    }
+
     /// Forgets which key the secrets had, once there are none: a key that is lost then is missed by nobody.
-    pub fn forget_without_secrets(change: &Transaction<'_>) -> Result<(), StoreError> {
+    /// Nodes that share the database go on having theirs.
+    pub fn forget_without_secrets(&self, change: &Transaction<'_>) -> Result<(), StoreError> {
+        if self.is_shared {
+            return Ok(());
+        }
         if change.claims(SECRET_NAMES)? == 0 && change.setting(CHECK)?.is_some() {
             change.set(CHECK, "")?;
         }

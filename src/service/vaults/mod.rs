@@ -6,6 +6,6 @@ mod key;
 mod names;
 mod stored;
 
-pub(super) use key::VaultKey;
+pub(super) use key::{KeyCheck, VaultKey};
 pub(super) use names::{SECRET_NAMES, SECRETS_OF_VAULT, VAULT_NAMES, link, readers, secret_claim};
 pub(super) use stored::StoredSecret;
