@@ -180,6 +180,7 @@ impl Service {
                 return Err(error);
             }
         };
+        let has_acme = options.acme.directory.is_some();
         let backups = Arc::<BackupProgress>::default();
         let downloads = BackupDownloads::of(path.as_deref());
         backup::start(&store, options.backup.clone(), path.clone(), backups.clone());
@@ -215,10 +216,15 @@ impl Service {
                 // Last, because new tokens are shown once: by whoever has got a service.
                 let files = token_files.clone();
                 let configured = tokens.clone();
-                let tokens = store.write(move |change| files.prepare(change, tokens)).await?;
+                let objects = handlers::event_objects::all(&base, &gateway, has_acme);
+                let events = EventRecorder::new(objects);
+                let recorder = events.clone();
+                let prepare = move |change: &store::Transaction<'_>| files.prepare(change, tokens);
+                let tokens = store.write(move |change| recorder.recorded(change, None, prepare));
+                let tokens = tokens.await?;
                 let unshown = UnshownTokens::of(options.store.is_some(), &configured, &tokens);
                 let agents = agents.map(BoundAgentListener::open).transpose()?;
-                Ok((publisher, (registry, peers), agents, (tokens, unshown), audit))
+                Ok((publisher, (registry, peers), agents, (tokens, unshown), (audit, events)))
             };
             match opened.await {
                 Ok((publisher, registry, agents, tokens, audit)) => {
@@ -230,7 +236,7 @@ impl Service {
                 }
             }
         };
-        let (gateway, publisher, (registry, peers), agents, (tokens, unshown), audit) =
+        let (gateway, publisher, (registry, peers), agents, (tokens, unshown), (audit, events)) =
             match prepared.await {
                 Ok(prepared) => prepared,
                 Err(error) => {
@@ -239,11 +245,9 @@ impl Service {
                     return Err(error);
                 }
             };
-        let has_acme = options.acme.directory.is_some();
-        let objects = handlers::event_objects::all(&base, &gateway, has_acme);
         let shared = ServiceState {
             callers: Callers::of(&store),
-            events: EventRecorder::new(objects),
+            events,
             event_metrics: Arc::<EventMetrics>::default(),
             has_event_folder: options.events.folder.is_some(),
             store,

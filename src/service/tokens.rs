@@ -7,7 +7,10 @@ use std::sync::Arc;
 
 use super::Error;
 use super::accounts::{self, TokenFault};
+use super::address::Base;
 use super::audit::{AuditSettings, AuditTrail};
+use super::events::EventRecorder;
+use super::handlers::event_objects;
 use super::store::{DatabaseLocation, StorageFault, Store, StoreError, Transaction, View};
 use crate::api::Secret;
 use crate::files;
@@ -132,11 +135,13 @@ async fn make_admin_key(store: &Arc<Store>, out: Option<&Path>) -> Result<Secret
         write_new(out, &token)?;
     }
     let (trail, key) = (Arc::new(trail), token.clone());
-    let stored = store.write(move |change| -> Result<(), Error> {
+    // The address of the service is for its settings to say, which the command does not read.
+    let events = EventRecorder::new(event_objects::keys(&Base::new("")));
+    let make = move |change: &Transaction<'_>| -> Result<(), Error> {
         accounts::new_admin_key(change, key)?;
         Ok(trail.record_admin_key(change)?)
-    });
-    let stored = stored.await;
+    };
+    let stored = store.write(move |change| events.recorded(change, None, make)).await;
     if let (Err(error), Some(out)) = (&stored, out)
         && !is_uncertain(error)
     {

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
 
 import ginnel
 import postgres
+from event_receiver import Receiver, quick_service
+from test_event_delivery import subscribe
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -93,3 +97,57 @@ def test_a_database_is_named_once_and_without_a_password() -> None:
 
         assert (done.returncode, done.stdout) == (2, "")
         assert "secret" not in done.stderr
+
+
+KEY_CREATED = "api_key_created.v0"
+
+
+def test_the_new_key_is_an_event_for_who_subscribes(tmp_path: Path) -> None:
+    path = tmp_path / "ginnel.db"
+    with Receiver() as receiver:
+        with quick_service({"path": str(path)}) as service, service.client() as remote:
+            subscribe(remote, KEY_CREATED, to=receiver.url)
+        assert run("--path", str(path)).returncode == 0
+
+        with quick_service({"path": str(path)}):
+            (delivery,) = receiver.wait_for(1)
+
+    assert delivery.type == KEY_CREATED
+    assert delivery.event["object"]["description"] == "made by ginnel admin-key new"
+    assert delivery.event["object"]["id"].startswith("ak_")
+    assert "principal" not in delivery.event
+
+
+def test_the_new_key_of_a_shared_database_is_an_event_at_once(store: str) -> None:
+    with (
+        Receiver() as receiver,
+        quick_service({"store": store}) as service,
+        service.client() as remote,
+    ):
+        subscribe(remote, KEY_CREATED, to=receiver.url)
+        done = run("--store", store)
+
+        (delivery,) = receiver.wait_for(1)
+
+        with ginnel.RemoteClient(done.stdout.strip(), base_url=service.url) as other:
+            key = other.api_keys.get(delivery.event["object"]["id"])
+            assert key.description == delivery.event["object"]["description"]
+
+
+def test_what_a_start_makes_is_an_event_too(tmp_path: Path) -> None:
+    path = tmp_path / "ginnel.db"
+    token = "3" * 27 + "_" + "4" * 21
+    with Receiver() as receiver:
+        with quick_service({"path": str(path)}) as service, service.client() as remote:
+            subscribe(remote, "credential_created.v0", to=receiver.url)
+            admin_key = service.api_key
+        with contextlib.closing(sqlite3.connect(path)) as database:
+            # As in a database that is older than agents.
+            database.execute("DELETE FROM meta WHERE name = 'first_credential'")
+            database.commit()
+
+        with quick_service({"path": str(path), "api_key": admin_key, "authtoken": token}):
+            (delivery,) = receiver.wait_for(1)
+
+    assert delivery.event["object"]["id"] == "cr_" + "3" * 27
+    assert "4" * 21 not in delivery.body.decode()

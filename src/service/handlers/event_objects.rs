@@ -18,18 +18,25 @@ use crate::service::context::StoredResource;
 use crate::service::events::EventObject;
 use crate::service::store::{StoreError, View};
 
+/// Resources that are shown as they are stored.
+macro_rules! plain {
+    ($base:ident: $($resource:ident),+ $(,)?) => {
+        [$(stored::<$resource::Get>(&$resource::RESOURCE, $base)),+]
+    };
+}
+
+/// Those that are made without the management API too: by commands, and by the start of a service.
+pub(in crate::service) fn keys(base: &Base) -> Vec<EventObject> {
+    plain![base: api_keys, credentials].into()
+}
+
 /// The resources whose changes are events.
 pub(in crate::service) fn all(base: &Base, gateway: &Gateway, has_acme: bool) -> Vec<EventObject> {
-    macro_rules! plain {
-        ($($resource:ident),+ $(,)?) => {
-            vec![$(stored::<$resource::Get>(&$resource::RESOURCE, base)),+]
-        };
-    }
-    let mut objects = plain![
-        api_keys,
+    let mut objects = keys(base);
+    objects.extend(plain![
+        base:
         bot_users,
         certificate_authorities,
-        credentials,
         event_destinations,
         event_subscriptions,
         failover,
@@ -47,7 +54,7 @@ pub(in crate::service) fn all(base: &Base, gateway: &Gateway, has_acme: bool) ->
         vault_secrets,
         vaults,
         weighted,
-    ];
+    ]);
     let edge = located(base, with_routes);
     objects.push(EventObject::new::<https::Get, _>(&https::RESOURCE, edge));
     let domain = located(base, move |view, domain| shown_domain(view, domain, has_acme));

@@ -17,7 +17,7 @@ pub struct Transaction<'connection> {
     pub(super) ids: &'connection Ids,
     /// The documents that were stored or removed.
     changed: RefCell<Vec<String>>,
-    /// The identifiers that were made.
+    /// The identifiers of what is new.
     new_ids: RefCell<HashSet<String>>,
     /// What was stored of the documents that were removed.
     removed: RefCell<HashMap<String, String>>,
@@ -178,6 +178,8 @@ impl<'connection> Transaction<'connection> {
         if self.token(id)?.is_some() {
             return Err(StoreError::Duplicate("a token"));
         }
+        // What it is of is new as well, though its identifier may come with a token that somebody has chosen.
+        self.new_ids.borrow_mut().insert(id.to_owned());
         self.tables.put(&schema::TOKENS, &[Text(id), Bytes(hash), Text(owner_id)])
     }
 
