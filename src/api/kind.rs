@@ -69,6 +69,9 @@ pub struct Field {
     pub kind: Kind,
     /// False for a field that may be null or absent.
     pub required: bool,
+    /// True where its texts may be shown to others than who may fetch the resource. What is not declared so
+    /// is masked.
+    pub is_public: bool,
 }
 
 /// A Rust type that has a form on the wire.
@@ -290,14 +293,14 @@ typed! {
 }
 
 /// Reads null as the empty value: servers write it for lists and texts that carry nothing.
-pub(super) fn lenient<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
+pub(crate) fn lenient<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 /// The name of a field as the wire has it: `r#type` is `type` there.
-pub(super) const fn wire_name(name: &'static str) -> &'static str {
+pub(crate) const fn wire_name(name: &'static str) -> &'static str {
     let bytes = name.as_bytes();
     if bytes.len() > 2 && bytes[0] == b'r' && bytes[1] == b'#' { name.split_at(2).1 } else { name }
 }

@@ -2,12 +2,17 @@
 
 /// Declares types of the wire: the struct with its JSON form, and its [`Shape`](super::Shape).
 ///
-/// A field that the specification lets a server leave out is an `Option`.
+/// A field that the specification lets a server leave out is an `Option`. Texts of a field are shown to others
+/// than who may fetch the resource, as in events, where it says `#[public(text)]`, and nowhere else.
 macro_rules! wire {
     ($(
         $(#[doc = $doc:literal])+
         pub struct $Name:ident {
-            $( $(#[doc = $field_doc:literal])+ pub $field:ident : $type:ty, )*
+            $(
+                $(#[doc = $field_doc:literal])+
+                $(#[public($public:ident)])?
+                pub $field:ident : $type:ty,
+            )*
         }
     )+) => {$(
         $(#[doc = $doc])+
@@ -36,6 +41,7 @@ macro_rules! wire {
                     doc: concat!($($field_doc, "\n"),+),
                     kind: <$type as $crate::api::Typed>::KIND,
                     required: <$type as $crate::api::Typed>::REQUIRED,
+                    is_public: $crate::api::macros::is_public!($($public)?),
                 }),*],
             };
         }
@@ -99,12 +105,14 @@ macro_rules! resource {
                             doc: concat!($($req_doc, "\n",)*),
                             kind: <$req_type as $crate::api::Typed>::KIND,
                             required: true,
+                            is_public: false,
                         }, )*
                         $($( $crate::api::Field {
                             name: $crate::api::kind::wire_name(stringify!($opt)),
                             doc: concat!($($opt_doc, "\n",)*),
                             kind: <$opt_type as $crate::api::Typed>::KIND,
                             required: false,
+                            is_public: false,
                         }, )*)?
                     ],
                     output: $crate::api::macros::resource!(@output $($output)?),
@@ -131,4 +139,14 @@ macro_rules! resource {
     (@type $output:ident) => { $output };
 }
 
-pub(crate) use {resource, wire};
+/// What `#[public(…)]` says of a field.
+macro_rules! is_public {
+    () => {
+        false
+    };
+    (text) => {
+        true
+    };
+}
+
+pub(crate) use {is_public, resource, wire};

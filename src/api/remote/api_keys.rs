@@ -7,18 +7,23 @@ wire! {
     /// A key that authenticates calls to the management API.
     pub struct ApiKey {
         /// Unique identifier, `ak_` and 27 characters.
+        #[public(text)]
         pub id: String,
         /// The address of this key.
+        #[public(text)]
         pub uri: String,
         /// When the key was created.
         pub created_at: Option<Timestamp>,
         /// A description of what uses the key; at most 255 bytes.
+        #[public(text)]
         pub description: Option<Description>,
         /// Arbitrary text that the service stores and returns unchanged; at most 4096 bytes.
+        #[public(text)]
         pub metadata: Option<Metadata>,
         /// The bearer token; present only in the response to `create`.
         pub token: Option<Secret>,
         /// The user or bot that owns the key.
+        #[public(text)]
         pub owner_id: Option<String>,
     }
 }

@@ -7,12 +7,15 @@ wire! {
     /// A machine account that owns keys and credentials.
     pub struct BotUser {
         /// Unique identifier, `bot_` and 27 characters.
+        #[public(text)]
         pub id: String,
         /// The address of this bot user.
+        #[public(text)]
         pub uri: String,
         /// When the bot user was created.
         pub created_at: Option<Timestamp>,
         /// A name that no other bot user has.
+        #[public(text)]
         pub name: Option<String>,
         /// False for a bot user whose keys and credentials are refused.
         pub active: Option<bool>,

@@ -7,26 +7,34 @@ wire! {
     /// A certificate authority that verifies visitors.
     pub struct CertificateAuthority {
         /// Unique identifier, `ca_` and 27 characters.
+        #[public(text)]
         pub id: String,
         /// The address of this certificate authority.
+        #[public(text)]
         pub uri: String,
         /// When the certificate authority was created.
         pub created_at: Option<Timestamp>,
         /// What the authority is for; at most 255 bytes.
+        #[public(text)]
         pub description: Option<Description>,
         /// Arbitrary text that the service stores and returns unchanged; at most 4096 bytes.
+        #[public(text)]
         pub metadata: Option<Metadata>,
         /// The certificate as PEM; several may follow one another.
+        #[public(text)]
         pub ca_pem: Option<String>,
         /// The common name of the certificate's subject; of the first one where there are several.
+        #[public(text)]
         pub subject_common_name: Option<String>,
         /// When the certificate becomes valid.
         pub not_before: Option<Timestamp>,
         /// When the certificate expires.
         pub not_after: Option<Timestamp>,
         /// What the key may be used for, such as `keyCertSign`.
+        #[public(text)]
         pub key_usages: Option<Vec<String>>,
         /// For which purposes the certificate may be used, such as `clientAuth`.
+        #[public(text)]
         pub extended_key_usages: Option<Vec<String>>,
     }
 }

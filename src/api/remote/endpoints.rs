@@ -8,32 +8,43 @@ wire! {
     /// An address that a tunnel, an edge or a traffic policy alone serves now.
     pub struct Endpoint {
         /// Unique identifier, `ep_` and 27 characters; that of an edge's endpoint stays the same.
+        #[public(text)]
         pub id: String,
         /// The address of this endpoint in the API.
+        #[public(text)]
         pub uri: String,
         /// When the tunnel was started, or the edge or cloud endpoint was created.
         pub created_at: Option<Timestamp>,
         /// When a cloud endpoint was last changed; others are not changed.
         pub updated_at: Option<Timestamp>,
         /// `ephemeral` for a tunnel's, `edge` for an edge's, `cloud` for a traffic policy's.
+        #[public(text)]
         pub r#type: Option<String>,
         /// The public address; of a cloud endpoint as it was asked for.
+        #[public(text)]
         pub url: Option<String>,
         /// The public address, with the port of the service where that is not the usual one.
+        #[public(text)]
         pub public_url: Option<String>,
         /// `http`, `https`, `tcp` or `tls`.
+        #[public(text)]
         pub proto: Option<String>,
         /// The same as `proto`.
+        #[public(text)]
         pub scheme: Option<String>,
         /// Host and port: `host:port`.
+        #[public(text)]
         pub hostport: Option<String>,
         /// The host name or address.
+        #[public(text)]
         pub host: Option<String>,
         /// The port.
         pub port: Option<i64>,
         /// Arbitrary text of the agent, the edge or the cloud endpoint.
+        #[public(text)]
         pub metadata: Option<Metadata>,
         /// What the edge or cloud endpoint is for; empty for a tunnel.
+        #[public(text)]
         pub description: Option<String>,
         /// Who owns it: a user or bot user; null for an edge that was made before owners were noted.
         pub principal: Option<Ref>,
@@ -50,12 +61,15 @@ wire! {
         /// The local address that the agent forwards to; null for an edge.
         pub upstream_url: Option<String>,
         /// `http1` or `http2`: how the agent's service is spoken with; null for an edge.
+        #[public(text)]
         pub upstream_protocol: Option<String>,
         /// `["public"]`, or `["internal"]` for a host below `.internal`, to which only policies lead.
+        #[public(text)]
         pub bindings: Option<Vec<String>>,
         /// Whether other tunnels of the account may share the address.
         pub pooling_enabled: Option<bool>,
         /// The region of the service.
+        #[public(text)]
         pub region: Option<String>,
         /// The traffic policy of a cloud endpoint, in JSON or YAML; null for others.
         pub traffic_policy: Option<String>,

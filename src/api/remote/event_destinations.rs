@@ -9,16 +9,21 @@ wire! {
     /// Where events are sent, and how.
     pub struct EventDestination {
         /// Unique identifier, `ed_` and 27 characters.
+        #[public(text)]
         pub id: String,
         /// The address of this event destination.
+        #[public(text)]
         pub uri: String,
         /// When the event destination was created.
         pub created_at: Option<Timestamp>,
         /// What the event destination is for; at most 255 bytes.
+        #[public(text)]
         pub description: Option<Description>,
         /// Arbitrary text that the service stores and returns unchanged; at most 4096 bytes.
+        #[public(text)]
         pub metadata: Option<Metadata>,
         /// How events are written: `json`.
+        #[public(text)]
         pub format: Option<String>,
         /// Where events are sent: one of `webhook`, `file` and `otlp`.
         pub target: Option<EventTarget>,
@@ -56,6 +61,7 @@ wire! {
     /// A file on the machine of the service.
     pub struct FileTarget {
         /// The name of the file in the folder that the setting `event_delivery.folder` allows.
+        #[public(text)]
         pub name: Option<String>,
     }
 

@@ -6,8 +6,10 @@ wire! {
     /// A type of events that an event subscription sends.
     pub struct EventSource {
         /// The address of this event source.
+        #[public(text)]
         pub uri: String,
         /// The type, such as `ip_policy_created.v0`.
+        #[public(text)]
         pub r#type: Option<String>,
     }
 

@@ -9,14 +9,18 @@ wire! {
     /// Which events are sent to which destinations.
     pub struct EventSubscription {
         /// Unique identifier, `esb_` and 27 characters.
+        #[public(text)]
         pub id: String,
         /// The address of this event subscription.
+        #[public(text)]
         pub uri: String,
         /// When the event subscription was created.
         pub created_at: Option<Timestamp>,
         /// What the event subscription is for; at most 255 bytes.
+        #[public(text)]
         pub description: Option<Description>,
         /// Arbitrary text that the service stores and returns unchanged; at most 4096 bytes.
+        #[public(text)]
         pub metadata: Option<Metadata>,
         /// The types of events that are sent.
         pub sources: Option<Vec<EventSource>>,

@@ -8,20 +8,26 @@ wire! {
     /// One CIDR of an IP policy, allowed or denied.
     pub struct IpPolicyRule {
         /// Unique identifier, `ipr_` and 27 characters.
+        #[public(text)]
         pub id: String,
         /// The address of this rule.
+        #[public(text)]
         pub uri: String,
         /// When the rule was created.
         pub created_at: Option<Timestamp>,
         /// What the rule is for; at most 255 bytes.
+        #[public(text)]
         pub description: Option<Description>,
         /// Arbitrary text that the service stores and returns unchanged; at most 4096 bytes.
+        #[public(text)]
         pub metadata: Option<Metadata>,
         /// A network in CIDR notation, IPv4 or IPv6, with no host bits set.
+        #[public(text)]
         pub cidr: Option<String>,
         /// The IP policy that the rule belongs to.
         pub ip_policy: Option<Ref>,
         /// `allow` or `deny`.
+        #[public(text)]
         pub action: Option<String>,
     }
 }

@@ -8,18 +8,23 @@ wire! {
     /// Which addresses may come in at one place of the service.
     pub struct AccountIpRestriction {
         /// Unique identifier, `ipx_` and 27 characters.
+        #[public(text)]
         pub id: String,
         /// The address of this IP restriction.
+        #[public(text)]
         pub uri: String,
         /// When the IP restriction was created.
         pub created_at: Option<Timestamp>,
         /// What the IP restriction is for; at most 255 bytes.
+        #[public(text)]
         pub description: Option<Description>,
         /// Arbitrary text that the service stores and returns unchanged; at most 4096 bytes.
+        #[public(text)]
         pub metadata: Option<Metadata>,
         /// True if other addresses are refused, false if the service only logs a warning.
         pub enforced: Option<bool>,
         /// What it holds for: `api`, `dashboard` (the console), `agent` or `endpoints`.
+        #[public(text)]
         pub r#type: Option<String>,
         /// The IP policies whose rules together say who may come in.
         pub ip_policies: Option<Vec<Ref>>,

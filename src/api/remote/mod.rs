@@ -32,8 +32,10 @@ wire! {
     /// A reference to a resource.
     pub struct Ref {
         /// The identifier of the resource.
+        #[public(text)]
         pub id: String,
         /// Where the resource can be fetched.
+        #[public(text)]
         pub uri: String,
     }
 }

@@ -7,20 +7,27 @@ wire! {
     /// A TCP port that only its owner's edges and agents may use.
     pub struct ReservedAddr {
         /// Unique identifier, `ra_` and 27 characters.
+        #[public(text)]
         pub id: String,
         /// The address of this resource in the API.
+        #[public(text)]
         pub uri: String,
         /// When the address was reserved.
         pub created_at: Option<Timestamp>,
         /// What the address is for; at most 255 bytes.
+        #[public(text)]
         pub description: Option<Description>,
         /// Arbitrary text that the service stores and returns unchanged; at most 4096 bytes.
+        #[public(text)]
         pub metadata: Option<Metadata>,
         /// The address for visitors, `host:port`; edges take it as a hostport, agents as `remote_addr`.
+        #[public(text)]
         pub addr: Option<String>,
         /// Stored and returned unchanged; a service of one's own has no regions.
+        #[public(text)]
         pub region: Option<String>,
         /// The user or bot user whose edges and agents may use the port.
+        #[public(text)]
         pub owner_id: Option<String>,
     }
 }

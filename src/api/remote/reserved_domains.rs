@@ -8,20 +8,27 @@ wire! {
     /// A host name that only its owner's edges and agents may use.
     pub struct ReservedDomain {
         /// Unique identifier, `rd_` and 27 characters.
+        #[public(text)]
         pub id: String,
         /// The address of this reserved domain.
+        #[public(text)]
         pub uri: String,
         /// When the domain was reserved.
         pub created_at: Option<Timestamp>,
         /// What the domain is for; at most 255 bytes.
+        #[public(text)]
         pub description: Option<Description>,
         /// Arbitrary text that the service stores and returns unchanged; at most 4096 bytes.
+        #[public(text)]
         pub metadata: Option<Metadata>,
         /// The host name; the first label may be `*` for all names below the rest.
+        #[public(text)]
         pub domain: Option<String>,
         /// Stored and returned unchanged; a service of one's own has no regions.
+        #[public(text)]
         pub region: Option<String>,
         /// Always null: the name's DNS records point at the service as its operator decides.
+        #[public(text)]
         pub cname_target: Option<String>,
         /// The certificate that visitors are shown; null where the service uses its own.
         pub certificate: Option<Ref>,
@@ -30,16 +37,20 @@ wire! {
         /// What becomes of that; null where the service obtains no certificate.
         pub certificate_management_status: Option<CertificateManagementStatus>,
         /// Always null: the service takes no challenges over DNS.
+        #[public(text)]
         pub acme_challenge_cname_target: Option<String>,
         /// The user or bot user whose edges and agents may use the domain.
+        #[public(text)]
         pub owner_id: Option<String>,
     }
 
     /// How the service obtains a certificate by itself.
     pub struct CertificateManagementPolicy {
         /// The authority: `acme`, or `letsencrypt`, for the directory that the service is set up with.
+        #[public(text)]
         pub authority: Option<String>,
         /// The type of the private key: `ecdsa`.
+        #[public(text)]
         pub private_key_type: Option<String>,
     }
 
@@ -60,8 +71,10 @@ wire! {
     /// An attempt to obtain a certificate.
     pub struct ProvisioningJob {
         /// What kind of failure there was last; null before the first one.
+        #[public(text)]
         pub error_code: Option<String>,
         /// What happened, for a person.
+        #[public(text)]
         pub msg: Option<String>,
         /// When the attempts began.
         pub started_at: Option<Timestamp>,

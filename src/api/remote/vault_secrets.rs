@@ -8,18 +8,23 @@ wire! {
     /// A secret in a vault, without its value.
     pub struct VaultSecret {
         /// Unique identifier, `secret_` and 27 characters.
+        #[public(text)]
         pub id: String,
         /// The address of this secret.
+        #[public(text)]
         pub uri: String,
         /// When the secret was created.
         pub created_at: Option<Timestamp>,
         /// When the secret was last changed.
         pub updated_at: Option<Timestamp>,
         /// A name that no other secret of the vault has: letters, digits, `_`, `-` and `.`.
+        #[public(text)]
         pub name: Option<String>,
         /// What the secret is for; at most 255 bytes.
+        #[public(text)]
         pub description: Option<Description>,
         /// Arbitrary text that the service stores and returns unchanged; at most 4096 bytes.
+        #[public(text)]
         pub metadata: Option<Metadata>,
         /// The user or bot user that created the secret.
         pub created_by: Option<Ref>,
@@ -28,6 +33,7 @@ wire! {
         /// The vault that the secret is in.
         pub vault: Option<Ref>,
         /// The name of the vault.
+        #[public(text)]
         pub vault_name: Option<String>,
     }
 }

@@ -8,22 +8,29 @@ wire! {
     /// A group of secrets.
     pub struct Vault {
         /// Unique identifier, `vault_` and 27 characters.
+        #[public(text)]
         pub id: String,
         /// The address of this vault.
+        #[public(text)]
         pub uri: String,
         /// When the vault was created.
         pub created_at: Option<Timestamp>,
         /// When the vault was last changed.
         pub updated_at: Option<Timestamp>,
         /// A name that no other vault has: letters, digits, `_`, `-` and `.`.
+        #[public(text)]
         pub name: Option<String>,
         /// What the vault is for; at most 255 bytes.
+        #[public(text)]
         pub description: Option<Description>,
         /// Arbitrary text that the service stores and returns unchanged; at most 4096 bytes.
+        #[public(text)]
         pub metadata: Option<Metadata>,
         /// The identifier of the user or bot user that created the vault.
+        #[public(text)]
         pub created_by: Option<String>,
         /// The identifier of the user or bot user that last changed the vault.
+        #[public(text)]
         pub last_updated_by: Option<String>,
     }
 }

@@ -8,7 +8,8 @@ use crate::policy::Cidr;
 use crate::service::{Refusal, code};
 
 const fn field(name: &'static str, doc: &'static str) -> Field {
-    Field { name, doc, kind: Kind::Text { max: Some(256) }, required: false }
+    let kind = Kind::Text { max: Some(256) };
+    Field { name, doc, kind, required: false, is_public: false }
 }
 
 /// The filter as parameters of a query.

@@ -19,7 +19,6 @@ mod options;
 mod otlp;
 mod outbox;
 mod payload;
-mod public;
 mod recorder;
 mod routing;
 mod secret;

@@ -3,7 +3,6 @@
 use serde_json::Value;
 
 use super::payload::ChangeKind;
-use super::public;
 use crate::api::mask::MASK;
 use crate::api::{Kind, Operation, Output, Resource, Shape};
 use crate::service::store::{Document, StoreError, View};
@@ -66,13 +65,12 @@ impl EventObject {
     }
 }
 
-/// Leaves of a resource what events may say of it.
+/// Leaves of a resource what events may say of it: texts that are declared to be public.
 fn conceal_record(shown: &mut Value, shape: &Shape) {
     let Some(members) = shown.as_object_mut() else { return };
     for field in shape.fields {
         let Some(member) = members.get_mut(field.name) else { continue };
-        let is_public = public::is_public(shape.name, field.name);
-        if conceal(member, &field.kind, is_public) == Concealed::Whole {
+        if conceal(member, &field.kind, field.is_public) == Concealed::Whole {
             members.shift_remove(field.name);
         }
     }
@@ -195,6 +193,27 @@ mod tests {
         });
 
         assert_eq!(concealed(shown.clone(), &Endpoint::SHAPE), shown);
+    }
+
+    #[test]
+    fn a_field_that_does_not_say_that_it_is_public_is_masked() {
+        crate::api::macros::wire! {
+            /// A resource that somebody has added.
+            pub struct NewResource {
+                /// Declared to be public.
+                #[public(text)]
+                pub shown: Option<String>,
+                /// Not declared to be anything, though its name is that of a public field elsewhere.
+                pub description: Option<String>,
+                /// The same in a list.
+                pub names: Option<Vec<String>>,
+            }
+        }
+        let shown = json!({"shown": "a", "description": "swordfish", "names": ["swordfish"]});
+
+        let shown = concealed(shown, &NewResource::SHAPE);
+
+        assert_eq!(shown, json!({"shown": "a", "description": MASK, "names": [MASK]}));
     }
 
     #[test]

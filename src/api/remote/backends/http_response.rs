@@ -9,14 +9,18 @@ wire! {
     /// A backend that gives one fixed response.
     pub struct HttpResponseBackend {
         /// Unique identifier, `bkdhr_` and 27 characters.
+        #[public(text)]
         pub id: String,
         /// The address of this backend.
+        #[public(text)]
         pub uri: String,
         /// When the backend was created.
         pub created_at: Option<Timestamp>,
         /// What the backend is for; at most 255 bytes.
+        #[public(text)]
         pub description: Option<Description>,
         /// Arbitrary text that the service stores and returns unchanged; at most 4096 bytes.
+        #[public(text)]
         pub metadata: Option<Metadata>,
         /// The body of the response, at most 64 KiB.
         pub body: Option<String>,

@@ -7,16 +7,21 @@ wire! {
     /// A backend at one fixed address.
     pub struct StaticBackend {
         /// Unique identifier, `bkdsc_` and 27 characters.
+        #[public(text)]
         pub id: String,
         /// The address of this backend.
+        #[public(text)]
         pub uri: String,
         /// When the backend was created.
         pub created_at: Option<Timestamp>,
         /// What the backend is for; at most 255 bytes.
+        #[public(text)]
         pub description: Option<Description>,
         /// Arbitrary text that the service stores and returns unchanged; at most 4096 bytes.
+        #[public(text)]
         pub metadata: Option<Metadata>,
         /// Where to connect to, `host:port`.
+        #[public(text)]
         pub address: Option<String>,
         /// Whether to speak TLS to the address.
         pub tls: Option<StaticBackendTls>,

@@ -15,16 +15,21 @@ wire! {
     /// A backend that selects tunnels by their labels.
     pub struct TunnelGroupBackend {
         /// Unique identifier, `bkdtg_` and 27 characters.
+        #[public(text)]
         pub id: String,
         /// The address of this backend.
+        #[public(text)]
         pub uri: String,
         /// When the backend was created.
         pub created_at: Option<Timestamp>,
         /// What the backend is for; at most 255 bytes.
+        #[public(text)]
         pub description: Option<Description>,
         /// Arbitrary text that the service stores and returns unchanged; at most 4096 bytes.
+        #[public(text)]
         pub metadata: Option<Metadata>,
         /// The labels that a tunnel must carry to be selected; none select nothing.
+        #[public(text)]
         pub labels: Option<BTreeMap<String, String>>,
         /// The tunnels that carry these labels now, oldest first.
         pub tunnels: Option<Vec<Ref>>,

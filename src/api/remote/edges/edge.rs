@@ -20,16 +20,21 @@ macro_rules! edge_resource {
             #[doc = $edge_doc]
             pub struct $Edge {
                 #[doc = $id_doc]
+                #[public(text)]
                 pub id: String,
                 /// The address of this edge.
+                #[public(text)]
                 pub uri: String,
                 /// When the edge was created.
                 pub created_at: Option<Timestamp>,
                 /// What the edge is for; at most 255 bytes.
+                #[public(text)]
                 pub description: Option<Description>,
                 /// Arbitrary text that the service stores and returns unchanged; at most 4096 bytes.
+                #[public(text)]
                 pub metadata: Option<Metadata>,
                 #[doc = $hostports_doc]
+                #[public(text)]
                 pub hostports: Option<Vec<String>>,
                 $( $(#[doc = $module_doc])+ pub $name: Option<$Module>, )+
                 $($fields)*

@@ -62,8 +62,10 @@ wire! {
         /// False to switch the module off without forgetting it; true when unspecified.
         pub enabled: Option<bool>,
         /// Where TLS is terminated: always `edge`.
+        #[public(text)]
         pub terminate_at: Option<String>,
         /// The oldest version of TLS that is accepted, `1.2` or `1.3`.
+        #[public(text)]
         pub min_version: Option<String>,
     }
 
@@ -80,9 +82,11 @@ wire! {
         /// False to switch the module off without forgetting it; true when unspecified.
         pub enabled: Option<bool>,
         /// Where TLS ends: `edge`, the default, or `upstream`, which gets the bytes as they are.
+        #[public(text)]
         pub terminate_at: Option<String>,
         /// The oldest version of TLS that is accepted, `1.2`, the default, or `1.3`; only where TLS ends
         /// at the edge.
+        #[public(text)]
         pub min_version: Option<String>,
     }
 
@@ -109,6 +113,7 @@ wire! {
     /// One action of a rule.
     pub struct EndpointAction {
         /// The kind of action, such as `deny`.
+        #[public(text)]
         pub r#type: Option<String>,
         /// The configuration of the action; none where it has none.
         pub config: Option<Map<String, Value>>,
@@ -127,8 +132,10 @@ wire! {
         /// False to switch the module off without forgetting it; true when unspecified.
         pub enabled: Option<bool>,
         /// Regular expressions of agents to let through, whatever `deny` says.
+        #[public(text)]
         pub allow: Option<Vec<String>>,
         /// Regular expressions of agents to refuse.
+        #[public(text)]
         pub deny: Option<Vec<String>>,
     }
 
@@ -161,6 +168,7 @@ wire! {
         /// Headers to add, by name.
         pub add: Option<BTreeMap<String, String>>,
         /// Names of headers to remove.
+        #[public(text)]
         pub remove: Option<Vec<String>>,
     }
 
@@ -171,6 +179,7 @@ wire! {
         /// Headers to add, by name.
         pub add: Option<BTreeMap<String, String>>,
         /// Names of headers to remove.
+        #[public(text)]
         pub remove: Option<Vec<String>>,
     }
 
@@ -179,6 +188,7 @@ wire! {
         /// False to switch the module off without forgetting it; true when unspecified.
         pub enabled: Option<bool>,
         /// Who signs, such as `github`.
+        #[public(text)]
         pub provider: Option<String>,
         /// The secret that signatures are made with.
         pub secret: Option<Secret>,

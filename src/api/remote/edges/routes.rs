@@ -15,20 +15,27 @@ macro_rules! declare {
             /// Paths of an HTTPS edge, what is done to their traffic, and where it goes.
             pub struct HttpsEdgeRoute {
                 /// Unique identifier, `edghtsrt_` and 27 characters.
+                #[public(text)]
                 pub id: String,
                 /// The identifier of the edge.
+                #[public(text)]
                 pub edge_id: Option<String>,
                 /// The address of this route.
+                #[public(text)]
                 pub uri: String,
                 /// When the route was created.
                 pub created_at: Option<Timestamp>,
                 /// What the route is for; at most 255 bytes.
+                #[public(text)]
                 pub description: Option<Description>,
                 /// Arbitrary text that the service stores and returns unchanged; at most 4096 bytes.
+                #[public(text)]
                 pub metadata: Option<Metadata>,
                 /// `exact_path` or `path_prefix`.
+                #[public(text)]
                 pub match_type: Option<String>,
                 /// The path, or the beginning of the paths, that the route serves; starts with `/`.
+                #[public(text)]
                 pub r#match: Option<String>,
                 $( $(#[doc = $doc])+ pub $name: Option<$Module>, )+
                 /// Login by OAuth; not offered by the embedded service.
