@@ -148,6 +148,12 @@ fn close(socket: &TcpListener) {
 }
 
 impl ShutdownSignal {
+    /// How far the shutdown is now.
+    #[cfg_attr(not(feature = "service"), allow(dead_code))]
+    pub fn phase(&self) -> ShutdownPhase {
+        *self.phase.borrow()
+    }
+
     /// How far the shutdown is; the task is woken when that changes. To ask again costs one look at a
     /// number.
     pub fn poll_phase(&mut self, cx: &mut Context<'_>) -> ShutdownPhase {

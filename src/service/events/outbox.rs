@@ -101,7 +101,7 @@ impl OutboxWorker {
             is_started |= end.is_ok();
             store_failures = end.as_ref().map_or(store_failures.saturating_add(1), |_| 0);
             let goes_on = match end {
-                Ok(PageEnd::Again) => self.signal_phase() == ShutdownPhase::Running,
+                Ok(PageEnd::Again) => self.is_running(),
                 Ok(PageEnd::Empty) => self.wait_for_events().await,
                 Ok(PageEnd::Failed(failure)) => self.wait_after(failure).await,
                 Ok(PageEnd::Stop) => false,
@@ -149,8 +149,8 @@ impl OutboxWorker {
         }
     }
 
-    fn signal_phase(&self) -> ShutdownPhase {
-        self.state.shutdown.phase()
+    fn is_running(&self) -> bool {
+        self.signal.phase() == ShutdownPhase::Running
     }
 
     /// Delivers a page and removes it. What is delivered and could not be removed goes first: while nothing
@@ -195,7 +195,7 @@ impl OutboxWorker {
             if self.finished.len() >= REMOVED_AT_ONCE && !self.remove_finished().await? {
                 return Ok(PageEnd::Stop);
             }
-            if self.routing.has_changed().unwrap_or(true) {
+            if !self.is_running() || self.routing.has_changed().unwrap_or(true) {
                 return Ok(PageEnd::Again);
             }
         }
@@ -232,7 +232,8 @@ impl OutboxWorker {
     ) -> Option<PageEnd> {
         let (target, state) = (&waiting.target, self.state.clone());
         let sending = state.sender.send(target, events);
-        let Some(sent) = self.signal.run_until(ShutdownPhase::Graceful, sending).await else {
+        // What is cut off may have been taken, and would come again from whoever delivers next.
+        let Some(sent) = self.signal.run_until(ShutdownPhase::Forced, sending).await else {
             return Some(PageEnd::Stop);
         };
         let error = match sent {
@@ -336,8 +337,10 @@ impl OutboxWorker {
     async fn remove(&self, event_ids: Vec<String>) -> Result<bool, StoreError> {
         let (id, own) = (self.destination_id.clone(), self.state.leases.own());
         let remove = move |change: &Transaction<'_>| -> Result<bool, StoreError> {
+            // First, so that it is fetched with what the removal reads.
+            let is_held = lease::is_held(change, EVENT_DELIVERY, own.as_ref());
             change.remove_waiting(&id, &event_ids)?;
-            lease::is_held(change, EVENT_DELIVERY, own.as_ref())
+            is_held
         };
         self.state.store.write(remove).await
     }
