@@ -8,7 +8,7 @@ import signal
 import ginnel
 from event_receiver import Receiver, quick_service, status
 from processes import Command, wait_until
-from test_event_delivery import CREATED, subscribe
+from test_event_delivery import CREATED, UPDATED, subscribe
 
 
 def node(store: str, name: str) -> Command:
@@ -68,3 +68,28 @@ def test_a_node_that_stops_leaves_the_rest_to_another_and_none_is_delivered_twic
     identifiers = [delivery.event["event_id"] for delivery in receiver.attempts]
     assert len(identifiers) == len(set(identifiers)) == 40
     assert identifiers == sorted(identifiers)
+
+
+def test_who_subscribes_at_one_node_hears_of_the_next_change_at_another(store: str) -> None:
+    with (
+        Receiver() as receiver,
+        quick_service({"store": store}, node_name="one") as one,
+        quick_service({"store": store}, node_name="two") as two,
+        one.client() as remote,
+        ginnel.RemoteClient(str(one.api_key), base_url=two.url) as other,
+    ):
+        other.ip_policies.create()
+        subscribe(remote, CREATED, to=receiver.url)
+        made = other.ip_policies.create().id
+
+        (delivery,) = receiver.wait_for(1)
+
+        assert delivery.event["object"]["id"] == made
+        for subscription in remote.event_subscriptions.list():
+            remote.event_subscriptions.delete(subscription.id)
+        other.ip_policies.create()
+        subscribe(remote, UPDATED, to=receiver.url)
+        other.ip_policies.update(made, description="changed")
+        receiver.wait_for(2)
+
+    assert [it.type for it in receiver.accepted] == [CREATED, UPDATED]

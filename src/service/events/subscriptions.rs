@@ -93,3 +93,65 @@ pub(super) fn receivers(view: &View<'_>, event_type: &str) -> Result<Receivers, 
     }
     Ok(receivers)
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::super::types::{HTTP_REQUEST_COMPLETE, TCP_CONNECTION_CLOSED};
+    use super::*;
+    use crate::service::store::Store;
+
+    async fn subscribe(store: &Arc<Store>, event_type: &'static str) {
+        let change = move |change: &Transaction<'_>| -> Result<(), StoreError> {
+            change.link("es_1", EVENT_TYPE, [event_type])?;
+            change.link("es_1", DESTINATION, ["ed_1"])?;
+            note_subscriptions(change)
+        };
+        store.write(change).await.unwrap();
+    }
+
+    /// Which types have a receiver, as a node finds that knows what it has read before.
+    async fn subscribed(store: &Arc<Store>, node: &Arc<KnownSubscriptions>) -> Vec<&'static str> {
+        let node = node.clone();
+        let read = move |change: &Transaction<'_>| node.read(change, &EventTypes::of(&[]));
+        let receivers = store.write(read).await.unwrap();
+        let all = [HTTP_REQUEST_COMPLETE, TCP_CONNECTION_CLOSED];
+        all.into_iter().filter(|name| receivers.of(name).is_some()).collect()
+    }
+
+    #[tokio::test]
+    async fn a_node_knows_at_its_next_change_who_has_subscribed_at_another() {
+        let store = Arc::new(Store::open(None).unwrap());
+        let nodes = [Arc::<KnownSubscriptions>::default(), Arc::default()];
+        for node in &nodes {
+            assert_eq!(subscribed(&store, node).await, [""; 0]);
+        }
+
+        for event_type in [HTTP_REQUEST_COMPLETE, TCP_CONNECTION_CLOSED] {
+            subscribe(&store, event_type).await;
+            for node in &nodes {
+                assert_eq!(subscribed(&store, node).await, [event_type]);
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn what_a_refused_change_has_subscribed_is_not_remembered() {
+        let store = Arc::new(Store::open(None).unwrap());
+        let node = Arc::<KnownSubscriptions>::default();
+        let shared = node.clone();
+        let refused = move |change: &Transaction<'_>| -> Result<(), StoreError> {
+            change.link("es_1", EVENT_TYPE, [HTTP_REQUEST_COMPLETE])?;
+            change.link("es_1", DESTINATION, ["ed_1"])?;
+            note_subscriptions(change)?;
+            let receivers = shared.read(change, &EventTypes::of(&[]))?;
+            assert!(receivers.of(HTTP_REQUEST_COMPLETE).is_some());
+            Err(StoreError::Closed)
+        };
+
+        assert!(store.write(refused).await.is_err());
+
+        assert_eq!(subscribed(&store, &node).await, [""; 0]);
+    }
+}
