@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import socket
+import sqlite3
 import ssl
 import subprocess
 import sys
@@ -20,7 +22,7 @@ import trustme
 
 import ginnel
 from event_receiver import Delivery, Receiver, quick_service, status
-from postgres import ON_BOTH_STORES
+from postgres import ON_BOTH_STORES, PostgresServer
 from processes import Command, wait_until
 from test_monitoring import Watched
 
@@ -345,6 +347,137 @@ def test_what_waits_for_a_dead_receiver_is_bounded_in_number_and_age(tmp_path: P
         assert made[-1] != last
 
 
+@ON_BOTH_STORES
+def test_what_waits_for_a_dead_receiver_is_bounded_in_bytes(storage: dict[str, Any]) -> None:
+    bounds = {"max_waiting_size": "64KiB"}
+    with (
+        Receiver(status(503)) as receiver,
+        quick_service(storage, events=bounds, admin_addr=ANY) as service,
+        service.client() as remote,
+    ):
+        watched = watched_of(service)
+        subscribe(remote, CREATED, to=receiver.url)
+        made = [remote.ip_policies.create(metadata="m" * 4000).id for _ in range(40)]
+        wait_until(lambda: given_up(watched, "overflow") >= 24, "the oldest are given up")
+        assert given_up(watched, "overflow") <= 26
+        assert 60_000 < watched.scrape()["ginnel_events_waiting_bytes", frozenset()].value <= 65_536
+        receiver.answer = status(200)
+
+        accepted = receiver.wait_for(14)
+
+    left = [delivery.event["object"]["id"] for delivery in accepted]
+    assert left == made[-len(left) :]
+
+
+COUNT = """
+import sqlite3, sys
+print(sqlite3.connect(sys.argv[1]).execute(sys.argv[2]).fetchone()[0])
+"""
+
+
+def rows(storage: dict[str, Any], server: PostgresServer, table: str) -> int:
+    """How many a table has, of a database that is in use."""
+    if "store" in storage:
+        name = storage["store"].rpartition("/")[2]
+        return int(server.sql(name, f"SELECT count(*) FROM ginnel.{table}"))
+    # Of another process: this one would give up the locks of the service.
+    command = [sys.executable, "-c", COUNT, storage["path"], f"SELECT count(*) FROM {table}"]
+    return int(subprocess.check_output(command))
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgresql"])
+def test_an_event_is_stored_once_and_goes_with_its_last_destination(
+    engine: str, tmp_path: Path, postgres_server: PostgresServer, store: str
+) -> None:
+    storage: Any = {"store": store} if engine == "postgresql" else {"path": str(tmp_path / "db")}
+    with (
+        Receiver(status(503)) as one,
+        Receiver(status(503)) as two,
+        quick_service(storage) as service,
+        service.client() as remote,
+    ):
+        first = subscribe(remote, CREATED, to=one.url)
+        second = subscribe(remote, CREATED, to=two.url)
+        for _ in range(5):
+            remote.ip_policies.create()
+        assert rows(storage, postgres_server, "waiting_events") == 10
+        assert rows(storage, postgres_server, "events") == 5
+
+        one.answer = status(200)
+        one.wait_for(5)
+        wait_until(lambda: rows(storage, postgres_server, "waiting_events") == 5, "the removal")
+        assert rows(storage, postgres_server, "events") == 5
+        for subscription in remote.event_subscriptions.list():
+            remote.event_subscriptions.delete(subscription.id)
+        for destination in (first, second):
+            remote.event_destinations.delete(destination.id)
+        wait_until(lambda: rows(storage, postgres_server, "events") == 0, "what is left is removed")
+        assert rows(storage, postgres_server, "waiting_events") == 0
+
+
+def test_what_waited_in_the_tables_of_schema_3_is_delivered_in_its_order(tmp_path: Path) -> None:
+    path = tmp_path / "ginnel.db"
+    with Receiver(status(503)) as receiver:
+        with quick_service({"path": str(path)}) as service, service.client() as remote:
+            subscribe(remote, CREATED, to=receiver.url)
+            made = [remote.ip_policies.create().id for _ in range(3)]
+            admin_key = service.api_key
+        with contextlib.closing(sqlite3.connect(path)) as database:
+            database.execute(
+                "INSERT INTO event_deliveries SELECT destination_id, event_id, at, '[]', body"
+                " FROM waiting_events JOIN events ON id = event_id"
+            )
+            database.execute("DELETE FROM waiting_events")
+            database.execute("DELETE FROM events")
+            database.commit()
+        receiver.answer = status(200)
+        storage = {"path": str(path), "api_key": admin_key}
+        with quick_service(storage) as service, service.client() as remote:
+            made.append(remote.ip_policies.create().id)
+            receiver.wait_for(4)
+        with contextlib.closing(sqlite3.connect(path)) as database:
+            for table in ("event_deliveries", "waiting_events", "events"):
+                assert database.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
+
+    assert [delivery.event["object"]["id"] for delivery in receiver.accepted] == made
+
+
+def test_a_receiver_says_how_long_it_wants_to_be_left_alone(
+    remote: ginnel.RemoteClient, receiver: Receiver
+) -> None:
+    receiver.answer = status(429, **{"retry-after": "1"})
+    subscribe(remote, CREATED, to=receiver.url)
+    remote.ip_policies.create()
+    wait_until(lambda: receiver.attempts, "an attempt")
+    began, receiver.answer = time.monotonic(), status(200)
+
+    receiver.wait_for(1)
+
+    # Without the header it would be 20 ms.
+    assert time.monotonic() - began > 0.8
+    assert len(receiver.attempts) == 2
+
+
+def test_connections_to_receivers_are_used_again(
+    remote: ginnel.RemoteClient, receiver: Receiver
+) -> None:
+    def answer(handler: Any, _: Delivery) -> None:
+        ports.add(handler.client_address[1])
+        handler.send_response(200)
+        handler.send_header("content-length", "1000")
+        handler.end_headers()
+        handler.wfile.write(b"x" * 1000)
+
+    ports: set[int] = set()
+    receiver.answer = answer
+    subscribe(remote, CREATED, to=receiver.url)
+    for _ in range(20):
+        remote.ip_policies.create()
+    receiver.wait_for(20)
+
+    assert len(ports) <= 2
+
+
 def test_the_own_api_is_not_a_receiver() -> None:
     with quick_service(admin_addr=ANY) as service, service.client() as remote:
         for host in ("127.0.0.1", "localhost", "0x7f.1"):
@@ -407,6 +540,32 @@ def test_a_collector_gets_log_records(remote: ginnel.RemoteClient, receiver: Rec
     assert event["object"]["id"] == policy.id
     attributes = {it["key"]: it["value"]["stringValue"] for it in record["attributes"]}
     assert attributes == {"event.id": event["event_id"], "event.type": CREATED}
+
+
+def test_what_a_collector_drops_is_given_up_and_not_sent_again() -> None:
+    def answer(handler: Any, _: Delivery) -> None:
+        body = json.dumps({"partialSuccess": {"rejectedLogRecords": "1"}}).encode()
+        handler.send_response(200)
+        handler.send_header("content-length", str(len(body)))
+        handler.end_headers()
+        handler.wfile.write(body)
+
+    with (
+        Receiver(answer) as receiver,
+        quick_service(admin_addr=ANY) as service,
+        service.client() as remote,
+    ):
+        subscribe(remote, CREATED, to="", otlp={"url": receiver.url})
+        remote.ip_policies.create()
+        watched = watched_of(service)
+        wait_until(lambda: given_up(watched, "refused") == 1, "it is counted")
+        time.sleep(0.2)
+
+        assert len(receiver.attempts) == 1
+        delivered = watched.scrape()[
+            "ginnel_events_delivered_total", frozenset({("target", "otlp")})
+        ]
+        assert delivered.value == 0
 
 
 def test_nothing_is_lost_when_the_service_is_killed(tmp_path: Path, receiver: Receiver) -> None:
