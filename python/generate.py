@@ -527,13 +527,16 @@ def write_settings() -> None:
     for setting in json.loads(_native.service_settings()):
         level, _, name = setting["key"].rpartition(".")
         levels[level].append(setting_field(setting, name))
-    outer = levels.pop("")
     classes = []
-    for level, fields in levels.items():
-        name = f"{level.title()}Settings"
-        outer.append(f"    {level}: {name}\n" + docstring(f"What `{level}` holds.", 4))
+    # A level that holds others comes after them.
+    while level := max(levels, key=lambda level: level.count(".") if level else -1):
+        fields = levels.pop(level)
+        name = f"{level.title().replace('.', '')}Settings"
+        outer, _, inner = level.rpartition(".")
+        field = f"    {inner}: {name}\n" + docstring(f"What `{level}` holds.", 4)
+        levels[outer].append(field)
         classes.append((name, f"The settings below `{level}`.", fields))
-    classes.append(("ServiceSettings", "The settings of a service.", outer))
+    classes.append(("ServiceSettings", "The settings of a service.", levels[""]))
     body = SETTINGS_HEAD.format(
         names=", ".join(
             f'"{name}"' for name in sorted(["Duration", *(name for name, _, _ in classes)])

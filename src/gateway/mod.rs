@@ -84,6 +84,7 @@ use crate::net::{
     ConnectionCaps, ConnectionLimit, Listener, Shutdown, ShutdownPhase, ShutdownSignal,
 };
 use crate::policy::ip_rules::IpRules;
+use crate::policy::login::OauthApplications;
 use crate::policy::path::AmbiguousPaths;
 use crate::policy::{
     AddressDatabase, AddressKinds, AddressLookup, Fetch, FetchFailed, PhaseDecision,
@@ -227,6 +228,8 @@ pub(crate) struct GatewayState {
     remote_hosts: ArcSwap<Option<Arc<dyn RemoteHosts>>>,
     ip_policies: IpPolicies,
     secrets: Arc<SecretTable>,
+    /// What the operator has at providers of OAuth.
+    applications: Arc<OauthApplications>,
     restrictions: IngressRestrictions,
     endpoint_pools: EndpointPools,
     pools: UpstreamPools,
@@ -293,6 +296,11 @@ impl Gateway {
         self.0.known_addresses()
     }
 
+    /// What the operator has at providers of OAuth.
+    pub(crate) fn oauth_applications(&self) -> &Arc<OauthApplications> {
+        &self.0.applications
+    }
+
     /// Starts to take public traffic on the shared ports, on the current tokio runtime.
     ///
     /// # Errors
@@ -321,6 +329,7 @@ impl Gateway {
             remote_hosts: ArcSwap::from_pointee(None),
             ip_policies: IpPolicies::default(),
             secrets: Arc::default(),
+            applications: Arc::default(),
             restrictions: IngressRestrictions::default(),
             endpoint_pools: EndpointPools::default(),
             pools,

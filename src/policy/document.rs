@@ -11,7 +11,7 @@ use super::address::AddressKinds;
 use super::checker::Checker;
 use super::fields::{faults, field, is_field};
 use super::head_rules::HeadRules;
-use super::login::{LoginConfig, LoginVisit};
+use super::login::{LoginConfig, LoginVisit, OauthApplications};
 use super::path::{self, Ambiguity};
 use super::problem::{DocumentPath, Problem, code};
 use super::rule::Rule;
@@ -123,14 +123,23 @@ impl Policy {
 
     /// Whether visitors log in at an issuer that is reached over this machine alone.
     pub fn has_local_issuers(&self) -> bool {
-        let mut steps = self.request.iter().flat_map(|rule| &rule.actions);
-        steps.any(|step| step.action.login().is_some_and(LoginConfig::is_local))
+        self.logins().any(LoginConfig::is_local)
     }
 
     /// Whether a step of a login belongs to one of its rules.
     pub fn takes_login(&self, visit: &LoginVisit) -> bool {
-        let mut steps = self.request.iter().flat_map(|rule| &rule.actions);
-        steps.any(|step| step.action.login().is_some_and(|config| visit.is_for(config)))
+        self.logins().any(|config| visit.is_for(config))
+    }
+
+    /// What is wrong with its logins where the operator has these applications.
+    pub fn login_problem(&self, applications: &OauthApplications) -> Option<Problem> {
+        let message = self.logins().find_map(|config| config.problem(applications))?;
+        Some(DocumentPath::top("document").problem(code::VALUE, message))
+    }
+
+    fn logins(&self) -> impl Iterator<Item = &LoginConfig> {
+        let steps = self.request.iter().flat_map(|rule| &rule.actions);
+        steps.filter_map(|step| step.action.login())
     }
 
     /// Why a request with this path is not for the rules, where they look at paths.

@@ -6,6 +6,7 @@ use std::time::{Instant, SystemTime};
 use chrono::{DateTime, Utc};
 
 use super::ip_rules::IpRules;
+use super::login::{OauthApplication, OauthProvider};
 use super::secrets::SecretName;
 use super::state::PolicyState;
 
@@ -16,6 +17,11 @@ pub trait World: Send + Sync {
 
     /// The value of a secret; none where there is no such secret.
     fn secret(&self, name: &SecretName) -> Option<Arc<str>>;
+
+    /// What is known of a provider that a document calls by its name.
+    fn oauth_application(&self, provider: OauthProvider) -> Arc<OauthApplication> {
+        Arc::new(OauthApplication::public(provider))
+    }
 
     /// What requests share.
     fn state(&self) -> &PolicyState;

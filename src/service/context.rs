@@ -24,6 +24,7 @@ use crate::api::{Info, Operation, Origin, Page};
 use crate::gateway::Gateway;
 use crate::gateway::modules::policy_cache::PolicyCache;
 use crate::policy::AddressKinds;
+use crate::policy::login::OauthApplications;
 use crate::service::agents::Registry;
 
 /// What a handler answers: the result of its operation, or a refusal.
@@ -135,6 +136,11 @@ impl Context {
     /// What rules may ask of the addresses of visitors.
     pub fn known_addresses(&self) -> AddressKinds {
         self.shared.gateway.known_addresses()
+    }
+
+    /// What the operator has at providers of OAuth.
+    pub fn oauth_applications(&self) -> Arc<OauthApplications> {
+        self.shared.gateway.oauth_applications().clone()
     }
 
     /// The policies that are in use.

@@ -35,6 +35,7 @@ mod home;
 mod live;
 mod monitoring;
 mod not_offered;
+mod oauth;
 mod options;
 mod pipeline;
 mod preflight;
@@ -65,6 +66,7 @@ pub use decode::decode;
 pub use error::Error;
 pub use events::EventOptions;
 pub use live::ApiLimits;
+pub use oauth::{OauthOptions, OauthProviderOptions};
 pub use options::{Options, read_admin_key, read_authtoken};
 pub use refusal::Refusal;
 pub use rehearsal::{Called, InjectedFault};
@@ -157,6 +159,7 @@ impl Service {
         let (mut gateway_settings, agent_settings) =
             (options.gateway_settings(), options.agent_settings());
         gateway_settings.addresses = options.addresses()?;
+        let applications = options.oauth.applications()?;
         let audit_settings = options.audit_settings();
         let base = Base::new(options.public_url.as_deref().unwrap_or(&url));
         let path = options.path.as_deref().map(store::resolve);
@@ -194,6 +197,7 @@ impl Service {
                 authority.add_host(&host);
             }
             let gateway = Gateway::start(gateway_settings, authority).await?;
+            gateway.oauth_applications().replace(applications);
             let opened = async {
                 let audit = AuditTrail::start(&store, audit_settings).await?;
                 let publisher =

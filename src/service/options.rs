@@ -14,6 +14,7 @@ use super::audit::AuditSettings;
 use super::backup::BackupSchedule;
 use super::events::EventOptions;
 use super::live::ApiLimits;
+use super::oauth::OauthOptions;
 use super::store::{self, PostgresOptions};
 use super::{Error, TrustedProxies};
 use crate::api::{Origin, Secret, id};
@@ -89,6 +90,8 @@ pub struct Options {
     /// From whom certificates are obtained for the host names of edges, agents and reserved domains;
     /// from nobody by default.
     pub acme: AcmeOptions,
+    /// The operator's clients at providers of OAuth, for policies that name none.
+    pub oauth: OauthOptions,
     /// How events are delivered to those who subscribe to them.
     pub events: EventOptions,
     /// True when edges and agents may use only domains that their owner has reserved.
@@ -205,6 +208,7 @@ impl Default for Options {
             tls_endpoints: edge.tls_endpoints,
             certificate: None,
             acme: AcmeOptions::default(),
+            oauth: OauthOptions::default(),
             events: EventOptions::default(),
             reserved_domains_only: false,
             enforce_ip_restrictions: edge.enforce_ip_restrictions,
@@ -262,7 +266,7 @@ pub fn read_authtoken(path: &Path) -> Result<Secret, Error> {
     read_secret(path)
 }
 
-fn read_secret(path: &Path) -> Result<Secret, Error> {
+pub(super) fn read_secret(path: &Path) -> Result<Secret, Error> {
     let failed = |source| Error::SecretFile { path: path.to_owned(), source };
     let text = std::fs::read_to_string(path).map_err(failed)?;
     Ok(Secret(text.trim().to_owned()))
@@ -291,6 +295,7 @@ impl Options {
             backups.cloned().map(Error::BackupFolder),
             self.events.check(self.own_files()).err(),
             self.check_store().err(),
+            self.oauth.applications().err(),
             self.check_names().err(),
             self.check_addresses().err(),
         ];
@@ -307,7 +312,8 @@ impl Options {
             &self.asn_database,
             &self.address_categories,
         ];
-        others.into_iter().flatten().chain(certificate).map(PathBuf::as_path)
+        let others = others.into_iter().flatten().chain(certificate).map(PathBuf::as_path);
+        others.chain(self.oauth.files())
     }
 
     /// How public traffic is to be taken.

@@ -13,8 +13,8 @@ impl Service {
         self.shared.reloads.receive()
     }
 
-    /// Takes over those options that may change while it runs: the certificate, the rate limit, trusted
-    /// proxies, ambiguous paths, timeouts and limits, how long audit events are kept and how long the
+    /// Takes over those options that may change while it runs: the certificate, clients at providers of OAuth, the
+    /// rate limit, trusted proxies, ambiguous paths, timeouts and limits, how long audit events are kept and how long the
     /// service drains. Connections that are open keep what they began
     /// with; addresses, the database and secrets stay.
     ///
@@ -22,6 +22,7 @@ impl Service {
     /// When an option is wrong, or the certificate cannot be used; nothing has changed then.
     pub async fn reconfigure(&self, options: &Options) -> Result<(), Error> {
         options.check()?;
+        let applications = options.oauth.applications()?;
         let authority = self.shared.gateway.authority().clone();
         match options.certificate.clone() {
             None => authority.withdraw(),
@@ -35,6 +36,7 @@ impl Service {
         self.limit.set_caps(options.management_caps());
         self.shared.live.rcu(|live| live.changed(options));
         self.shared.audit.keep_for(options.audit_retention);
+        self.shared.gateway.oauth_applications().replace(applications);
         self.shared.gateway.reconfigure(&options.gateway_settings());
         if let Some((agents, settings)) = self.agents.as_ref().zip(options.agent_settings()) {
             agents.reconfigure(settings);

@@ -97,7 +97,7 @@ impl<C> std::fmt::Debug for SettingField<C> {
 /// Declares a setting: `setting!(Config, path.to.field: Type, "key", "VALUE", "What it means")`; methods
 /// of [`Setting`] say what is special about it.
 macro_rules! setting {
-    ($config:ty, $($field:ident).+ : $type:ty, $key:literal, $value:literal, $doc:expr) => {
+    ($config:ty, $($field:ident).+ : $type:ty, $key:expr, $value:literal, $doc:expr) => {
         $crate::settings::Setting::<$config> {
             key: $key,
             alias: None,

@@ -111,21 +111,15 @@ pub(super) struct IssuerMetadata {
 /// All issuers that anybody logs in at.
 #[derive(Default)]
 pub(super) struct Issuers {
-    known: Mutex<HashMap<String, Arc<Issuer>>>,
+    known: Mutex<HashMap<LoginProvider, Arc<Issuer>>>,
     fetcher: Arc<Fetcher>,
 }
 
 impl Issuers {
     /// The issuer of a login.
     pub(super) fn of(&self, provider: &LoginProvider) -> Arc<Issuer> {
-        let name = match provider {
-            LoginProvider::Issuer(url) => url.clone(),
-            LoginProvider::Endpoints(it) => {
-                format!("{} {} {}", it.authorization_url, it.token_url, it.userinfo_url)
-            }
-        };
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(issuer) = known.get(&name) {
+        if let Some(issuer) = known.get(provider) {
             return issuer.clone();
         }
         if known.len() >= MAX_ISSUERS {
@@ -139,7 +133,7 @@ impl Issuers {
             metadata: Cache::new(METADATA_TTL),
             keys: Cache::new(KEYS_TTL),
         });
-        known.insert(name, issuer.clone());
+        known.insert(provider.clone(), issuer.clone());
         issuer
     }
 }

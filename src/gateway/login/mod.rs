@@ -6,6 +6,7 @@
 //! lately of sessions. `issuer` talks to issuers, `tokens` reads what they say, `steps` takes visitors
 //! through a login, and `renewal` asks again while a session lasts.
 
+mod github;
 mod issuer;
 mod memory;
 mod renewal;

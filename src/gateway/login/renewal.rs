@@ -106,7 +106,7 @@ impl Renewal {
                 renewed.id_token = Some(id_token);
             }
         }
-        match client.userinfo(renewed.access_token.as_deref()).await? {
+        match client.userinfo(renewed.access_token.as_deref(), &self.config).await? {
             Some(more) => {
                 let identity = renewed.token_identity.with(more);
                 renewed.identity = identity.ok_or(LoginError::Ended)?;

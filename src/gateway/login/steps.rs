@@ -156,11 +156,11 @@ impl Logins {
             (LoginProvider::Endpoints(_), _) => None,
         };
         // Who has just come from the issuer is told why not, and not sent there again.
-        let more =
-            client.userinfo(tokens.access_token.as_deref()).await.map_err(|error| match error {
-                LoginError::Ended => LoginError::Refused("userinfo".to_owned()),
-                other => other,
-            })?;
+        let more = client.userinfo(tokens.access_token.as_deref(), &request.config).await;
+        let more = more.map_err(|error| match error {
+            LoginError::Ended => LoginError::Refused("userinfo".to_owned()),
+            other => other,
+        })?;
         let (token_identity, identity) = match (said, more) {
             (Some(said), Some(more)) => {
                 let all = said.with(more);

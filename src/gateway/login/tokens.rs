@@ -10,9 +10,11 @@ use serde::Deserialize;
 use serde_json::Value as Json;
 use url::form_urlencoded;
 
+use crate::gateway::login::github;
 use crate::gateway::login::issuer::{Issuer, IssuerMetadata, LoginError, read};
 use crate::policy::login::{
-    ClientSecret, ExpectedToken, IdTokenError, Identity, LoginConfig, verify_id_token,
+    ClientSecret, ExpectedToken, IdTokenError, Identity, LoginConfig, LoginProvider, UserinfoForm,
+    verify_id_token,
 };
 
 /// How long an access token is good for at least, whatever the issuer says, in seconds: else it would be
@@ -134,13 +136,20 @@ impl TokenClient<'_> {
     pub(super) async fn userinfo(
         &self,
         token: Option<&str>,
+        config: &LoginConfig,
     ) -> Result<Option<Identity>, LoginError> {
         let (Some(url), Some(token)) = (&self.metadata.userinfo_endpoint, token) else {
             return Ok(None);
         };
         let claims: Json = read(&self.issuer.get(url, Some(token)).await?)?;
         let identity = Identity::of(&claims);
-        identity.map(Some).ok_or(LoginError::Unusable("userinfo names no subject".to_owned()))
+        let identity = identity.ok_or(LoginError::Unusable("userinfo names no subject".to_owned()));
+        match &self.issuer.provider {
+            LoginProvider::Endpoints(it) if it.userinfo_form == UserinfoForm::Github => {
+                github::complete(self.issuer, url, token, &config.scopes, identity?).await.map(Some)
+            }
+            _ => identity.map(Some),
+        }
     }
 }
 

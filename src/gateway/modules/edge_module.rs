@@ -14,6 +14,7 @@ use crate::gateway::modules::module::{Module, ModuleKind};
 use crate::gateway::modules::policy_cache::PolicyCache;
 use crate::gateway::secrets::SecretTable;
 use crate::policy::ip_rules::IpRules;
+use crate::policy::login::OauthApplications;
 use crate::policy::secrets::SecretName;
 use crate::policy::user_agent::Filter;
 use crate::policy::{AddressKinds, Policy, Problem, Scope};
@@ -126,6 +127,8 @@ pub(crate) struct ModuleChecker {
     pub scope: Scope,
     /// What rules may ask of the addresses of visitors.
     pub known_addresses: AddressKinds,
+    /// What the operator has at providers.
+    pub applications: Arc<OauthApplications>,
 }
 
 impl ModuleChecker {
@@ -133,7 +136,8 @@ impl ModuleChecker {
     pub(crate) fn policy(&self, document: &impl Serialize) -> Result<Arc<Policy>, InvalidModule> {
         let policy = self.policies.policy(document, self.scope);
         let policy = policy.map_err(|problems| InvalidModule::of_policy(&problems))?;
-        match policy.address_kinds.missing_from(self.known_addresses) {
+        let problem = policy.address_kinds.missing_from(self.known_addresses);
+        match problem.or_else(|| policy.login_problem(&self.applications)) {
             Some(problem) => Err(InvalidModule::of_policy(&[problem])),
             None => Ok(policy),
         }
@@ -180,6 +184,8 @@ pub(crate) struct ModuleBuilder<'b> {
     pub ip_policy: &'b dyn Fn(&str) -> Arc<ArcSwap<IpRules>>,
     /// The secrets that policies read.
     pub secrets: &'b Arc<SecretTable>,
+    /// What the operator has at providers.
+    pub applications: &'b Arc<OauthApplications>,
     pub memory: &'b mut ModuleMemory,
     /// What the modules belong to.
     pub scope: Scope,
@@ -209,6 +215,9 @@ impl ModuleBuilder<'_> {
         // Stored before the file was taken away: the rest of the policy still counts.
         if let Some(problem) = policy.address_kinds.missing_from(self.known_addresses) {
             tracing::warn!(owner = self.owner, err = %problem, "a stored policy asks for what nobody knows");
+        }
+        if let Some(problem) = policy.login_problem(self.applications) {
+            tracing::warn!(owner = self.owner, err = %problem, "nobody can log in as a stored policy says");
         }
         policy
     }

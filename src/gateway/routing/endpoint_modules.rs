@@ -29,7 +29,7 @@ use crate::policy::ip_rules::IpRules;
 use crate::policy::problem::code;
 use crate::policy::secrets::SecretName;
 use crate::policy::user_agent::Filter;
-use crate::policy::{AddressKinds, Cidr, Policy, Problem, Scope};
+use crate::policy::{Cidr, Policy, Problem, Scope};
 
 /// What is served for an agent.
 pub(crate) fn virtual_host(
@@ -41,8 +41,7 @@ pub(crate) fn virtual_host(
     let host_header = options.host_header.as_deref().map(HeaderValue::from_str).transpose();
     let host_header = host_header.map_err(|problem| invalid("host_header", &problem))?;
     let find = |id: &str| gateway.ip_policies.of(id);
-    let known = gateway.known_addresses();
-    let modules = Modules::new(modules(options, scope, known, find)?);
+    let modules = Modules::new(modules(options, scope, gateway, find)?);
     let (id, edge_id) = ("".into(), "".into());
     let metrics = gateway.metrics.as_ref().map(|metrics| metrics.edge(""));
     Ok(VirtualHost::of(Route { id, edge_id, modules, host_header, backend, metrics }))
@@ -52,7 +51,7 @@ pub(crate) fn virtual_host(
 fn modules(
     options: &EndpointOptions,
     scope: Scope,
-    known: AddressKinds,
+    gateway: &GatewayState,
     find: impl Fn(&str) -> Arc<ArcSwap<IpRules>>,
 ) -> Result<Vec<Box<dyn Module>>, BindError> {
     let mut modules: Vec<Box<dyn Module>> = Vec::new();
@@ -70,7 +69,7 @@ fn modules(
         modules.push(Box::new(PolicyModule { kind, rules }));
     }
     if let Some(text) = &options.traffic_policy {
-        let (kind, rules) = (ModuleKind::Policy, policy(text, scope, known, find)?);
+        let (kind, rules) = (ModuleKind::Policy, policy(text, scope, gateway, find)?);
         modules.push(Box::new(PolicyModule { kind, rules }));
     }
     if let Some(share) = options.circuit_breaker {
@@ -121,17 +120,19 @@ fn webhook(spec: &Webhook) -> Result<Rules, BindError> {
 fn policy(
     text: &str,
     scope: Scope,
-    known: AddressKinds,
+    gateway: &GatewayState,
     find: impl Fn(&str) -> Arc<ArcSwap<IpRules>>,
 ) -> Result<Rules, BindError> {
     let policy = Policy::parse(text, scope).map_err(BindError::Policy)?;
-    if let Some(problem) = policy.address_kinds.missing_from(known) {
+    let problem = policy.address_kinds.missing_from(gateway.known_addresses());
+    if let Some(problem) = problem.or_else(|| policy.login_problem(&gateway.applications)) {
         return Err(BindError::Policy(vec![problem]));
     }
     if let Some(secret) = policy.secrets.first() {
         return Err(BindError::Policy(vec![unreadable(secret)]));
     }
-    Ok(Rules::new(Arc::new(policy), Arc::default(), find))
+    let rules = Rules::new(Arc::new(policy), Arc::default(), find);
+    Ok(rules.with_applications(gateway.applications.clone()))
 }
 
 /// Whoever has an authtoken could read all secrets by a policy that answers with them.

@@ -4,23 +4,27 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwapOption;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, ORIGIN, UPGRADE};
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use serde_json::{Value, json};
 
+use self::provider::ProviderConfig;
 use super::super::action::Action;
 use super::super::action_error::ActionError;
 use super::super::config::Config;
 use super::super::exchange::Exchange;
 use super::super::login::{
-    Admission, AllowRules, ClientSecret, Endpoints, Identity, LoginConfig, LoginKind, LoginOutcome,
-    LoginProvider, LoginRequest, is_login_url,
+    Admission, AllowRules, ClientSecret, Identity, LoginConfig, LoginKind, LoginOutcome,
+    LoginProvider, LoginRequest, OPENID, OauthApplication, OauthProvider, is_login_url,
 };
 use super::super::problem::{DocumentPath, code};
 use super::super::template::Template;
 use super::super::turn::{Flow, Turn};
 use super::super::verdict::Verdict;
 use crate::http1::strip_identity;
+
+mod provider;
 
 /// How many entries a list may have.
 const MAX_ENTRIES: usize = 100;
@@ -51,23 +55,25 @@ const OWN_PARAMETERS: [&str; 12] = [
     "state",
 ];
 
-/// Providers of OAuth that publish where everything is.
-const KNOWN_ISSUERS: [(&str, &str); 4] = [
-    ("gitlab", "https://gitlab.com"),
-    ("google", "https://accounts.google.com"),
-    ("linkedin", "https://www.linkedin.com/oauth"),
-    ("twitch", "https://id.twitch.tv/oauth2"),
-];
-
 const NOT_ALLOWED: (u16, &str) = (3440, "You are logged in, but not allowed to come in here.");
 const NO_HOST: (u16, &str) = (3441, "The request names no host to log in to.");
+const NO_APPLICATION: (u16, &str) =
+    (3452, "The operator of this service has no application at the provider to log in with.");
 
 /// Lets only visitors in who have logged in.
 pub struct Login {
     config: Arc<LoginConfig>,
+    /// The same with what the operator knew of the provider when it was asked last.
+    resolved: ArcSwapOption<ResolvedLogin>,
     client_id: Template,
     /// Kept out of debug output.
     client_secret: Template,
+}
+
+/// A login, and the application that it was made with.
+struct ResolvedLogin {
+    application: Arc<OauthApplication>,
+    config: Arc<LoginConfig>,
 }
 
 impl fmt::Debug for Login {
@@ -84,18 +90,21 @@ impl Action for Login {
         if self.config.allow_cors_preflight && !visit.is_step() && is_preflight(turn.exchange) {
             return Ok(Flow::Continue);
         }
+        let application = self.config.named.map(|named| turn.world.oauth_application(named));
+        let config = self.resolved(application.as_ref());
         match turn.login.take() {
-            None => Ok(Flow::Login(Box::new(LoginRequest {
-                config: self.config.clone(),
-                client_id: turn.render(&self.client_id)?,
-                client_secret: ClientSecret(turn.render(&self.client_secret)?),
-                visit,
-            }))),
+            None => {
+                let Some((client_id, client_secret)) = self.client(turn, application)? else {
+                    return refuse(turn, StatusCode::INTERNAL_SERVER_ERROR, NO_APPLICATION);
+                };
+                let request = LoginRequest { config, client_id, client_secret, visit };
+                Ok(Flow::Login(Box::new(request)))
+            }
             Some(LoginOutcome::Answered { response, result }) => {
                 turn.result(result);
                 Ok(Flow::End(Verdict::Respond(response)))
             }
-            Some(LoginOutcome::Admitted(admission)) => self.admit(turn, *admission),
+            Some(LoginOutcome::Admitted(admission)) => admit(&config, turn, *admission),
         }
     }
 
@@ -109,59 +118,92 @@ impl Action for Login {
 }
 
 impl Login {
-    /// Lets somebody in with whom the issuer says they are, if they are allowed to come.
-    fn admit(&self, turn: &mut Turn<'_>, admission: Admission) -> Result<Flow, ActionError> {
-        turn.result(self.describe(&admission));
-        let identity = admission.identity;
-        let login_headers = turn.exchange.login_headers.get_or_insert_default();
-        for (name, value) in &admission.headers {
-            // Another login may have set cookies of its own.
-            login_headers.append(name, value.clone());
+    /// What is asked for, with what the operator knows of a provider that is called by its name.
+    fn resolved(&self, application: Option<&Arc<OauthApplication>>) -> Arc<LoginConfig> {
+        let Some(application) = application else { return self.config.clone() };
+        let known = self.resolved.load();
+        if let Some(known) = known.as_deref()
+            && Arc::ptr_eq(&known.application, application)
+        {
+            return known.config.clone();
         }
-        if !self.config.allow.admit(&identity) {
-            let mut flow = refuse(turn, StatusCode::FORBIDDEN, NOT_ALLOWED)?;
-            if let Flow::End(Verdict::Respond(response)) = &mut flow {
-                let (sentence, path) = (NOT_ALLOWED.1, self.config.login_path());
-                let body = format!("{sentence} To log in as somebody else, go to {path}.");
-                response.body = body.into();
-            }
-            return Ok(flow);
-        }
-        if let Some(headers) = turn.headers_mut() {
-            // The last login of several says who it is, and nothing of another one stays.
-            strip_identity(headers);
-            headers.extend(identity_fields(&identity));
-        }
-        Ok(Flow::Continue)
+        let config = Arc::new(self.config.resolve(application));
+        let resolved = ResolvedLogin { application: application.clone(), config: config.clone() };
+        self.resolved.store(Some(Arc::new(resolved)));
+        config
     }
 
-    fn describe(&self, admission: &Admission) -> Value {
-        let Admission { identity, session_id, .. } = admission;
-        let is_oidc = self.config.kind == LoginKind::OpenIdConnect;
-        let session = if is_oidc { "current_session_id" } else { "current_provider_session_id" };
-        let refreshed = if is_oidc { "user_info_refreshed" } else { "userinfo_refreshed" };
-        let mut result = json!({
-            "identity": {
-                "id": user_id(&self.config, identity),
-                "email": identity.email,
-                "email_verified": identity.email_verified,
-                "name": identity.name,
-                "groups": identity.groups.as_deref().unwrap_or_default(),
-                "provider_user_id": identity.subject,
-            },
-            "access_token": admission.access_token,
-            "refresh_token": admission.refresh_token,
-            "expires_at": admission.expires_at,
-            "session_timed_out": false,
-            "session_max_duration_reached": false,
-        });
-        result["identity"][session] = json!(session_id);
-        result[refreshed] = json!(admission.is_refreshed);
-        if is_oidc {
-            result["identity_token"] = json!(admission.id_token);
+    /// The client that asks, and its secret; none where it is the operator's, who has none.
+    fn client(
+        &self,
+        turn: &Turn<'_>,
+        application: Option<Arc<OauthApplication>>,
+    ) -> Result<Option<(String, ClientSecret)>, ActionError> {
+        if self.config.is_managed {
+            let client = application.and_then(|application| application.client.clone());
+            return Ok(client.map(|client| (client.id, client.secret)));
         }
-        result
+        let secret = ClientSecret(turn.render(&self.client_secret)?);
+        Ok(Some((turn.render(&self.client_id)?, secret)))
     }
+}
+
+/// Lets somebody in with whom the issuer says they are, if they are allowed to come.
+fn admit(
+    config: &LoginConfig,
+    turn: &mut Turn<'_>,
+    admission: Admission,
+) -> Result<Flow, ActionError> {
+    turn.result(describe(config, &admission));
+    let identity = admission.identity;
+    let login_headers = turn.exchange.login_headers.get_or_insert_default();
+    for (name, value) in &admission.headers {
+        // Another login may have set cookies of its own.
+        login_headers.append(name, value.clone());
+    }
+    if !config.allow.admit(&identity) {
+        let mut flow = refuse(turn, StatusCode::FORBIDDEN, NOT_ALLOWED)?;
+        if let Flow::End(Verdict::Respond(response)) = &mut flow {
+            let (sentence, path) = (NOT_ALLOWED.1, config.login_path());
+            let body = format!("{sentence} To log in as somebody else, go to {path}.");
+            response.body = body.into();
+        }
+        return Ok(flow);
+    }
+    if let Some(headers) = turn.headers_mut() {
+        // The last login of several says who it is, and nothing of another one stays.
+        strip_identity(headers);
+        headers.extend(identity_fields(&identity));
+    }
+    Ok(Flow::Continue)
+}
+
+fn describe(config: &LoginConfig, admission: &Admission) -> Value {
+    let Admission { identity, session_id, .. } = admission;
+    let is_oidc = config.kind == LoginKind::OpenIdConnect;
+    let session = if is_oidc { "current_session_id" } else { "current_provider_session_id" };
+    let refreshed = if is_oidc { "user_info_refreshed" } else { "userinfo_refreshed" };
+    let mut result = json!({
+        "identity": {
+            "id": user_id(config, identity),
+            "email": identity.email,
+            "email_verified": identity.email_verified,
+            "name": identity.name,
+            "groups": identity.groups.as_deref().unwrap_or_default(),
+            "provider_user_id": identity.subject,
+        },
+        "access_token": admission.access_token,
+        "refresh_token": admission.refresh_token,
+        "expires_at": admission.expires_at,
+        "session_timed_out": false,
+        "session_max_duration_reached": false,
+    });
+    result["identity"][session] = json!(session_id);
+    result[refreshed] = json!(admission.is_refreshed);
+    if is_oidc {
+        result["identity_token"] = json!(admission.id_token);
+    }
+    result
 }
 
 fn refuse(
@@ -217,61 +259,22 @@ fn is_preflight(exchange: &Exchange) -> bool {
 
 pub(in super::super) fn parse_openid_connect(config: &mut Config<'_>) -> Box<dyn Action> {
     config.required("issuer_url");
-    let provider = LoginProvider::Issuer(url(config, "issuer_url").unwrap_or_default());
-    parse(config, LoginKind::OpenIdConnect, provider)
+    let url = url(config, "issuer_url").unwrap_or_default();
+    parse(config, LoginKind::OpenIdConnect, ProviderConfig::issuer(url))
 }
 
 pub(in super::super) fn parse_oauth(config: &mut Config<'_>) -> Box<dyn Action> {
-    let provider = oauth_provider(config);
+    let provider = ProviderConfig::parse(config);
     parse(config, LoginKind::OAuth, provider)
 }
 
-/// The provider that is named, or whose addresses are given.
-fn oauth_provider(config: &mut Config<'_>) -> LoginProvider {
-    config.required("provider");
-    let name = config.text("provider").unwrap_or_default();
-    let issuer = url(config, "issuer_url");
-    let names = ["authorization_url", "token_url", "userinfo_url"];
-    let urls = names.map(|name| url(config, name));
-    if issuer.is_some() && urls.iter().any(Option::is_some) {
-        let message = "issuer_url says where everything is: leave the other addresses out";
-        config.refuse("issuer_url", code::VALUE, message);
-    }
-    let known = || KNOWN_ISSUERS.iter().find(|(known, _)| *known == name);
-    match urls {
-        [Some(authorization_url), Some(token_url), Some(userinfo_url)] => {
-            LoginProvider::Endpoints(Endpoints { authorization_url, token_url, userinfo_url })
-        }
-        [None, None, None] => match issuer.or_else(|| known().map(|(_, url)| (*url).to_owned())) {
-            Some(issuer) => LoginProvider::Issuer(issuer),
-            None => {
-                let known: Vec<_> = KNOWN_ISSUERS.iter().map(|(name, _)| *name).collect();
-                let known = known.join(", ");
-                let message = format!(
-                    "{name:?} is not one of {known}: give its issuer_url, or its authorization_url, \
-                     token_url and userinfo_url"
-                );
-                config.refuse("provider", code::VALUE, message);
-                LoginProvider::Issuer(String::new())
-            }
-        },
-        _ => {
-            let message = "authorization_url, token_url and userinfo_url are given together";
-            config.refuse("authorization_url", code::VALUE, message);
-            LoginProvider::Issuer(String::new())
-        }
-    }
-}
-
-fn parse(config: &mut Config<'_>, kind: LoginKind, provider: LoginProvider) -> Box<dyn Action> {
-    let managed = kind == LoginKind::OAuth && config.value("client_id").is_none();
-    if managed {
-        let message = "client_id is required: there are no managed applications, so register one of your \
-                       own at the provider";
-        config.refuse("client_id", code::EMPTY, message);
-    }
-    let client_id =
-        if managed { Template::default() } else { config.required_template("client_id") };
+fn parse(config: &mut Config<'_>, kind: LoginKind, provider: ProviderConfig) -> Box<dyn Action> {
+    let ProviderConfig { provider, named, is_managed } = provider;
+    let client_id = match kind {
+        _ if is_managed => Template::default(),
+        LoginKind::OpenIdConnect => config.required_template("client_id"),
+        LoginKind::OAuth => client_id(config),
+    };
     let client_secret = config.template("client_secret").unwrap_or_default();
     let second = Duration::from_secs(1);
     let idle_timeout = idle_timeout(config);
@@ -281,17 +284,16 @@ fn parse(config: &mut Config<'_>, kind: LoginKind, provider: LoginProvider) -> B
         DEFAULT_SESSION_DURATION,
         second..=MAX_SESSION_DURATION,
     );
+    let allow = allow(config, named);
     let login = LoginConfig {
         kind,
-        scopes: scopes(config, &provider),
+        scopes: scopes(config, &provider, named, &allow),
         provider,
+        named,
+        is_managed,
         auth_id: name(config, "auth_id"),
-        parameters: parameters(config),
-        allow: AllowRules {
-            emails: lower(config, "allow_emails", |text| text.contains('@')),
-            domains: lower(config, "allow_domains", |text| !text.contains('@')),
-            groups: texts(config, "allow_groups"),
-        },
+        parameters: parameters(config, named),
+        allow,
         allow_cors_preflight: config.truth("allow_cors_preflight", false),
         idle_timeout,
         max_duration: config.duration(
@@ -303,7 +305,27 @@ fn parse(config: &mut Config<'_>, kind: LoginKind, provider: LoginProvider) -> B
         cookie_domain: cookie_domain(config),
         cookie_prefix: name(config, "cookie_prefix"),
     };
-    Box::new(Login { config: Arc::new(login), client_id, client_secret })
+    let resolved = ArcSwapOption::empty();
+    Box::new(Login { config: Arc::new(login), resolved, client_id, client_secret })
+}
+
+/// Its absence was seen with the provider.
+fn client_id(config: &mut Config<'_>) -> Template {
+    match config.value("client_id") {
+        Some(_) => config.required_template("client_id"),
+        None => Template::default(),
+    }
+}
+
+fn allow(config: &mut Config<'_>, named: Option<OauthProvider>) -> AllowRules {
+    let emails = lower(config, "allow_emails", |text| text.contains('@'));
+    let domains = lower(config, "allow_domains", |text| !text.contains('@'));
+    let mut groups = texts(config, "allow_groups");
+    if named == Some(OauthProvider::Github) {
+        // Its names are the same in any case.
+        groups = groups.into_iter().map(|group| group.to_lowercase()).collect();
+    }
+    AllowRules { emails, domains, groups }
 }
 
 /// The vendor's pages have two names for it.
@@ -360,32 +382,43 @@ fn lower(config: &mut Config<'_>, name: &'static str, fits: impl Fn(&str) -> boo
     all.into_iter().map(|text| text.to_lowercase()).collect()
 }
 
-/// An issuer is always asked for an ID token, and for a name and an address unless the document names
-/// scopes.
-fn scopes(config: &mut Config<'_>, provider: &LoginProvider) -> Vec<String> {
+/// An issuer is always asked for an ID token. Unless the document names scopes, it is asked for a name and an
+/// address, and a provider that is called by its name for what says these there.
+fn scopes(
+    config: &mut Config<'_>,
+    provider: &LoginProvider,
+    named: Option<OauthProvider>,
+    allow: &AllowRules,
+) -> Vec<String> {
     let mut scopes = texts(config, "scopes");
     if scopes.iter().any(|scope| scope.contains(' ')) {
         config.refuse("scopes", code::VALUE, "a scope has no spaces: give a list of scopes");
     }
-    if let LoginProvider::Issuer(_) = provider {
-        if scopes.is_empty() {
+    match (named, provider) {
+        (Some(named), _) if scopes.is_empty() => return named.scopes(!allow.groups.is_empty()),
+        (None, LoginProvider::Issuer(_)) if scopes.is_empty() => {
             scopes.extend(["profile", "email"].map(str::to_owned));
         }
-        if !scopes.iter().any(|scope| scope == "openid") {
-            scopes.insert(0, "openid".to_owned());
-        }
+        _ => {}
+    }
+    if let LoginProvider::Issuer(_) = provider
+        && !scopes.iter().any(|scope| scope == OPENID)
+    {
+        scopes.insert(0, OPENID.to_owned());
     }
     scopes
 }
 
-fn parameters(config: &mut Config<'_>) -> Vec<(String, String)> {
-    let Some(value) = config.value("authz_url_params") else { return Vec::new() };
+fn parameters(config: &mut Config<'_>, named: Option<OauthProvider>) -> Vec<(String, String)> {
+    let usual = named.map(OauthProvider::parameters).unwrap_or_default();
+    let Some(value) = config.value("authz_url_params") else { return usual };
     let Some(fields) = value.as_object().filter(|fields| fields.len() <= MAX_ENTRIES) else {
         let message = format!("must be a map of at most {MAX_ENTRIES} texts");
         config.refuse("authz_url_params", code::CONFIG, message);
         return Vec::new();
     };
-    let mut parameters = Vec::new();
+    let mut parameters = usual;
+    parameters.retain(|(name, _)| !fields.contains_key(name));
     for (name, value) in fields {
         let place = config.place().field("authz_url_params").field(name);
         if OWN_PARAMETERS.contains(&name.to_ascii_lowercase().as_str()) {

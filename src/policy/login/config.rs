@@ -6,6 +6,8 @@ use ring::digest::{Context, SHA256};
 
 use super::super::url::Url;
 use super::allow::AllowRules;
+use super::provider::{GROUP_SCOPE, LoginProvider, OPENID};
+use super::providers::{OauthApplication, OauthApplications, OauthProvider};
 use super::visit::LOGIN_PATH;
 
 /// What a login is called in documents.
@@ -26,33 +28,18 @@ impl LoginKind {
     }
 }
 
-/// Where visitors log in.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LoginProvider {
-    /// An issuer of OpenID Connect, which says itself where everything is.
-    Issuer(String),
-    /// A provider that speaks OAuth 2.0 alone.
-    Endpoints(Endpoints),
-}
-
-/// The addresses of a provider that does not publish them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Endpoints {
-    /// Where visitors are sent.
-    pub authorization_url: String,
-    /// Where codes are exchanged for tokens.
-    pub token_url: String,
-    /// Where a token is exchanged for who its bearer is.
-    pub userinfo_url: String,
-}
-
 /// What an action asks of a login.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoginConfig {
     /// Which action it is.
     pub kind: LoginKind,
-    /// Where visitors log in.
+    /// Where visitors log in; of a provider that is called by its name, what everybody knows, until it is known
+    /// what the operator says.
     pub provider: LoginProvider,
+    /// The name, where that is all that the document says of the provider.
+    pub named: Option<OauthProvider>,
+    /// Whether it is the operator's client that asks there.
+    pub is_managed: bool,
     /// Tells logins of one endpoint from each other; may be empty.
     pub auth_id: String,
     /// What the issuer is asked for.
@@ -76,8 +63,11 @@ pub struct LoginConfig {
 }
 
 impl LoginConfig {
-    /// Whether anything of it is asked over plain HTTP, which only this machine is.
+    /// Whether the document has anything of it asked over plain HTTP, which only this machine is.
     pub fn is_local(&self) -> bool {
+        if self.named.is_some() {
+            return false;
+        }
         let is_local = |url: &String| !url.to_ascii_lowercase().starts_with("https:");
         match &self.provider {
             LoginProvider::Issuer(issuer) => is_local(issuer),
@@ -95,14 +85,59 @@ impl LoginConfig {
         }
     }
 
-    /// What the cookies of a login are told from those of others by: a session is good for nothing that
-    /// asks somebody else, or for more. `site` is the host, or the domain that shares the session.
-    pub fn tag(&self, site: &str) -> String {
-        self.digest(site).get(..16).unwrap_or_default().to_owned()
+    /// Why nobody could log in, or nobody who is allowed to, where the operator has these applications.
+    pub fn problem(&self, applications: &OauthApplications) -> Option<String> {
+        let named = self.named?;
+        let application = applications.of(named);
+        let name = named.name();
+        if self.is_managed && application.client.is_none() {
+            let setting = named.setting();
+            return Some(format!(
+                "the provider {name} needs a client_id of one's own, or {setting}, which this service \
+                 does not have"
+            ));
+        }
+        let asks_addresses = !self.allow.emails.is_empty() || !self.allow.domains.is_empty();
+        (asks_addresses && !application.verifies_addresses).then(|| {
+            format!(
+                "allow_emails and allow_domains have no effect: {name} does not say that an address is \
+                 verified"
+            )
+        })
     }
 
-    /// The whole of what the cookies of a login are told from others by.
+    /// The same login with what the operator knows of its provider.
+    pub fn resolve(&self, application: &OauthApplication) -> Self {
+        let mut resolved = self.clone();
+        resolved.provider = application.provider.clone();
+        if self.is_managed && !application.scopes.is_empty() {
+            resolved.scopes.clone_from(&application.scopes);
+            let needs_groups = self.scopes.iter().find(|scope| *scope == GROUP_SCOPE);
+            let missing = needs_groups.filter(|scope| !application.scopes.contains(scope));
+            resolved.scopes.extend(missing.cloned());
+        }
+        if let LoginProvider::Issuer(_) = resolved.provider
+            && !resolved.scopes.iter().any(|scope| scope == OPENID)
+        {
+            resolved.scopes.insert(0, OPENID.to_owned());
+        }
+        resolved
+    }
+
+    /// What the cookies of a login are told from those of others by. `site` is the host, or the domain that
+    /// shares the session.
+    pub fn tag(&self, site: &str) -> String {
+        let tag = self.hash(site, self.named.is_none());
+        tag.get(..16).unwrap_or_default().to_owned()
+    }
+
+    /// What a session is bound to: it is good for nothing that asks somebody else, or for more.
     pub fn digest(&self, site: &str) -> String {
+        self.hash(site, true)
+    }
+
+    /// Of what the document says, and where `is_resolved`, of what the operator knows as well.
+    fn hash(&self, site: &str, is_resolved: bool) -> String {
         let mut digest = Context::new(&SHA256);
         let mut part = |text: &str| {
             digest.update(&(text.len() as u64).to_be_bytes());
@@ -110,6 +145,7 @@ impl LoginConfig {
         };
         part(self.kind.name());
         match &self.provider {
+            _ if !is_resolved => part(self.named.map(OauthProvider::name).unwrap_or_default()),
             LoginProvider::Issuer(issuer) => part(issuer),
             LoginProvider::Endpoints(it) => {
                 for url in [&it.authorization_url, &it.token_url, &it.userinfo_url] {
@@ -118,7 +154,9 @@ impl LoginConfig {
             }
         }
         part(&self.auth_id);
-        part(&self.scopes.join(" "));
+        if is_resolved {
+            part(&self.scopes.join(" "));
+        }
         for (name, value) in &self.parameters {
             part(name);
             part(value);
@@ -148,6 +186,19 @@ pub(super) fn is_loopback(host: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn secrets_go_to_providers_over_tls() {
+        for provider in OauthProvider::ALL {
+            let urls = match OauthApplication::public(*provider).provider {
+                LoginProvider::Issuer(url) => vec![url],
+                LoginProvider::Endpoints(it) => {
+                    vec![it.authorization_url, it.token_url, it.userinfo_url]
+                }
+            };
+            assert!(urls.iter().all(|url| is_login_url(url)), "{urls:?}");
+        }
+    }
 
     #[test]
     fn secrets_go_over_tls_or_to_this_machine() {

@@ -38,10 +38,12 @@ impl Identity {
         };
         Some(Self {
             // Providers of OAuth number their users.
-            subject: text("sub").or_else(|| match claims.get("id")? {
-                Json::Number(number) => Some(number.to_string()),
-                Json::String(id) => Some(id.clone()).filter(|id| !id.is_empty()),
-                _ => None,
+            subject: text("sub").or_else(|| text("user_id")).or_else(|| {
+                match claims.get("id")? {
+                    Json::Number(number) => Some(number.to_string()),
+                    Json::String(id) => Some(id.clone()).filter(|id| !id.is_empty()),
+                    _ => None,
+                }
             })?,
             email_verified: verified.filter(|_| email.is_some()),
             email,

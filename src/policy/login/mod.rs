@@ -10,16 +10,22 @@ mod cookies;
 mod id_token;
 mod identity;
 mod outcome;
+mod provider;
+mod providers;
 mod visit;
 
 pub use self::allow::AllowRules;
-pub use self::config::{Endpoints, LoginConfig, LoginKind, LoginProvider, is_login_url};
+pub use self::config::{LoginConfig, LoginKind, is_login_url};
 pub use self::cookies::{
     CookieKind, MAX_COOKIE_CHUNKS, WithheldCookies, cookie_name, has_login_cookie, withhold,
 };
 pub use self::id_token::{ExpectedToken, IdTokenError, verify_id_token};
 pub use self::identity::Identity;
-pub use self::outcome::{Admission, ClientSecret, LoginOutcome, LoginRequest};
+pub use self::outcome::{Admission, LoginOutcome, LoginRequest};
+pub use self::provider::{
+    ClientSecret, Endpoints, GROUP_SCOPE, LoginProvider, OPENID, UserinfoForm,
+};
+pub use self::providers::{OauthApplication, OauthApplications, OauthClient, OauthProvider};
 pub use self::visit::{
     CALLBACK_PATH, LOGIN_PATH, LOGOUT_PATH, LoginVisit, VisitKind, is_login_path,
 };

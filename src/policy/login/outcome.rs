@@ -9,17 +9,8 @@ use serde_json::Value as Json;
 use super::super::verdict::LocalResponse;
 use super::config::LoginConfig;
 use super::identity::Identity;
+use super::provider::ClientSecret;
 use super::visit::LoginVisit;
-
-/// What a client proves with that it is one; kept out of debug output.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub struct ClientSecret(pub String);
-
-impl fmt::Debug for ClientSecret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ClientSecret(…)")
-    }
-}
 
 /// Asks who has sent a request.
 #[derive(Debug)]

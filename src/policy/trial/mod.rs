@@ -17,6 +17,7 @@ pub use self::traffic::{InvalidTraffic, Peer, Ranges, SimulatedResponse, Traffic
 
 use super::exchange::{Carried, Content, Exchange, Response};
 use super::ip_rules::IpRules;
+use super::login::{ClientSecret, OauthApplication, OauthClient, OauthProvider};
 use super::path::Ambiguity;
 use super::record::Record;
 use super::secrets::SecretName;
@@ -57,6 +58,13 @@ impl World for SimulatedExchange<'_> {
     /// Nothing that is tried gets to see a secret: what stands for it names it.
     fn secret(&self, name: &SecretName) -> Option<Arc<str>> {
         Some(format!("[{}/{}]", name.vault, name.name).into())
+    }
+
+    /// Whether the operator has a client is the service's business: what is tried has one.
+    fn oauth_application(&self, provider: OauthProvider) -> Arc<OauthApplication> {
+        let id = format!("[{}]", provider.setting());
+        let client = Some(OauthClient { id, secret: ClientSecret::default() });
+        Arc::new(OauthApplication { client, ..OauthApplication::public(provider) })
     }
 
     fn state(&self) -> &PolicyState {

@@ -32,6 +32,7 @@ pub const SECTIONS: &[SettingSection<ServeConfig>] = &[
     MANAGEMENT_API,
     PUBLIC_TRAFFIC,
     ACME,
+    OAUTH,
     EVENTS,
     AGENTS,
     CONNECTION_LIMITS,
@@ -249,6 +250,60 @@ const ACME: SettingSection<ServeConfig> = SettingSection {
         )
         .between(1000, 86_400_000),
     ],
+};
+
+/// A row of a provider; the command line has no flags for so many.
+macro_rules! provider_row {
+    ($provider:ident, $field:ident: $type:ty, $value:literal, $doc:literal) => {
+        setting!(
+            ServeConfig,
+            options.oauth.$provider.$field: $type,
+            concat!("oauth.", stringify!($provider), ".", stringify!($field)),
+            $value,
+            $doc
+        )
+        .without_flag()
+        .live()
+    };
+}
+
+macro_rules! provider_rows {
+    ($($provider:ident),+) => {
+        &[$(
+            provider_row!(
+                $provider, client_id: OptionalText, "ID",
+                "The client that policies use which name this provider and no client of their own"
+            ),
+            provider_row!($provider, client_secret: Option<Secret>, "SECRET", "The secret of that client"),
+            provider_row!($provider, client_secret_file: FilePath, "FILE", "A file that holds that secret"),
+            provider_row!(
+                $provider, scopes: Vec<String>, "SCOPE",
+                "What the provider is asked for with that client, if not the usual"
+            ),
+            provider_row!(
+                $provider, issuer_url: OptionalText, "URL",
+                "An issuer of OpenID Connect that stands for the provider, also for clients of policies"
+            ),
+            provider_row!(
+                $provider, authorization_url: OptionalText, "URL",
+                "Where visitors are sent to log in, if the provider is elsewhere"
+            ),
+            provider_row!(
+                $provider, token_url: OptionalText, "URL",
+                "Where codes are exchanged for tokens, if the provider is elsewhere"
+            ),
+            provider_row!(
+                $provider, userinfo_url: OptionalText, "URL",
+                "Where the provider says who somebody is, if it is elsewhere"
+            )
+        ),+]
+    };
+}
+
+/// The operator's clients at providers of OAuth.
+const OAUTH: SettingSection<ServeConfig> = SettingSection {
+    title: "Applications at providers of OAuth",
+    settings: provider_rows!(amazon, facebook, github, gitlab, google, linkedin, microsoft, twitch),
 };
 
 const EVENTS: SettingSection<ServeConfig> = SettingSection {

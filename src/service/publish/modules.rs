@@ -41,6 +41,7 @@ impl ModuleCompiler {
             policies: &self.policies,
             ip_policy: &|id| self.gateway.ip_policy(id),
             secrets: self.gateway.secrets(),
+            applications: self.gateway.oauth_applications(),
             memory: &mut memory,
             scope,
         };

@@ -212,6 +212,8 @@ impl TrafficPolicyDocument {
 fn build(document: &impl Serialize, builder: &mut ModuleBuilder<'_>) -> Box<dyn Module> {
     let policy = builder.policy(document, builder.scope);
     let state = builder.remembered(ModuleKind::Policy, |_| true, Default::default);
-    let rules = Rules::new(policy, state, builder.ip_policy).with_secrets(builder.secrets.clone());
+    let rules = Rules::new(policy, state, builder.ip_policy)
+        .with_secrets(builder.secrets.clone())
+        .with_applications(builder.applications.clone());
     Box::new(PolicyModule { kind: ModuleKind::Policy, rules })
 }

@@ -11,6 +11,7 @@ use crate::gateway::secrets::SecretTable;
 use crate::http1::{CDN_LOOP, is_forwarded, is_hop_by_hop};
 use crate::policy::actions::terminate_tls::TerminateTls;
 use crate::policy::ip_rules::IpRules;
+use crate::policy::login::{OauthApplication, OauthApplications, OauthProvider};
 use crate::policy::secrets::SecretName;
 use crate::policy::{Phase, Policy, PolicyState, World};
 
@@ -25,6 +26,8 @@ pub(crate) struct Rules {
     ip_policies: HashMap<String, Arc<ArcSwap<IpRules>>>,
     /// Empty for rules that may read none.
     secrets: Arc<SecretTable>,
+    /// What is known of providers that they call by name.
+    applications: Arc<OauthApplications>,
     /// True when the response phase has something to do.
     responds: bool,
     /// True when requests may pass by their heads alone.
@@ -45,13 +48,18 @@ impl Rules {
         let pass_by_head = !responds
             && !policy.has(Phase::Connect)
             && policy.head_changes().is_some_and(|mut names| names.all(may_be_changed));
-        let secrets = Arc::default();
-        Self { policy, state, ip_policies, secrets, responds, pass_by_head }
+        let (secrets, applications) = Default::default();
+        Self { policy, state, ip_policies, secrets, applications, responds, pass_by_head }
     }
 
     /// The same rules, which may read secrets.
     pub(crate) fn with_secrets(self, secrets: Arc<SecretTable>) -> Self {
         Self { secrets, ..self }
+    }
+
+    /// The same rules, whose visitors may log in with applications of the operator.
+    pub(crate) fn with_applications(self, applications: Arc<OauthApplications>) -> Self {
+        Self { applications, ..self }
     }
 
     /// Whether anything is to be done in a phase.
@@ -91,6 +99,10 @@ impl World for Rules {
 
     fn secret(&self, name: &SecretName) -> Option<Arc<str>> {
         self.secrets.find(name)
+    }
+
+    fn oauth_application(&self, provider: OauthProvider) -> Arc<OauthApplication> {
+        self.applications.of(provider)
     }
 
     fn state(&self) -> &PolicyState {

@@ -74,6 +74,7 @@ impl<H: ModuleHolder> CheckedModules<H> {
             policies: service.policies(),
             scope: H::SCOPE,
             known_addresses: service.known_addresses(),
+            applications: service.oauth_applications(),
         };
         let checked = spawn_blocking(move || {
             let mut modules =

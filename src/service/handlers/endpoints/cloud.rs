@@ -311,7 +311,9 @@ impl CheckedPolicy {
             return Err(Refusal::new(code::INVALID_VALUE, message));
         }
         let (policies, scope) = (service.policies(), address.scheme.scope());
-        let checker = ModuleChecker { policies, scope, known_addresses: service.known_addresses() };
+        let (known_addresses, applications) =
+            (service.known_addresses(), service.oauth_applications());
+        let checker = ModuleChecker { policies, scope, known_addresses, applications };
         let checked = spawn_blocking(move || {
             let document = policy::read(&text);
             let document = document.map_err(|problem| InvalidModule::of_policy(&[problem]))?;

@@ -1,0 +1,62 @@
+//! What GitHub says of somebody beside the usual: which of their addresses are verified, and what they belong
+//! to.
+
+use serde::Deserialize;
+
+use crate::gateway::login::issuer::{Issuer, LoginError, read};
+use crate::policy::login::{GROUP_SCOPE, Identity};
+
+/// How many organizations and how many teams are asked for: as many as there are on a page.
+const PAGE: &str = "per_page=100";
+
+#[derive(Deserialize)]
+struct Address {
+    email: String,
+    primary: bool,
+    verified: bool,
+}
+
+#[derive(Deserialize)]
+struct Organization {
+    login: String,
+}
+
+#[derive(Deserialize)]
+struct Team {
+    slug: String,
+    organization: Organization,
+}
+
+/// Adds what the scopes let the bearer of a token ask for; `url` is where the user is. Organizations are
+/// groups by their names, and teams with that of their organization, all in small letters.
+pub(super) async fn complete(
+    issuer: &Issuer,
+    url: &str,
+    token: &str,
+    scopes: &[String],
+    identity: Identity,
+) -> Result<Identity, LoginError> {
+    let has = |name: &str| scopes.iter().any(|scope| scope == name);
+    let url = url.trim_end_matches('/');
+    let mut identity = identity;
+    if has("user:email") || has("user") {
+        let answer = issuer.get(&format!("{url}/emails?{PAGE}"), Some(token)).await?;
+        let addresses: Vec<Address> = read(&answer)?;
+        // What a profile shows may be none of those that are verified.
+        let primary = addresses.into_iter().find(|address| address.primary);
+        (identity.email, identity.email_verified) = match primary {
+            Some(address) => (Some(address.email), Some(address.verified)),
+            None => (None, None),
+        };
+    }
+    if has(GROUP_SCOPE) {
+        let answer = issuer.get(&format!("{url}/orgs?{PAGE}"), Some(token)).await?;
+        let organizations: Vec<Organization> = read(&answer)?;
+        let answer = issuer.get(&format!("{url}/teams?{PAGE}"), Some(token)).await?;
+        let teams: Vec<Team> = read(&answer)?;
+        let teams = teams.into_iter().map(|it| format!("{}/{}", it.organization.login, it.slug));
+        let groups = organizations.into_iter().map(|it| it.login).chain(teams);
+        identity.groups = Some(groups.map(|group| group.to_lowercase()).collect());
+    }
+    Ok(identity)
+}

@@ -1,0 +1,86 @@
+//! Where `oauth` sends visitors, and whose client asks there.
+
+use super::super::super::config::Config;
+use super::super::super::login::{Endpoints, LoginProvider, OauthProvider, UserinfoForm};
+use super::super::super::problem::code;
+use super::url;
+
+/// What a document says of the provider.
+pub(super) struct ProviderConfig {
+    /// Where it is, as far as the document and everybody know.
+    pub provider: LoginProvider,
+    /// Its name, where the document says no address.
+    pub named: Option<OauthProvider>,
+    /// Whether the client is the operator's.
+    pub is_managed: bool,
+}
+
+impl ProviderConfig {
+    /// An issuer at an address that a document says.
+    pub(super) fn issuer(url: String) -> Self {
+        Self { provider: LoginProvider::Issuer(url), named: None, is_managed: false }
+    }
+
+    /// The provider that is named, or whose addresses are given.
+    pub(super) fn parse(config: &mut Config<'_>) -> Self {
+        config.required("provider");
+        let name = config.text("provider").unwrap_or_default();
+        let issuer = url(config, "issuer_url");
+        let names = ["authorization_url", "token_url", "userinfo_url"];
+        let urls = names.map(|name| url(config, name));
+        if issuer.is_some() && urls.iter().any(Option::is_some) {
+            let message = "issuer_url says where everything is: leave the other addresses out";
+            config.refuse("issuer_url", code::VALUE, message);
+        }
+        let provider = match (urls, issuer) {
+            ([Some(authorization_url), Some(token_url), Some(userinfo_url)], _) => {
+                let userinfo_form = OauthProvider::of_name(name)
+                    .map_or(UserinfoForm::Claims, OauthProvider::userinfo_form);
+                LoginProvider::Endpoints(Endpoints {
+                    authorization_url,
+                    token_url,
+                    userinfo_url,
+                    userinfo_form,
+                })
+            }
+            ([None, None, None], Some(issuer)) => LoginProvider::Issuer(issuer),
+            ([None, None, None], None) => return Self::named(config, name),
+            _ => {
+                let message = "authorization_url, token_url and userinfo_url are given together";
+                config.refuse("authorization_url", code::VALUE, message);
+                LoginProvider::Issuer(String::new())
+            }
+        };
+        if config.value("client_id").is_none() {
+            let message =
+                "client_id is required: addresses of one's own need a client of one's own";
+            config.refuse("client_id", code::EMPTY, message);
+        }
+        Self { provider, named: None, is_managed: false }
+    }
+
+    /// A provider without an address. Whoever leaves the client to the operator leaves it all: nothing of it
+    /// goes where a document says, and it asks for nothing that a document says.
+    fn named(config: &mut Config<'_>, name: &str) -> Self {
+        let Some(named) = OauthProvider::of_name(name) else {
+            let known: Vec<_> = OauthProvider::ALL.iter().map(|known| known.name()).collect();
+            let known = known.join(", ");
+            let message = format!(
+                "{name:?} is not one of {known}: give its issuer_url, or its authorization_url, \
+                 token_url and userinfo_url"
+            );
+            config.refuse("provider", code::VALUE, message);
+            return Self::issuer(String::new());
+        };
+        let is_managed = config.value("client_id").is_none();
+        for field in ["client_secret", "scopes"] {
+            if is_managed && config.value(field).is_some() {
+                let message =
+                    format!("{field} needs a client_id: without one, the client is the operator's");
+                config.refuse(field, code::VALUE, message);
+            }
+        }
+        let provider = super::OauthApplication::public(named).provider;
+        Self { provider, named: Some(named), is_managed }
+    }
+}

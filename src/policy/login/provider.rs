@@ -1,0 +1,50 @@
+//! Where visitors log in, and what a client proves there.
+
+use std::fmt;
+
+/// The scope that makes a login one of OpenID Connect.
+pub const OPENID: &str = "openid";
+
+/// The scope that lets GitHub say which organizations and teams somebody belongs to.
+pub const GROUP_SCOPE: &str = "read:org";
+
+/// Where visitors log in.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum LoginProvider {
+    /// An issuer of OpenID Connect, which says itself where everything is.
+    Issuer(String),
+    /// A provider that speaks OAuth 2.0 alone.
+    Endpoints(Endpoints),
+}
+
+/// How a provider says who somebody is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum UserinfoForm {
+    /// In the claims of OpenID Connect, or in some that are like them.
+    Claims,
+    /// As GitHub: addresses, organizations and teams have paths of their own.
+    Github,
+}
+
+/// The addresses of a provider that does not publish them.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Endpoints {
+    /// Where visitors are sent.
+    pub authorization_url: String,
+    /// Where codes are exchanged for tokens.
+    pub token_url: String,
+    /// Where a token is exchanged for who its bearer is.
+    pub userinfo_url: String,
+    /// How that is said.
+    pub userinfo_form: UserinfoForm,
+}
+
+/// What a client proves with that it is one; kept out of debug output.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct ClientSecret(pub String);
+
+impl fmt::Debug for ClientSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ClientSecret(…)")
+    }
+}

@@ -1,0 +1,300 @@
+"""Clients of the operator at providers of OAuth, for policies that name none."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+import ginnel
+from ginnel import policy
+from issuer import CLIENT_ID, CLIENT_SECRET, Call, Issuer
+from postgres import ON_BOTH_STORES
+from recorder import Recorder, value_of
+from test_openid_connect import Endpoint
+from visitor import Visitor
+
+NEEDS = r"google needs a client_id of one's own, or oauth\.google\.client_id"
+SHOW = {
+    "type": "custom-response",
+    "config": {"content": "${actions.ngrok.oauth.identity.email}"},
+}
+
+
+@pytest.fixture
+def issuer() -> Iterator[Issuer]:
+    with Issuer() as issuer:
+        yield issuer
+
+
+@pytest.fixture
+def upstream() -> Iterator[Recorder]:
+    with Recorder() as upstream:
+        yield upstream
+
+
+@pytest.fixture
+def secret_file(tmp_path: pathlib.Path) -> pathlib.Path:
+    file = tmp_path / "secret"
+    file.write_text(f"{CLIENT_SECRET}\n")
+    return file
+
+
+@pytest.fixture
+def service(
+    storage: dict[str, Any], issuer: Issuer, secret_file: pathlib.Path
+) -> Iterator[ginnel.Service]:
+    """A service whose operator has clients at Google and GitHub, both of which are the issuer."""
+    google: Any = {
+        "client_id": CLIENT_ID,
+        "client_secret_file": str(secret_file),
+        "issuer_url": issuer.url,
+        "scopes": ["openid", "email", "of-the-operator"],
+    }
+    github: Any = {
+        "client_id": CLIENT_ID,
+        "client_secret": CLIENT_SECRET,
+        "authorization_url": f"{issuer.url}/authorize",
+        "token_url": f"{issuer.url}/token",
+        "userinfo_url": f"{issuer.url}/user",
+    }
+    settings: Any = {"oauth": {"google": google, "github": github}}
+    with ginnel.Service(
+        **storage, base_domain="tunnels.example.test", settings=settings
+    ) as service:
+        yield service
+
+
+@pytest.fixture
+def endpoint(service: ginnel.Service, upstream: Recorder, issuer: Issuer) -> Iterator[Endpoint]:
+    endpoint = Endpoint(service, upstream, issuer)
+    yield endpoint
+    endpoint.remote.close()
+
+
+def oauth(*more: dict[str, Any], **config: Any) -> dict[str, Any]:
+    return {"actions": [{"type": "oauth", "config": {"provider": "google", **config}}, *more]}
+
+
+def asked(visitor: Visitor) -> tuple[str, dict[str, list[str]]]:
+    """Where a visitor without a session is sent, and with which parameters."""
+    location = urlsplit(visitor.go().location)
+    return f"{location.scheme}://{location.netloc}", parse_qs(location.query)
+
+
+@ON_BOTH_STORES
+def test_a_policy_without_a_client_uses_the_operators(endpoint: Endpoint) -> None:
+    visitor = endpoint.rules(oauth(allow_domains=["example.com"]))
+
+    where, parameters = asked(visitor)
+    assert (where, parameters["client_id"]) == (endpoint.issuer.url, [CLIENT_ID])
+    assert parameters["scope"] == ["openid email of-the-operator"]
+    assert visitor.log_in("/x").location.endswith("/x")
+    assert visitor.go("/x").status == 200
+    assert value_of(endpoint.upstream.last, b"ngrok-auth-user-email") == b"ada@example.com"
+    assert visitor.go("/ngrok/logout").status == 200
+    assert visitor.go("/x").status == 302
+
+
+def test_who_is_allowed_is_said_by_the_policy(endpoint: Endpoint) -> None:
+    visitor = endpoint.rules(oauth(allow_emails=["eve@example.com"]))
+
+    visitor.log_in()
+
+    assert visitor.go().status == 403
+
+
+def test_the_secret_of_the_operator_is_shown_to_nobody(endpoint: Endpoint) -> None:
+    fields = "actions.ngrok.oauth"
+    show = {"type": "custom-response", "config": {"content": f"${{{fields}}}"}}
+    log = {"type": "log", "config": {"metadata": {"all": f"${{{fields}}}"}}}
+    events = endpoint.service.events()
+    assert events is not None
+    visitor = endpoint.rules(oauth(log, show))
+    visitor.log_in()
+    body = visitor.go().body
+    heard = [next(events) for _ in range(3)]
+    routes = endpoint.remote.edges.https.routes.get(*next(iter(endpoint.ids.values())))
+    audit = endpoint.remote.audit_events.list().to_list()
+
+    assert "ada@example.com" in body
+    for text in (body, heard, routes, audit, endpoint.service, visitor.cookies):
+        assert CLIENT_SECRET not in repr(text)
+
+
+@pytest.mark.parametrize(
+    ("config", "field"),
+    [
+        pytest.param({"issuer_url": "https://eve.example"}, "client_id", id="issuer"),
+        pytest.param({"token_url": "https://eve.example"}, "authorization_url", id="token"),
+        pytest.param(
+            {
+                "authorization_url": "https://eve.example",
+                "token_url": "https://eve.example",
+                "userinfo_url": "https://eve.example",
+            },
+            "client_id",
+            id="all addresses",
+        ),
+        pytest.param({"client_secret": "s"}, "client_secret", id="a secret"),
+        pytest.param({"scopes": ["everything"]}, "scopes", id="scopes"),
+    ],
+)
+def test_a_policy_says_nothing_about_the_client_of_the_operator(
+    endpoint: Endpoint, config: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(ginnel.BadRequestError, match=rf"config\.{field}: "):
+        endpoint.rules(oauth(**config))
+
+
+def test_a_name_leads_where_the_operator_says_for_other_clients_as_well(endpoint: Endpoint) -> None:
+    client = {"client_id": CLIENT_ID, "client_secret": CLIENT_SECRET}
+    visitor = endpoint.rules(oauth(SHOW, **client, scopes=["email", "own"]))
+
+    where, parameters = asked(visitor)
+    assert (where, parameters["scope"]) == (endpoint.issuer.url, ["openid email own"])
+    visitor.log_in()
+    assert visitor.go().body == "ada@example.com"
+
+
+def test_a_session_of_a_policys_client_is_none_of_the_operators(endpoint: Endpoint) -> None:
+    visitor = endpoint.rules(oauth(client_id=CLIENT_ID, client_secret=CLIENT_SECRET))
+    visitor.log_in()
+    assert visitor.go().status == 200
+
+    endpoint.rules(oauth())
+
+    assert visitor.go().status == 302
+
+
+def test_agents_may_use_the_client_of_the_operator(
+    service: ginnel.Service, issuer: Issuer, upstream: Recorder
+) -> None:
+    rules = {"on_http_request": [oauth(SHOW)]}
+    with ginnel.Agent(service) as agent, agent.client() as local:
+        tunnel = local.tunnels.start(addr=upstream.address, proto="http", traffic_policy=rules)
+        visitor = Visitor(service, urlsplit(tunnel.public_url).netloc)
+        visitor.log_in()
+        assert visitor.go().body == "ada@example.com"
+
+
+class Github:
+    """An issuer that answers as GitHub does."""
+
+    def __init__(self, issuer: Issuer) -> None:
+        self.issuer = issuer
+        self.addresses = [
+            {"email": "old@example.com", "primary": False, "verified": True},
+            {"email": "ada@example.com", "primary": True, "verified": True},
+        ]
+        issuer.answers |= {
+            "/token": self.token,
+            "/user": lambda call: call.say(200, {"id": 7, "login": "ada", "email": "x@y.example"}),
+            "/user/emails": lambda call: call.say(200, self.addresses),
+            "/user/orgs": lambda call: call.say(200, [{"login": "Acme"}]),
+            "/user/teams": lambda call: call.say(
+                200, [{"slug": "ops", "organization": {"login": "Other"}}]
+            ),
+        }
+
+    def token(self, call: Call) -> None:
+        assert (call.form["client_id"], call.form["client_secret"]) == (CLIENT_ID, CLIENT_SECRET)
+        assert call.form["code"] in self.issuer.codes
+        call.say(200, {"access_token": "t", "token_type": "bearer"})
+
+
+@pytest.fixture
+def github(issuer: Issuer) -> Github:
+    return Github(issuer)
+
+
+@pytest.mark.parametrize("verified", [True, False])
+def test_github_says_which_address_is_verified(
+    endpoint: Endpoint, github: Github, verified: bool
+) -> None:
+    github.addresses[1]["verified"] = verified
+    visitor = endpoint.rules(oauth(SHOW, provider="github", allow_domains=["example.com"]))
+
+    assert asked(visitor)[1]["scope"] == ["read:user user:email"]
+    visitor.log_in()
+
+    page = visitor.go()
+    assert page.status == (200 if verified else 403)
+    assert (page.body == "ada@example.com") is verified
+    assert endpoint.issuer.calls["/user/orgs"] == 0, "nobody has asked for them"
+
+
+@pytest.mark.parametrize(
+    ("group", "status"), [("ACME", 200), ("other/ops", 200), ("other", 403), ("acme/ops", 403)]
+)
+def test_organizations_and_teams_of_github_are_groups(
+    endpoint: Endpoint, github: Github, group: str, status: int
+) -> None:
+    visitor = endpoint.rules(oauth(SHOW, provider="github", allow_groups=[group]))
+
+    assert asked(visitor)[1]["scope"] == ["read:user user:email read:org"]
+    visitor.log_in()
+
+    assert visitor.go().status == status
+
+
+def test_without_a_client_of_the_operator_a_policy_needs_its_own(upstream: Recorder) -> None:
+    document = {"on_http_request": [oauth()]}
+    with ginnel.Service() as service, service.client() as remote:
+        edge = remote.edges.https.create(hostports=["a.example.test:443"])
+        route = remote.edges.https.routes.create(edge.id, match_type="path_prefix", match="/")
+        with pytest.raises(ginnel.BadRequestError, match=NEEDS):
+            remote.edges.https.routes.policy.replace(
+                edge.id, route.id, inbound=document["on_http_request"]
+            )
+        with pytest.raises(ginnel.BadRequestError, match=NEEDS):
+            remote.endpoints.create(
+                url="https://b.example.test", traffic_policy=str(document).replace("'", '"')
+            )
+        with (
+            ginnel.Agent(service) as agent,
+            agent.client() as local,
+            pytest.raises(ginnel.APIStatusError, match=NEEDS),
+        ):
+            local.tunnels.start(
+                addr=upstream.address, proto="http", name="x", traffic_policy=document
+            )
+
+    assert policy.check(document) == [], "a service may have one"
+    page: Any = {"url": "https://a.example", "headers": {"accept": "text/html"}}
+    sent = policy.test(document, request=page).response
+    assert sent is not None
+    assert sent.status == 302
+    ada: Any = {"id": "1", "email": "ada@example.com"}
+    shown = policy.test(document, request=page, login=ada, response=200).response
+    assert shown is not None
+    assert shown.status == 200
+
+
+def test_what_lets_nobody_in_is_refused(endpoint: Endpoint) -> None:
+    client = {"client_id": CLIENT_ID, "client_secret": CLIENT_SECRET}
+    endpoint.rules(oauth())
+    for provider in ("amazon", "facebook", "microsoft"):
+        with pytest.raises(ginnel.BadRequestError, match=f"{provider} does not say"):
+            endpoint.rules(oauth(provider=provider, **client, allow_emails=["a@example.com"]))
+
+
+@pytest.mark.parametrize(
+    ("google", "problem"),
+    [
+        ({"client_secret": "s"}, "client_secret: is of no use without oauth.google.client_id"),
+        ({"client_id": "a", "issuer_url": "http://a.example"}, "issuer_url: .* is not an https"),
+        ({"client_id": "a", "token_url": "https://a.example"}, "authorization_url: "),
+        (
+            {"client_id": "a", "client_secret_file": "/nowhere/x"},
+            "client_secret_file: .*/nowhere/x",
+        ),
+        ({"clientid": "a"}, "unknown key .*did you mean"),
+    ],
+)
+def test_a_wrong_setting_is_named(google: Any, problem: str) -> None:
+    with pytest.raises(ginnel.GinnelError, match=problem):
+        ginnel.Service(settings={"oauth": {"google": google}})
