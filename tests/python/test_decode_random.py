@@ -87,7 +87,7 @@ bodies = {
     ),
     HttpsEdgeRoute: objects(
         {"id": texts, "uri": texts},
-        {"saml": st.dictionaries(texts, values, max_size=3), "oauth": st.just({})},
+        {"saml": st.dictionaries(texts, values, max_size=3)},
     ),
     CapturedRequest: objects(
         {

@@ -15,8 +15,10 @@ pub(crate) mod header_changes;
 pub(crate) mod header_edits;
 pub(crate) mod ip_policies;
 pub(crate) mod ip_restriction;
+mod login_rule;
 pub(crate) mod module;
 mod mutual_tls;
+mod oauth;
 mod oidc;
 pub(crate) mod policy_cache;
 mod tls_termination;
@@ -56,6 +58,8 @@ module_kinds! {
     Compression = "compression",
     /// Who may come, by what an issuer says of them.
     Oidc = "oidc",
+    /// Who may come, by what a provider of OAuth says of them.
+    Oauth = "oauth",
     /// Whose signatures requests must carry.
     WebhookVerification = "webhook_verification",
     /// Rules for connections, requests and answers.

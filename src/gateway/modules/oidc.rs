@@ -8,13 +8,12 @@ use crate::api::remote::edges::modules::Oidc;
 use crate::gateway::modules::edge_module::{
     CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker,
 };
+use crate::gateway::modules::login_rule::{duration, literal, of_module, rule};
 use crate::gateway::modules::module::{Module, ModuleKind};
 use crate::gateway::modules::traffic_policy::Rules;
 use crate::gateway::modules::traffic_policy::module::PolicyModule;
-use crate::policy::{Problem, Scope};
+use crate::policy::Scope;
 
-/// What the places of problems of a rule begin with.
-const RULE_PREFIX: &str = "on_http_request[0].actions[0].config.";
 /// The fields of the module, by those of the rule.
 const FIELDS: [(&str, &str); 4] = [
     ("issuer_url", "issuer"),
@@ -30,7 +29,8 @@ impl EdgeModule for Oidc {
         let module = Self { enabled: change.enabled.or(Some(true)), ..change };
         let policy = checker.policies.policy(&module.rule(), Scope::HttpTunnel);
         let policy = policy.map_err(|problems| {
-            InvalidModule::of_policy(&problems.into_iter().map(of_module).collect::<Vec<_>>())
+            let problems = problems.into_iter().map(|problem| of_module(problem, &FIELDS));
+            InvalidModule::of_policy(&problems.collect::<Vec<_>>())
         })?;
         Ok(CheckedModule { compiled: Some(policy), ..module.into() })
     }
@@ -49,38 +49,16 @@ impl EdgeModule for Oidc {
 impl Oidc {
     /// The document of the rule that the module is.
     fn rule(&self) -> Value {
-        let mut config = json!({
+        let config = json!({
             "issuer_url": self.issuer,
             "client_id": self.client_id.as_deref().map(literal),
             "client_secret": self.client_secret.as_ref().map(|secret| literal(&secret.0)),
             "scopes": self.scopes,
             "cookie_prefix": self.cookie_prefix,
             "allow_cors_preflight": self.options_passthrough,
+            "idle_session_timeout": duration(self.inactivity_timeout),
+            "max_session_duration": duration(self.maximum_duration),
         });
-        let times = [
-            ("idle_session_timeout", self.inactivity_timeout),
-            ("max_session_duration", self.maximum_duration),
-        ];
-        for (name, seconds) in times {
-            // None is what is usual.
-            if let Some(seconds) = seconds.filter(|seconds| *seconds != 0) {
-                config[name] = json!(format!("{seconds}s"));
-            }
-        }
-        json!({"on_http_request": [{"actions": [{"type": "openid-connect", "config": config}]}]})
+        rule("openid-connect", &config)
     }
-}
-
-/// A text in which nothing is an expression.
-fn literal(text: &str) -> String {
-    text.replace("${", "$${")
-}
-
-/// A problem with the rule as one with the module.
-fn of_module(problem: Problem) -> Problem {
-    let place = problem.place.strip_prefix(RULE_PREFIX).unwrap_or(&problem.place).to_owned();
-    let field = FIELDS.iter().find(|(field, _)| *field == place);
-    let Some((field, name)) = field else { return Problem { place, ..problem } };
-    let message = problem.message.replace(field, name);
-    Problem { place: (*name).to_owned(), message, ..problem }
 }

@@ -4,6 +4,7 @@ mod edge;
 pub mod https;
 pub mod https_modules;
 pub mod modules;
+pub mod oauth;
 pub mod route_modules;
 pub mod routes;
 pub mod tcp;

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use crate::api::Secret;
 use crate::api::macros::wire;
 use crate::api::remote::Ref;
+pub use crate::api::remote::edges::oauth::{Oauth, OauthGithubLogin, OauthLogin, OauthLogins};
 
 wire! {
     /// The backend that traffic goes to.
@@ -340,6 +341,20 @@ macro_rules! route_modules {
                     inactivity_timeout: i64,
                     maximum_duration: i64,
                     scopes: Vec<String>,
+                ]
+            }
+            {
+                /// Lets only visitors in who have logged in at a provider of OAuth.
+                oauth: Oauth from Oauth;
+                "OAuth module",
+                " OAuth module: lets only visitors in who have logged in at a provider of OAuth.", ".";
+                (provider: OauthLogins,) [
+                    enabled: bool,
+                    options_passthrough: bool,
+                    cookie_prefix: String,
+                    inactivity_timeout: i64,
+                    maximum_duration: i64,
+                    auth_check_interval: i64,
                 ]
             }
             {

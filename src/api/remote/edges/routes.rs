@@ -38,8 +38,6 @@ macro_rules! declare {
                 #[public(text)]
                 pub r#match: Option<String>,
                 $( $(#[doc = $doc])+ pub $name: Option<$Module>, )+
-                /// Login by OAuth; not offered by the embedded service.
-                pub oauth: Option<Map<String, Value>>,
                 /// Login by SAML; not offered by the embedded service.
                 pub saml: Option<Map<String, Value>>,
             }

@@ -86,8 +86,8 @@ impl Module for PolicyModule {
 
 /// Whether a module runs rules.
 fn has_rules(kind: Option<ModuleKind>) -> bool {
-    use ModuleKind::{Oidc, Policy, WebhookVerification};
-    matches!(kind, Some(Oidc | Policy | WebhookVerification))
+    use ModuleKind::{Oauth, Oidc, Policy, WebhookVerification};
+    matches!(kind, Some(Oidc | Oauth | Policy | WebhookVerification))
 }
 
 impl HeadFilter for PolicyModule {
