@@ -139,6 +139,8 @@ pub struct GatewaySettings {
     pub upstream_idle_connections: usize,
     /// Whether IP restrictions refuse anybody; else they only warn.
     pub enforce_ip_restrictions: bool,
+    /// Whether policies of agents may have issuers and sources of keys at private addresses.
+    pub private_issuers: bool,
     /// What is known of the addresses of visitors; none where the operator has no files.
     pub addresses: Option<Arc<dyn AddressDatabase>>,
     /// Where the names of endpoints come from that ask for none.
@@ -170,6 +172,7 @@ impl Default for GatewaySettings {
             timeouts: Timeouts::default(),
             http2_streams: 128,
             enforce_ip_restrictions: true,
+            private_issuers: false,
             addresses: None,
             head: HeadLimits::default(),
             upstream_idle_connections: 1024,
@@ -242,7 +245,7 @@ pub(crate) struct GatewayState {
     /// The internal endpoints that carry bytes.
     streams: Hosts,
     events: EventBus,
-    fetcher: Fetcher,
+    fetcher: Arc<Fetcher>,
     logins: Arc<Logins>,
     /// Of requests that deliver events.
     delivery_mark: DeliveryMark,
@@ -317,7 +320,8 @@ impl Gateway {
         let metrics = settings.metrics.then(|| Arc::new(GatewayMetrics::new(settings.request_ids)));
         let request_ids = settings.request_ids.then(|| Ids::of(settings.origin.part(4)));
         authority.add_host(&settings.host);
-        let logins = Logins::new(authority.login_key());
+        let fetcher = Arc::<Fetcher>::default();
+        let logins = Logins::new(authority.login_key(), fetcher.clone());
         let pools = UpstreamPools::new(settings.upstream_idle_connections);
         let gateway = Arc::new(GatewayState {
             is_open: SetOnce::new_with((!settings.opens_later).then_some(())),
@@ -338,7 +342,7 @@ impl Gateway {
             waiting_places: WaitingPlaces::default(),
             streams: Hosts::default(),
             events: EventBus::default(),
-            fetcher: Fetcher::default(),
+            fetcher,
             logins,
             delivery_mark: DeliveryMark::default(),
             limit,

@@ -3,7 +3,7 @@
 //! Every listener of the service and of the agent is a [`Listener`]: it asks a [`ConnectionLimit`],
 //! whose size follows from the file descriptors that the process may have ([`descriptors`]), and serves
 //! until a [`Shutdown`]; [`serve_api`] serves an API on it. `timeouts` says how long clients may take, [`private`] knows the listeners that
-//! nothing public may lead to, and [`tls`] is all that
+//! nothing public may lead to, [`Reach`] which addresses are public, and [`tls`] is all that
 //! is said about TLS.
 
 mod api_server;
@@ -13,6 +13,7 @@ mod jitter;
 mod listener;
 pub(crate) mod private;
 mod proxy_header;
+mod reach;
 mod shutdown;
 mod timeouts;
 pub(crate) mod tls;
@@ -25,5 +26,6 @@ pub(crate) use connection_limit::{
 pub(crate) use jitter::random_fraction;
 pub(crate) use listener::{AcceptedConnection, ConnectionTask, Listener};
 pub(crate) use proxy_header::ProxyProtocol;
+pub(crate) use reach::Reach;
 pub(crate) use shutdown::{Shutdown, ShutdownPhase, ShutdownSignal};
 pub(crate) use timeouts::{FIRST_BYTE_TIMEOUT, HANDSHAKE_TIMEOUT, HEAD_TIMEOUT, first_byte};

@@ -90,6 +90,8 @@ pub struct Options {
     /// From whom certificates are obtained for the host names of edges, agents and reserved domains;
     /// from nobody by default.
     pub acme: AcmeOptions,
+    /// True when policies of agents may have issuers and sources of keys at private addresses.
+    pub private_issuers: bool,
     /// The operator's clients at providers of OAuth, for policies that name none.
     pub oauth: OauthOptions,
     /// How events are delivered to those who subscribe to them.
@@ -208,6 +210,7 @@ impl Default for Options {
             tls_endpoints: edge.tls_endpoints,
             certificate: None,
             acme: AcmeOptions::default(),
+            private_issuers: edge.private_issuers,
             oauth: OauthOptions::default(),
             events: EventOptions::default(),
             reserved_domains_only: false,
@@ -339,6 +342,7 @@ impl Options {
             http2_streams: self.http2_streams,
             head: HeadLimits { bytes: self.max_head.0, fields: self.max_header_fields },
             upstream_idle_connections: self.upstream_idle_connections,
+            private_issuers: self.private_issuers,
             origin: self.origin.part(3),
             metrics: self.admin_addr.is_some(),
             request_ids: self.request_ids,

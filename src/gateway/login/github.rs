@@ -3,7 +3,8 @@
 
 use serde::Deserialize;
 
-use crate::gateway::login::issuer::{Issuer, LoginError, read};
+use crate::gateway::login::issuer::LoginError;
+use crate::gateway::login::tokens::TokenClient;
 use crate::policy::login::{GROUP_SCOPE, Identity};
 
 /// How many organizations and how many teams are asked for: as many as there are on a page.
@@ -30,7 +31,7 @@ struct Team {
 /// Adds what the scopes let the bearer of a token ask for; `url` is where the user is. Organizations are
 /// groups by their names, and teams with that of their organization, all in small letters.
 pub(super) async fn complete(
-    issuer: &Issuer,
+    client: &TokenClient<'_>,
     url: &str,
     token: &str,
     scopes: &[String],
@@ -40,8 +41,7 @@ pub(super) async fn complete(
     let url = url.trim_end_matches('/');
     let mut identity = identity;
     if has("user:email") || has("user") {
-        let answer = issuer.get(&format!("{url}/emails?{PAGE}"), Some(token)).await?;
-        let addresses: Vec<Address> = read(&answer)?;
+        let addresses: Vec<Address> = client.ask(&format!("{url}/emails?{PAGE}"), token).await?;
         // What a profile shows may be none of those that are verified.
         let primary = addresses.into_iter().find(|address| address.primary);
         (identity.email, identity.email_verified) = match primary {
@@ -50,10 +50,9 @@ pub(super) async fn complete(
         };
     }
     if has(GROUP_SCOPE) {
-        let answer = issuer.get(&format!("{url}/orgs?{PAGE}"), Some(token)).await?;
-        let organizations: Vec<Organization> = read(&answer)?;
-        let answer = issuer.get(&format!("{url}/teams?{PAGE}"), Some(token)).await?;
-        let teams: Vec<Team> = read(&answer)?;
+        let organizations: Vec<Organization> =
+            client.ask(&format!("{url}/orgs?{PAGE}"), token).await?;
+        let teams: Vec<Team> = client.ask(&format!("{url}/teams?{PAGE}"), token).await?;
         let teams = teams.into_iter().map(|it| format!("{}/{}", it.organization.login, it.slug));
         let groups = organizations.into_iter().map(|it| it.login).chain(teams);
         identity.groups = Some(groups.map(|group| group.to_lowercase()).collect());

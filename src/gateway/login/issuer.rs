@@ -1,8 +1,8 @@
 //! What issuers publish of themselves, and how they are called.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, USER_AGENT};
@@ -10,15 +10,20 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use serde::Deserialize;
 use tokio::sync::Semaphore;
 
+use crate::gateway::login::cache::PublishedCache;
 use crate::gateway::modules::traffic_policy::Fetcher;
+use crate::net::Reach;
 use crate::policy::Fetch;
 use crate::policy::jwt::KeySet;
 use crate::policy::login::{IdTokenError, LoginProvider, is_login_url};
 
 /// How many issuers are known.
 const MAX_ISSUERS: usize = 256;
-/// How many calls to one issuer are on their way.
+/// How many calls to one issuer are on their way, for one client and the visitors of one host: those of logins,
+/// and as many for sessions that are due.
 const MAX_CALLS: usize = 8;
+/// For how many clients and hosts it is known how many there are, before those without any are forgotten.
+const MAX_CALLERS: usize = 1024;
 /// How long a call may wait for others.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a call may take.
@@ -28,10 +33,6 @@ const MAX_ANSWER_BYTES: usize = 256 << 10;
 /// How long it is not asked again where everything is, and with which keys it signs.
 const METADATA_TTL: Duration = Duration::from_secs(60 * 60);
 const KEYS_TTL: Duration = Duration::from_secs(15 * 60);
-/// How long what is known is used while the issuer does not answer.
-const MAX_STALE: Duration = Duration::from_secs(24 * 60 * 60);
-/// How long nobody asks again after it has failed.
-const FAILURE_TTL: Duration = Duration::from_secs(5);
 /// How often it is asked for a key that it did not have.
 const MISSING_KEY_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -109,17 +110,21 @@ pub(super) struct IssuerMetadata {
 }
 
 /// All issuers that anybody logs in at.
-#[derive(Default)]
 pub(super) struct Issuers {
-    known: Mutex<HashMap<LoginProvider, Arc<Issuer>>>,
+    known: Mutex<HashMap<(LoginProvider, Reach), Arc<Issuer>>>,
     fetcher: Arc<Fetcher>,
 }
 
 impl Issuers {
-    /// The issuer of a login.
-    pub(super) fn of(&self, provider: &LoginProvider) -> Arc<Issuer> {
+    pub(super) fn new(fetcher: Arc<Fetcher>) -> Self {
+        Self { known: Mutex::default(), fetcher }
+    }
+
+    /// The issuer of a login, which is asked only where it is in reach.
+    pub(super) fn of(&self, provider: &LoginProvider, reach: Reach) -> Arc<Issuer> {
+        let name = (provider.clone(), reach);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(issuer) = known.get(provider) {
+        if let Some(issuer) = known.get(&name) {
             return issuer.clone();
         }
         if known.len() >= MAX_ISSUERS {
@@ -128,30 +133,55 @@ impl Issuers {
         }
         let issuer = Arc::new(Issuer {
             provider: provider.clone(),
+            reach,
             fetcher: self.fetcher.clone(),
-            calls: Semaphore::new(MAX_CALLS),
-            metadata: Cache::new(METADATA_TTL),
-            keys: Cache::new(KEYS_TTL),
+            callers: Mutex::default(),
+            metadata: PublishedCache::new(METADATA_TTL),
+            keys: PublishedCache::new(KEYS_TTL),
         });
-        known.insert(provider.clone(), issuer.clone());
+        known.insert(name, issuer.clone());
         issuer
     }
+}
+
+/// How many calls for one client, and for the visitors of one host, may be on their way: those who log in take
+/// nothing from those who have.
+pub(super) struct CallSlots {
+    pub logins: Semaphore,
+    pub renewals: Semaphore,
 }
 
 /// An issuer, and what is known of it.
 pub(super) struct Issuer {
     pub provider: LoginProvider,
+    reach: Reach,
     fetcher: Arc<Fetcher>,
-    calls: Semaphore,
-    metadata: Cache<IssuerMetadata>,
-    keys: Cache<KeySet>,
+    callers: Mutex<HashMap<(String, String), Weak<CallSlots>>>,
+    metadata: Arc<PublishedCache<IssuerMetadata>>,
+    keys: Arc<PublishedCache<KeySet>>,
 }
 
 impl Issuer {
+    /// The slots of a client, for the visitors of a host.
+    pub(super) fn slots(&self, client_id: &str, host: &str) -> Arc<CallSlots> {
+        let name = (client_id.to_owned(), host.to_owned());
+        let mut callers = self.callers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(slots) = callers.get(&name).and_then(Weak::upgrade) {
+            return slots;
+        }
+        if callers.len() >= MAX_CALLERS {
+            callers.retain(|_, slots| slots.strong_count() > 0);
+        }
+        let [logins, renewals] = [MAX_CALLS; 2].map(Semaphore::new);
+        let slots = Arc::new(CallSlots { logins, renewals });
+        callers.insert(name, Arc::downgrade(&slots));
+        slots
+    }
+
     /// Where everything is.
-    pub(super) async fn metadata(&self) -> Result<Arc<IssuerMetadata>, LoginError> {
+    pub(super) async fn metadata(self: &Arc<Self>) -> Result<Arc<IssuerMetadata>, LoginError> {
         let url = match &self.provider {
-            LoginProvider::Issuer(url) => url,
+            LoginProvider::Issuer(url) => url.clone(),
             LoginProvider::Endpoints(endpoints) => {
                 return Ok(Arc::new(IssuerMetadata {
                     issuer: String::new(),
@@ -166,12 +196,13 @@ impl Issuer {
                 }));
             }
         };
-        self.metadata.get(|_| false, || self.discover(url)).await
+        let issuer = self.clone();
+        self.metadata.get(|_| false, async move { issuer.discover(&url).await }).await
     }
 
     async fn discover(&self, issuer: &str) -> Result<IssuerMetadata, LoginError> {
         let url = format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/'));
-        let metadata: IssuerMetadata = read(&self.get(&url, None).await?)?;
+        let metadata: IssuerMetadata = read(&self.get(&url, None, None).await?)?;
         let unusable = |reason: String| Err(LoginError::Unusable(reason));
         // Else any issuer could speak for another one.
         if metadata.issuer.trim_end_matches('/') != issuer.trim_end_matches('/') {
@@ -190,7 +221,7 @@ impl Issuer {
 
     /// The keys that it signs with; asked for again where they are known not to be enough.
     pub(super) async fn keys(
-        &self,
+        self: &Arc<Self>,
         metadata: &IssuerMetadata,
         is_missing: bool,
     ) -> Result<Arc<KeySet>, LoginError> {
@@ -198,8 +229,9 @@ impl Issuer {
             return Err(LoginError::Unusable("it publishes no keys".to_owned()));
         };
         let is_old = |age: Duration| is_missing && age >= MISSING_KEY_TIMEOUT;
-        let fetch = || async {
-            let response = self.get(url, None).await?;
+        let (issuer, url) = (self.clone(), url.clone());
+        let fetch = async move {
+            let response = issuer.get(&url, None, None).await?;
             KeySet::parse(response.body()).map_err(|error| LoginError::Unusable(error.to_string()))
         };
         self.keys.get(is_old, fetch).await
@@ -210,6 +242,7 @@ impl Issuer {
         &self,
         url: &str,
         token: Option<&str>,
+        slots: Option<&Semaphore>,
     ) -> Result<Response<Bytes>, LoginError> {
         let mut headers = HeaderMap::new();
         if let Some(token) = token {
@@ -218,7 +251,7 @@ impl Issuer {
             bearer.set_sensitive(true);
             headers.insert(http::header::AUTHORIZATION, bearer);
         }
-        let response = self.call(Method::GET, url, headers, Bytes::new()).await?;
+        let response = self.call((Method::GET, url), headers, Bytes::new(), slots).await?;
         match response.status() {
             StatusCode::OK => Ok(response),
             StatusCode::UNAUTHORIZED if token.is_some() => Err(LoginError::Ended),
@@ -226,16 +259,21 @@ impl Issuer {
         }
     }
 
-    /// Calls the issuer, together with not too many others.
+    /// Calls the issuer, together with not too many others where there are slots for them.
     pub(super) async fn call(
         &self,
-        method: Method,
-        url: &str,
+        (method, url): (Method, &str),
         mut headers: HeaderMap,
         body: Bytes,
+        slots: Option<&Semaphore>,
     ) -> Result<Response<Bytes>, LoginError> {
-        let waiting = tokio::time::timeout(QUEUE_TIMEOUT, self.calls.acquire());
-        let Ok(Ok(_permit)) = waiting.await else { return Err(LoginError::Busy) };
+        let _permit = match slots {
+            Some(slots) => match tokio::time::timeout(QUEUE_TIMEOUT, slots.acquire()).await {
+                Ok(Ok(permit)) => Some(permit),
+                _ => return Err(LoginError::Busy),
+            },
+            None => None,
+        };
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
         // Some providers answer nobody who does not say what they are.
         headers.insert(USER_AGENT, HeaderValue::from_static(PROGRAM));
@@ -249,7 +287,7 @@ impl Issuer {
             max_redirects: 0,
             attempt: 1,
         };
-        let fetched = self.fetcher.fetch(&fetch).await;
+        let fetched = self.fetcher.fetch(&fetch, self.reach).await;
         fetched.map_err(|error| LoginError::Unreachable(error.to_string()))
     }
 }
@@ -259,83 +297,4 @@ pub(super) fn read<T: for<'de> Deserialize<'de>>(
     response: &Response<Bytes>,
 ) -> Result<T, LoginError> {
     serde_json::from_slice(response.body()).map_err(|error| LoginError::Unusable(error.to_string()))
-}
-
-/// Something that an issuer publishes; whoever asks while it is fetched gets what the first one does.
-struct Cache<T> {
-    ttl: Duration,
-    entry: tokio::sync::Mutex<CacheEntry<T>>,
-}
-
-struct CacheEntry<T> {
-    value: Option<(Arc<T>, Instant)>,
-    failure: Option<(LoginError, Instant)>,
-}
-
-impl<T> Cache<T> {
-    fn new(ttl: Duration) -> Self {
-        Self { ttl, entry: tokio::sync::Mutex::new(CacheEntry { value: None, failure: None }) }
-    }
-
-    /// What is known, unless it is too old in either way; what is older is good enough for a while when
-    /// there is nothing newer.
-    async fn get<F: Future<Output = Result<T, LoginError>>>(
-        &self,
-        is_old: impl Fn(Duration) -> bool,
-        fetch: impl FnOnce() -> F,
-    ) -> Result<Arc<T>, LoginError> {
-        let mut entry = self.entry.lock().await;
-        if let Some((value, since)) = &entry.value
-            && since.elapsed() < self.ttl
-            && !is_old(since.elapsed())
-        {
-            return Ok(value.clone());
-        }
-        let failed = entry.failure.as_ref().filter(|(_, since)| since.elapsed() < FAILURE_TTL);
-        let failure = match failed {
-            Some((failure, _)) => failure.clone(),
-            None => match fetch().await {
-                Ok(value) => {
-                    let value = Arc::new(value);
-                    *entry =
-                        CacheEntry { value: Some((value.clone(), Instant::now())), failure: None };
-                    return Ok(value);
-                }
-                Err(failure) => {
-                    entry.failure = Some((failure.clone(), Instant::now()));
-                    failure
-                }
-            },
-        };
-        let stale = entry.value.as_ref().filter(|(_, since)| since.elapsed() < MAX_STALE);
-        match stale {
-            Some((value, _)) => {
-                tracing::warn!(err = %failure, "what an issuer said earlier is used");
-                Ok(value.clone())
-            }
-            None => Err(failure),
-        }
-    }
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::panic)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn what_is_known_is_used_while_the_issuer_does_not_answer() {
-        let cache = Cache::new(Duration::ZERO);
-        let fail = || async { Err(LoginError::Busy) };
-
-        assert!(cache.get(|_| false, fail).await.is_err(), "nothing is known yet");
-        cache.entry.lock().await.failure = None;
-        assert_eq!(*cache.get(|_| false, || async { Ok(1) }).await.unwrap(), 1);
-        assert_eq!(*cache.get(|_| false, fail).await.unwrap(), 1);
-        let asked = || async { panic!("it has just failed") };
-        assert_eq!(*cache.get(|_| false, asked).await.unwrap(), 1);
-        let long_ago = Instant::now().checked_sub(MAX_STALE).unwrap();
-        cache.entry.lock().await.value = Some((Arc::new(1), long_ago));
-        assert!(cache.get(|_| false, fail).await.is_err(), "not for ever");
-    }
 }

@@ -6,6 +6,7 @@
 //! lately of sessions. `issuer` talks to issuers, `tokens` reads what they say, `steps` takes visitors
 //! through a login, and `renewal` asks again while a session lasts.
 
+mod cache;
 mod github;
 mod issuer;
 mod memory;
@@ -22,12 +23,14 @@ use http::header::{CACHE_CONTROL, HeaderName, VARY, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Request, StatusCode};
 use serde_json::json;
 
-use crate::gateway::login::issuer::{Issuers, LoginError};
+use crate::gateway::login::issuer::{Issuer, Issuers, LoginError};
 use crate::gateway::login::memory::Memory;
 use crate::gateway::login::renewal::Renewal;
 use crate::gateway::login::seal::Seal;
 use crate::gateway::login::session::{LoginSession, LoginSessionEnd};
+use crate::gateway::modules::traffic_policy::Fetcher;
 use crate::http1::{RequestHead, is_identity};
+use crate::net::Reach;
 use crate::policy::login::{
     self as cookies, Admission, LoginConfig, LoginOutcome, LoginRequest, VisitKind,
 };
@@ -59,12 +62,24 @@ pub(crate) struct Logins {
 
 impl Logins {
     /// Logins whose cookies are sealed with a key.
-    pub(crate) fn new(key: ring::hkdf::Prk) -> Arc<Self> {
-        Arc::new(Self { seal: Seal(key), issuers: Issuers::default(), memory: Memory::default() })
+    pub(crate) fn new(key: ring::hkdf::Prk, fetcher: Arc<Fetcher>) -> Arc<Self> {
+        let issuers = Issuers::new(fetcher);
+        Arc::new(Self { seal: Seal(key), issuers, memory: Memory::default() })
     }
 
-    /// Says who has sent a request, or what is answered.
-    pub(crate) async fn answer(self: &Arc<Self>, request: LoginRequest) -> LoginOutcome {
+    /// The issuer of a login; where a provider is that is called by its name, the operator has said.
+    fn issuer(&self, config: &LoginConfig, reach: Reach) -> Arc<Issuer> {
+        let reach = if config.named.is_some() { Reach::Any } else { reach };
+        self.issuers.of(&config.provider, reach)
+    }
+
+    /// Says who has sent a request, or what is answered; an issuer that is out of reach is not asked.
+    pub(crate) async fn answer(
+        self: &Arc<Self>,
+        request: LoginRequest,
+        reach: Reach,
+    ) -> LoginOutcome {
+        let issuer = self.issuer(&request.config, reach);
         let visit = &request.visit;
         if !visit.may_have_cookies() {
             return refused(NEEDS_TLS);
@@ -75,19 +90,23 @@ impl Logins {
             return refused(OTHER_DOMAIN);
         }
         let answered = match visit.kind {
-            VisitKind::Login => self.begin(&request, "/", true, None).await,
+            VisitKind::Login => self.begin(&request, &issuer, ("/", true), None).await,
             VisitKind::Logout => Ok(self.log_out(&request)),
-            VisitKind::Callback => self.finish(&request).await,
-            VisitKind::Navigation | VisitKind::Call => self.check(&request).await,
+            VisitKind::Callback => self.finish(&request, &issuer).await,
+            VisitKind::Navigation | VisitKind::Call => self.check(&request, &issuer).await,
         };
         answered.unwrap_or_else(|error| failed(&request, &error))
     }
 
     /// Lets somebody with a session in, and sends others to log in.
-    async fn check(self: &Arc<Self>, request: &LoginRequest) -> Result<LoginOutcome, LoginError> {
+    async fn check(
+        self: &Arc<Self>,
+        request: &LoginRequest,
+        issuer: &Arc<Issuer>,
+    ) -> Result<LoginOutcome, LoginError> {
         let now = Utc::now();
         let end = match self.session(request, now) {
-            Ok(session) => match self.current(request, session.clone(), now).await {
+            Ok(session) => match self.current(request, issuer, session.clone(), now).await {
                 Ok(Some((renewed, is_refreshed))) => {
                     if !self.memory.is_revoked(&renewed.id) {
                         return self.admit(request, renewed, is_refreshed, now);
@@ -100,7 +119,9 @@ impl Logins {
             Err(end) => end,
         };
         match request.visit.kind {
-            VisitKind::Navigation => self.begin(request, &request.visit.target, false, end).await,
+            VisitKind::Navigation => {
+                self.begin(request, issuer, (&request.visit.target, false), end).await
+            }
             _ => Ok(unauthorized(request, end)),
         }
     }
@@ -127,13 +148,14 @@ impl Logins {
     async fn current(
         self: &Arc<Self>,
         request: &LoginRequest,
+        issuer: &Arc<Issuer>,
         session: LoginSession,
         now: DateTime<Utc>,
     ) -> Result<Option<(LoginSession, bool)>, LoginError> {
         if !session.is_due(&request.config, now.timestamp()) {
             return Ok(Some((session, false)));
         }
-        match Renewal::of(request).run(self, session).await {
+        match Renewal::of(request, issuer.clone()).run(self, session).await {
             Ok(session) => Ok(Some((session, true))),
             Err(LoginError::Ended) => Ok(None),
             Err(error) => Err(error),

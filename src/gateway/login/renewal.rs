@@ -5,7 +5,7 @@ use std::sync::Arc;
 use chrono::Utc;
 
 use crate::gateway::login::Logins;
-use crate::gateway::login::issuer::LoginError;
+use crate::gateway::login::issuer::{Issuer, LoginError};
 use crate::gateway::login::memory::RenewalSlot;
 use crate::gateway::login::session::LoginSession;
 use crate::gateway::login::tokens::TokenClient;
@@ -16,11 +16,15 @@ pub(super) struct Renewal {
     config: Arc<LoginConfig>,
     client_id: String,
     client_secret: ClientSecret,
+    issuer: Arc<Issuer>,
+    host: String,
 }
 
 impl Renewal {
-    pub(super) fn of(request: &LoginRequest) -> Self {
+    pub(super) fn of(request: &LoginRequest, issuer: Arc<Issuer>) -> Self {
         Self {
+            issuer,
+            host: request.visit.host.clone(),
             config: request.config.clone(),
             client_id: request.client_id.clone(),
             client_secret: request.client_secret.clone(),
@@ -50,7 +54,7 @@ impl Renewal {
             if let Some(failure) = slot.failure() {
                 return Err(failure);
             }
-            let renewed = self.ask(&logins, &slot, &session).await;
+            let renewed = self.ask(&slot, &session).await;
             slot.keep(&renewed);
             if let Err(LoginError::Ended) = renewed {
                 logins.memory.revoke(&session.id, session.last_moment(&self.config));
@@ -62,17 +66,17 @@ impl Renewal {
 
     async fn ask(
         &self,
-        logins: &Logins,
         slot: &RenewalSlot,
         session: &LoginSession,
     ) -> Result<LoginSession, LoginError> {
-        let issuer = logins.issuers.of(&self.config.provider);
-        let metadata = issuer.metadata().await?;
+        let metadata = self.issuer.metadata().await?;
+        let slots = self.issuer.slots(&self.client_id, &self.host);
         let client = TokenClient {
-            issuer: &issuer,
+            issuer: &self.issuer,
             metadata: &metadata,
             client_id: &self.client_id,
             client_secret: &self.client_secret,
+            slots: &slots.renewals,
         };
         let mut renewed = session.clone();
         if let Some(token) = &session.refresh_token {

@@ -16,7 +16,7 @@ use crate::policy::login::{Identity, LoginConfig, LoginRequest, MAX_COOKIE_CHUNK
 /// What sessions are sealed for.
 const PURPOSE: &str = "session";
 /// How long the value of a cookie may be: browsers take 4,096 bytes with its name.
-const MAX_VALUE_BYTES: usize = 3800;
+pub(super) const MAX_VALUE_BYTES: usize = 3800;
 /// How long before it ends an access token is taken for ended, in seconds.
 const RENEWAL_LEAD_SECONDS: i64 = 5;
 

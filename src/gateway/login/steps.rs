@@ -1,5 +1,7 @@
 //! The steps of a login: to the issuer, back from it, and out again.
 
+use std::sync::Arc;
+
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use chrono::Utc;
@@ -11,9 +13,11 @@ use serde_json::json;
 use url::Url;
 
 use crate::gateway::login::Logins;
-use crate::gateway::login::issuer::LoginError;
+use crate::gateway::login::issuer::{Issuer, LoginError};
 use crate::gateway::login::seal::random_text;
-use crate::gateway::login::session::{self, LoginSession, LoginSessionEnd, binding, set_cookie};
+use crate::gateway::login::session::{
+    self, LoginSession, LoginSessionEnd, MAX_VALUE_BYTES, binding, set_cookie,
+};
 use crate::gateway::login::tokens::TokenClient;
 use crate::policy::LocalResponse;
 use crate::policy::login::{
@@ -46,12 +50,12 @@ impl Logins {
     pub(super) async fn begin(
         &self,
         request: &LoginRequest,
-        target: &str,
-        is_fresh: bool,
+        issuer: &Arc<Issuer>,
+        (target, is_fresh): (&str, bool),
         end: Option<LoginSessionEnd>,
     ) -> Result<LoginOutcome, LoginError> {
-        let metadata = self.issuers.of(&request.config.provider).metadata().await?;
-        let pending = LoginAttempt {
+        let metadata = issuer.metadata().await?;
+        let mut pending = LoginAttempt {
             state: random_text()?,
             nonce: random_text()?,
             verifier: random_text()? + &random_text()?,
@@ -62,7 +66,12 @@ impl Logins {
         let mut response = redirect(&url)?;
         self.limit_logins(request, &mut response.headers);
         let name = request.visit.login_cookie(&request.config, &pending.state);
-        let sealed = self.seal.seal(PURPOSE, &binding(request), &pending)?;
+        let mut sealed = self.seal.seal(PURPOSE, &binding(request), &pending)?;
+        if sealed.len() > MAX_VALUE_BYTES {
+            // Browsers would not keep it, and the login would have no beginning.
+            "/".clone_into(&mut pending.target);
+            sealed = self.seal.seal(PURPOSE, &binding(request), &pending)?;
+        }
         set_cookie(&mut response.headers, request, (&name, &sealed, LOGIN_SECONDS), false);
         let result = json!({
             "session_timed_out": end == Some(LoginSessionEnd::Idle),
@@ -84,7 +93,11 @@ impl Logins {
     }
 
     /// Makes a session of what the issuer sends a visitor back with.
-    pub(super) async fn finish(&self, request: &LoginRequest) -> Result<LoginOutcome, LoginError> {
+    pub(super) async fn finish(
+        &self,
+        request: &LoginRequest,
+        issuer: &Arc<Issuer>,
+    ) -> Result<LoginOutcome, LoginError> {
         let visit = &request.visit;
         let state = visit.parameter("state").ok_or(LoginError::UnknownLogin)?;
         let name = visit.login_cookie(&request.config, &state);
@@ -98,7 +111,7 @@ impl Logins {
         if now > last || !has_answer || !self.memory.end_login(&state, last) {
             return Err(LoginError::UnknownLogin);
         }
-        let session = self.log_in(request, &pending).await?;
+        let session = log_in(request, issuer, &pending).await?;
         if let Some(before) = LoginSession::read(&self.seal, request) {
             self.memory.revoke(&before.id, before.last_moment(&request.config));
         }
@@ -106,89 +119,6 @@ impl Logins {
         set_cookie(&mut response.headers, request, (&name, "", 0), false);
         session.write(&self.seal, request, &mut response.headers)?;
         Ok(LoginOutcome::Answered { response, result: json!({}) })
-    }
-
-    /// Exchanges the code that a visitor brings for who they are.
-    async fn log_in(
-        &self,
-        request: &LoginRequest,
-        pending: &LoginAttempt,
-    ) -> Result<LoginSession, LoginError> {
-        let visit = &request.visit;
-        let issuer = self.issuers.of(&request.config.provider);
-        let metadata = issuer.metadata().await?;
-        match visit.parameter("iss") {
-            Some(from) if from != metadata.issuer && !metadata.issuer.is_empty() => {
-                return Err(LoginError::Unusable("another issuer has answered".to_owned()));
-            }
-            None if metadata.authorization_response_iss_parameter_supported => {
-                return Err(LoginError::Unusable("it is not said who has answered".to_owned()));
-            }
-            _ => {}
-        }
-        if let Some(error) = visit.parameter("error") {
-            let error = error.chars().filter(|it| it.is_ascii_graphic()).take(64).collect();
-            return Err(LoginError::Refused(error));
-        }
-        let code = visit.parameter("code").ok_or(LoginError::UnknownLogin)?;
-        let client = TokenClient {
-            issuer: &issuer,
-            metadata: &metadata,
-            client_id: &request.client_id,
-            client_secret: &request.client_secret,
-        };
-        let redirect_uri = format!("{}{CALLBACK_PATH}", visit.origin);
-        let tokens = client
-            .tokens(&[
-                ("grant_type", "authorization_code"),
-                ("code", &code),
-                ("redirect_uri", &redirect_uri),
-                ("code_verifier", &pending.verifier),
-            ])
-            .await?;
-        let missing = |what: &str| LoginError::Unusable(format!("it gives no {what}"));
-        let said = match (&request.config.provider, &tokens.id_token) {
-            (LoginProvider::Issuer(_), Some(token)) => {
-                let claims = client.verify(token, &request.config, Some(&pending.nonce)).await?;
-                Some(Identity::of(&claims).ok_or_else(|| missing("subject"))?)
-            }
-            (LoginProvider::Issuer(_), None) => return Err(missing("ID token")),
-            (LoginProvider::Endpoints(_), _) => None,
-        };
-        // Who has just come from the issuer is told why not, and not sent there again.
-        let more = client.userinfo(tokens.access_token.as_deref(), &request.config).await;
-        let more = more.map_err(|error| match error {
-            LoginError::Ended => LoginError::Refused("userinfo".to_owned()),
-            other => other,
-        })?;
-        let (token_identity, identity) = match (said, more) {
-            (Some(said), Some(more)) => {
-                let all = said.with(more);
-                let all = all.ok_or(LoginError::Unusable("userinfo is of another one".to_owned()));
-                (said, all?)
-            }
-            (Some(said), None) => (said.clone(), said),
-            // What a provider of OAuth says of its users is all that is known.
-            (None, Some(more)) => {
-                (Identity { subject: more.subject.clone(), ..Identity::default() }, more)
-            }
-            (None, None) => return Err(missing("access token")),
-        };
-        let now = Utc::now().timestamp();
-        Ok(LoginSession {
-            id: random_text()?,
-            identity,
-            token_identity,
-            started: now,
-            seen: now,
-            renewed: now,
-            generation: 0,
-            access_expires: tokens.access_expires(),
-            id_token: tokens.id_token.filter(|_| !metadata.issuer.is_empty()),
-            access_token: tokens.access_token,
-            refresh_token: tokens.refresh_token,
-            is_stale: false,
-        })
     }
 
     /// Ends the session of a visitor.
@@ -204,6 +134,90 @@ impl Logins {
         session::forget(request, &mut response.headers);
         LoginOutcome::Answered { response, result: json!({}) }
     }
+}
+
+/// Exchanges the code that a visitor brings for who they are.
+async fn log_in(
+    request: &LoginRequest,
+    issuer: &Arc<Issuer>,
+    pending: &LoginAttempt,
+) -> Result<LoginSession, LoginError> {
+    let visit = &request.visit;
+    let metadata = issuer.metadata().await?;
+    match visit.parameter("iss") {
+        Some(from) if from != metadata.issuer && !metadata.issuer.is_empty() => {
+            return Err(LoginError::Unusable("another issuer has answered".to_owned()));
+        }
+        None if metadata.authorization_response_iss_parameter_supported => {
+            return Err(LoginError::Unusable("it is not said who has answered".to_owned()));
+        }
+        _ => {}
+    }
+    if let Some(error) = visit.parameter("error") {
+        let error = error.chars().filter(|it| it.is_ascii_graphic()).take(64).collect();
+        return Err(LoginError::Refused(error));
+    }
+    let code = visit.parameter("code").ok_or(LoginError::UnknownLogin)?;
+    let slots = issuer.slots(&request.client_id, &visit.host);
+    let client = TokenClient {
+        issuer,
+        metadata: &metadata,
+        client_id: &request.client_id,
+        client_secret: &request.client_secret,
+        slots: &slots.logins,
+    };
+    let redirect_uri = format!("{}{CALLBACK_PATH}", visit.origin);
+    let tokens = client
+        .tokens(&[
+            ("grant_type", "authorization_code"),
+            ("code", &code),
+            ("redirect_uri", &redirect_uri),
+            ("code_verifier", &pending.verifier),
+        ])
+        .await?;
+    let missing = |what: &str| LoginError::Unusable(format!("it gives no {what}"));
+    let said = match (&request.config.provider, &tokens.id_token) {
+        (LoginProvider::Issuer(_), Some(token)) => {
+            let claims = client.verify(token, &request.config, Some(&pending.nonce)).await?;
+            Some(Identity::of(&claims).ok_or_else(|| missing("subject"))?)
+        }
+        (LoginProvider::Issuer(_), None) => return Err(missing("ID token")),
+        (LoginProvider::Endpoints(_), _) => None,
+    };
+    // Who has just come from the issuer is told why not, and not sent there again.
+    let more = client.userinfo(tokens.access_token.as_deref(), &request.config).await;
+    let more = more.map_err(|error| match error {
+        LoginError::Ended => LoginError::Refused("userinfo".to_owned()),
+        other => other,
+    })?;
+    let (token_identity, identity) = match (said, more) {
+        (Some(said), Some(more)) => {
+            let all = said.with(more);
+            let all = all.ok_or(LoginError::Unusable("userinfo is of another one".to_owned()));
+            (said, all?)
+        }
+        (Some(said), None) => (said.clone(), said),
+        // What a provider of OAuth says of its users is all that is known.
+        (None, Some(more)) => {
+            (Identity { subject: more.subject.clone(), ..Identity::default() }, more)
+        }
+        (None, None) => return Err(missing("access token")),
+    };
+    let now = Utc::now().timestamp();
+    Ok(LoginSession {
+        id: random_text()?,
+        identity,
+        token_identity,
+        started: now,
+        seen: now,
+        renewed: now,
+        generation: 0,
+        access_expires: tokens.access_expires(),
+        id_token: tokens.id_token.filter(|_| !metadata.issuer.is_empty()),
+        access_token: tokens.access_token,
+        refresh_token: tokens.refresh_token,
+        is_stale: false,
+    })
 }
 
 /// The path of this host that a visitor wanted, or else its beginning.

@@ -1,5 +1,7 @@
 //! What issuers say of somebody: tokens, and claims.
 
+use std::sync::Arc;
+
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
@@ -8,6 +10,7 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method};
 use serde::Deserialize;
 use serde_json::Value as Json;
+use tokio::sync::Semaphore;
 use url::form_urlencoded;
 
 use crate::gateway::login::github;
@@ -47,10 +50,12 @@ impl IssuedTokens {
 
 /// Who asks an issuer, and how it is called.
 pub(super) struct TokenClient<'a> {
-    pub issuer: &'a Issuer,
+    pub issuer: &'a Arc<Issuer>,
     pub metadata: &'a IssuerMetadata,
     pub client_id: &'a str,
     pub client_secret: &'a ClientSecret,
+    /// How many calls of this kind there may be at once.
+    pub slots: &'a Semaphore,
 }
 
 impl TokenClient<'_> {
@@ -61,7 +66,8 @@ impl TokenClient<'_> {
     ) -> Result<IssuedTokens, LoginError> {
         let (headers, body) = self.form(parameters)?;
         let url = &self.metadata.token_endpoint;
-        let response = self.issuer.call(Method::POST, url, headers, body).await?;
+        let call = self.issuer.call((Method::POST, url), headers, body, Some(self.slots));
+        let response = call.await?;
         let status = response.status();
         if status.is_success() {
             let answer: Json = read(&response)?;
@@ -141,15 +147,24 @@ impl TokenClient<'_> {
         let (Some(url), Some(token)) = (&self.metadata.userinfo_endpoint, token) else {
             return Ok(None);
         };
-        let claims: Json = read(&self.issuer.get(url, Some(token)).await?)?;
+        let claims: Json = self.ask(url, token).await?;
         let identity = Identity::of(&claims);
         let identity = identity.ok_or(LoginError::Unusable("userinfo names no subject".to_owned()));
         match &self.issuer.provider {
             LoginProvider::Endpoints(it) if it.userinfo_form == UserinfoForm::Github => {
-                github::complete(self.issuer, url, token, &config.scopes, identity?).await.map(Some)
+                github::complete(self, url, token, &config.scopes, identity?).await.map(Some)
             }
             _ => identity.map(Some),
         }
+    }
+
+    /// What is there for the bearer of a token.
+    pub(super) async fn ask<T: for<'de> Deserialize<'de>>(
+        &self,
+        url: &str,
+        token: &str,
+    ) -> Result<T, LoginError> {
+        read(&self.issuer.get(url, Some(token), Some(self.slots)).await?)
     }
 }
 

@@ -25,6 +25,7 @@ use crate::gateway::routing::endpoint_spec::{
     AllowDeny, EndpointOptions, HeaderChangesSpec, Webhook,
 };
 use crate::gateway::routing::virtual_host::{Route, VirtualHost};
+use crate::net::Reach;
 use crate::policy::ip_rules::IpRules;
 use crate::policy::problem::code;
 use crate::policy::secrets::SecretName;
@@ -132,7 +133,8 @@ fn policy(
         return Err(BindError::Policy(vec![unreadable(secret)]));
     }
     let rules = Rules::new(Arc::new(policy), Arc::default(), find);
-    Ok(rules.with_applications(gateway.applications.clone()))
+    let reach = if gateway.settings.private_issuers { Reach::Any } else { Reach::Public };
+    Ok(rules.with_applications(gateway.applications.clone()).within(reach))
 }
 
 /// Whoever has an authtoken could read all secrets by a policy that answers with them.

@@ -362,6 +362,10 @@ const AGENTS: SettingSection<ServeConfig> = SettingSection {
             authtoken_file: FilePath, "authtoken_file", "FILE",
             "A file that holds the authtoken for agents"
         ),
+        row!(
+            options.private_issuers: bool, "private_issuers", "BOOL",
+            "Let policies of agents have issuers and sources of keys at private addresses"
+        ),
     ],
 };
 

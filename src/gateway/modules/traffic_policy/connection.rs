@@ -49,7 +49,9 @@ impl ConnectionExecution {
                 },
                 // A connection of bytes has no body that could be looked at, and nobody logs in on it.
                 StepOutcome::NeedBody { .. } | StepOutcome::Login(_) => break Err(()),
-                StepOutcome::Fetch(fetch) => run.answer(gateway.fetcher.fetch(&fetch).await),
+                StepOutcome::Fetch(fetch) => {
+                    run.answer(gateway.fetcher.fetch(&fetch, rules.reach).await)
+                }
             }
         };
         self.note(gateway, trace);

@@ -92,10 +92,11 @@ impl PolicyExecution {
                     }
                 }
                 StepOutcome::Fetch(fetch) => {
-                    run.answer(context.gateway.fetcher.fetch(&fetch).await)
+                    run.answer(context.gateway.fetcher.fetch(&fetch, rules.reach).await)
                 }
                 StepOutcome::Login(request) => {
-                    run.answer_login(context.gateway.logins.answer(*request).await)
+                    let logins = &context.gateway.logins;
+                    run.answer_login(logins.answer(*request, rules.reach).await)
                 }
             }
         };
@@ -141,7 +142,7 @@ impl PolicyExecution {
                 StepOutcome::Done(_) | StepOutcome::Login(_) => break,
                 StepOutcome::NeedBody { limit } => self.gather_response(&mut body, limit).await,
                 StepOutcome::Fetch(fetch) => {
-                    run.answer(context.gateway.fetcher.fetch(&fetch).await)
+                    run.answer(context.gateway.fetcher.fetch(&fetch, rules.reach).await)
                 }
             }
         }

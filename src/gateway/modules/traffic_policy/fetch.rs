@@ -2,16 +2,17 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::Response;
 use reqwest::Client;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::redirect::Policy;
-use url::Url;
+use url::{Host, Url};
 
-use crate::net::{private, tls};
+use crate::net::{Reach, private, tls};
 use crate::policy::{Fetch, FetchFailed, Fetched};
 
 /// How many redirects are followed at most, whatever an action says.
@@ -19,19 +20,23 @@ const MAX_REDIRECTS: u8 = 10;
 /// How long a body may take of which only the beginning is of use.
 const BODY_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The client that fetches for actions; made when it is first needed.
+/// The clients that fetch for actions; made when they are first needed.
 #[derive(Default)]
-pub(crate) struct Fetcher(OnceLock<Client>);
+pub(crate) struct Fetcher {
+    any: OnceLock<Client>,
+    /// Connects to public addresses alone.
+    public: OnceLock<Client>,
+}
 
 impl Fetcher {
-    /// Does what an action asks for.
-    pub(crate) async fn fetch(&self, spec: &Fetch) -> Fetched {
+    /// Does what an action asks for, as far as it may reach.
+    pub(crate) async fn fetch(&self, spec: &Fetch, reach: Reach) -> Fetched {
         let url = spec.url.clone();
         let mut left = spec.max_redirects.min(MAX_REDIRECTS);
         let fetched = async {
             let mut next = url;
             loop {
-                let (answer, location) = self.once(spec, &next).await?;
+                let (answer, location) = self.once(spec, &next, reach).await?;
                 match location.filter(|_| left > 0) {
                     Some(location) => {
                         left -= 1;
@@ -47,7 +52,7 @@ impl Fetcher {
     /// Sends one request; gives the response, with what comes of its body in a moment and within the limit.
     /// A body may be as long as it likes, and redirects lead nowhere.
     pub(crate) async fn send_once(&self, spec: &Fetch) -> Result<Response<Bytes>, FetchFailed> {
-        let sent = tokio::time::timeout(spec.timeout, self.send(spec, &spec.url));
+        let sent = tokio::time::timeout(spec.timeout, self.send(spec, &spec.url, Reach::Any));
         let mut answer = sent.await.unwrap_or(Err(FetchFailed::Late))?;
         let mut body = BytesMut::new();
         let reading = async {
@@ -76,8 +81,9 @@ impl Fetcher {
         &self,
         spec: &Fetch,
         url: &str,
+        reach: Reach,
     ) -> Result<(Response<Bytes>, Option<String>), FetchFailed> {
-        let mut answer = self.send(spec, url).await?;
+        let mut answer = self.send(spec, url, reach).await?;
         let leads = answer.status().is_redirection();
         let location = answer.headers().get(http::header::LOCATION).filter(|_| leads);
         let location = location
@@ -97,34 +103,64 @@ impl Fetcher {
         Ok((response, location))
     }
 
-    async fn send(&self, spec: &Fetch, url: &str) -> Result<reqwest::Response, FetchFailed> {
-        let request = self.client_for(url).await?.request(spec.method.clone(), url);
+    async fn send(
+        &self,
+        spec: &Fetch,
+        url: &str,
+        reach: Reach,
+    ) -> Result<reqwest::Response, FetchFailed> {
+        let request = self.client_for(url, reach).await?.request(spec.method.clone(), url);
         let request = request.headers(spec.headers.clone()).body(spec.body.clone());
         request.send().await.map_err(unreachable)
     }
 
     /// The client for a URL, which never leads to an API of this process.
-    async fn client_for(&self, url: &str) -> Result<Client, FetchFailed> {
-        let checked = checked(url).await;
+    async fn client_for(&self, url: &str, reach: Reach) -> Result<Client, FetchFailed> {
+        let checked = checked(url, reach).await;
         let checked = checked.map_err(|problem| FetchFailed::Unreachable(problem.to_string()))?;
         match checked {
-            None => self.client().cloned(),
-            Some(pinned) => made(Some(pinned)),
+            None => self.client(reach).cloned(),
+            Some(pinned) => made(Some(pinned), reach),
         }
     }
 
-    fn client(&self) -> Result<&Client, FetchFailed> {
-        if let Some(client) = self.0.get() {
+    fn client(&self, reach: Reach) -> Result<&Client, FetchFailed> {
+        let client = match reach {
+            Reach::Any => &self.any,
+            Reach::Public => &self.public,
+        };
+        if let Some(client) = client.get() {
             return Ok(client);
         }
-        let made = made(None)?;
-        Ok(self.0.get_or_init(|| made))
+        let made = made(None, reach)?;
+        Ok(client.get_or_init(|| made))
     }
 }
 
-/// Without the URL, which may hold what only its receiver should know.
+/// Resolves names, and refuses those that stand for an address which is not public.
+struct PublicResolver;
+
+impl Resolve for PublicResolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        Box::pin(async move {
+            let addresses = tokio::net::lookup_host((name.as_str(), 0)).await?;
+            let addresses: Vec<_> = addresses.collect();
+            addresses.iter().try_for_each(|address| Reach::Public.check(address.ip()))?;
+            Ok(Box::new(addresses.into_iter()) as Addrs)
+        })
+    }
+}
+
+/// With its causes, and without the URL, which may hold what only its receiver should know.
 fn unreachable(problem: reqwest::Error) -> FetchFailed {
-    FetchFailed::Unreachable(problem.without_url().to_string())
+    let problem = problem.without_url();
+    let mut text = problem.to_string();
+    let mut cause = std::error::Error::source(&problem);
+    while let Some(problem) = cause {
+        text = format!("{text}: {problem}");
+        cause = problem.source();
+    }
+    FetchFailed::Unreachable(text)
 }
 
 /// A name, and the only addresses that it stands for.
@@ -132,22 +168,31 @@ type PinnedResolver = (String, Vec<SocketAddr>);
 
 /// What a URL's host must be held to, so that a name which is resolved once more does not lead
 /// elsewhere; none where nothing private has that port.
-async fn checked(url: &str) -> io::Result<Option<PinnedResolver>> {
+async fn checked(url: &str, reach: Reach) -> io::Result<Option<PinnedResolver>> {
     let url = Url::parse(url).map_err(io::Error::other)?;
+    match url.host() {
+        Some(Host::Ipv4(address)) => reach.check(address.into())?,
+        Some(Host::Ipv6(address)) => reach.check(address.into())?,
+        Some(Host::Domain(_)) | None => {}
+    }
     let port = url.port_or_known_default().filter(|port| private::has_port(*port));
     let (Some(port), Some(host)) = (port, url.host_str()) else { return Ok(None) };
     let name = host.trim_matches(['[', ']']);
     let addresses = tokio::net::lookup_host((name, port)).await?.collect::<Vec<_>>();
-    addresses.iter().try_for_each(|address| private::check(*address))?;
+    addresses.iter().try_for_each(|address| {
+        private::check(*address)?;
+        reach.check(address.ip())
+    })?;
     Ok(Some((host.to_owned(), addresses)))
 }
 
-fn made(pinned: Option<PinnedResolver>) -> Result<Client, FetchFailed> {
-    make(pinned).map_err(|problem| FetchFailed::Unreachable(problem.to_string()))
+fn made(pinned: Option<PinnedResolver>, reach: Reach) -> Result<Client, FetchFailed> {
+    make(pinned, reach).map_err(|problem| FetchFailed::Unreachable(problem.to_string()))
 }
 
 fn make(
     pinned: Option<PinnedResolver>,
+    reach: Reach,
 ) -> Result<Client, Box<dyn std::error::Error + Send + Sync>> {
     let config = tls::client_config(tls::system_roots())?;
     let client = Client::builder()
@@ -156,9 +201,10 @@ fn make(
         .retry(reqwest::retry::never())
         .referer(false)
         .no_proxy();
-    let client = match pinned {
-        Some((host, addresses)) => client.resolve_to_addrs(&host, &addresses),
-        None => client,
+    let client = match (pinned, reach) {
+        (Some((host, addresses)), _) => client.resolve_to_addrs(&host, &addresses),
+        (None, Reach::Public) => client.dns_resolver(Arc::new(PublicResolver)),
+        (None, Reach::Any) => client,
     };
     Ok(client.build()?)
 }
@@ -209,7 +255,7 @@ mod tests {
             let redirect = format!("HTTP/1.1 302 Found\r\nLocation: {leading}\r\n\r\n");
             let redirecting = format!("http://{}/", answering(redirect).await);
             for url in [leading, redirecting] {
-                let fetched = Fetcher::default().fetch(&spec(url.clone())).await;
+                let fetched = Fetcher::default().fetch(&spec(url.clone()), Reach::Any).await;
                 let problem = fetched.unwrap_err().to_string();
                 assert!(problem.contains("own API"), "{url}: {problem}");
             }
@@ -225,8 +271,23 @@ mod tests {
         // Nobody has an address that is kept for documentation.
         let _private = PrivateListener::new(SocketAddr::new([192, 0, 2, 1].into(), address.port()));
 
-        let fetched = Fetcher::default().fetch(&spec(format!("http://{address}/"))).await;
+        let fetched =
+            Fetcher::default().fetch(&spec(format!("http://{address}/")), Reach::Any).await;
 
         assert_eq!(fetched.unwrap().body(), "hi");
+    }
+
+    #[tokio::test]
+    async fn what_may_reach_public_addresses_alone_reaches_no_others() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        for host in ["127.0.0.1", "localhost", "2130706433", "[::ffff:127.0.0.1]"] {
+            let url = format!("http://{host}:{port}/");
+            let fetched = Fetcher::default().fetch(&spec(url), Reach::Public).await;
+            let problem = fetched.unwrap_err().to_string();
+            assert!(problem.contains("is not a public address"), "{host}: {problem}");
+        }
+        let nobody = tokio::time::timeout(Duration::ZERO, listener.accept()).await;
+        assert!(nobody.is_err());
     }
 }

@@ -9,6 +9,7 @@ use http::header::{CONTENT_LENGTH, EXPECT, HOST, PROXY_AUTHORIZATION, TRAILER};
 
 use crate::gateway::secrets::SecretTable;
 use crate::http1::{CDN_LOOP, is_forwarded, is_hop_by_hop};
+use crate::net::Reach;
 use crate::policy::actions::terminate_tls::TerminateTls;
 use crate::policy::ip_rules::IpRules;
 use crate::policy::login::{OauthApplication, OauthApplications, OauthProvider};
@@ -28,6 +29,8 @@ pub(crate) struct Rules {
     secrets: Arc<SecretTable>,
     /// What is known of providers that they call by name.
     applications: Arc<OauthApplications>,
+    /// Where what they ask for may lead.
+    pub(super) reach: Reach,
     /// True when the response phase has something to do.
     responds: bool,
     /// True when requests may pass by their heads alone.
@@ -48,8 +51,8 @@ impl Rules {
         let pass_by_head = !responds
             && !policy.has(Phase::Connect)
             && policy.head_changes().is_some_and(|mut names| names.all(may_be_changed));
-        let (secrets, applications) = Default::default();
-        Self { policy, state, ip_policies, secrets, applications, responds, pass_by_head }
+        let (secrets, applications, reach) = Default::default();
+        Self { policy, state, ip_policies, secrets, applications, reach, responds, pass_by_head }
     }
 
     /// The same rules, which may read secrets.
@@ -60,6 +63,11 @@ impl Rules {
     /// The same rules, whose visitors may log in with applications of the operator.
     pub(crate) fn with_applications(self, applications: Arc<OauthApplications>) -> Self {
         Self { applications, ..self }
+    }
+
+    /// The same rules, which ask for nothing that is out of reach.
+    pub(crate) fn within(self, reach: Reach) -> Self {
+        Self { reach, ..self }
     }
 
     /// Whether anything is to be done in a phase.
