@@ -42,7 +42,7 @@ wire! {
         pub amazon: Option<OauthLogin>,
     }
 
-    /// A client at a provider, and who may come in: whoever is on a list, or everybody without any.
+    /// A client at a provider, and who may come in: everybody, or whoever is on a list.
     pub struct OauthLogin {
         /// What the provider calls the client; that of the service's operator when unspecified.
         pub client_id: Option<String>,
@@ -56,7 +56,7 @@ wire! {
         pub email_domains: Option<Vec<String>>,
     }
 
-    /// A client at GitHub, and who may come in: whoever is on a list, or everybody without any.
+    /// A client at GitHub, and who may come in: everybody, or whoever is on a list.
     pub struct OauthGithubLogin {
         /// What GitHub calls the client; that of the service's operator when unspecified.
         pub client_id: Option<String>,
