@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import socket
 import ssl
 from collections.abc import Iterator
@@ -124,6 +125,19 @@ class Shop:
         self.bot_key = key.token
         remote.credentials.create(description="laptops")
         remote.reserved_domains.create(domain="shop.test")
+        self.vault = remote.vaults.create(name="payments", description="Of the provider")
+        self.secret = remote.vault_secrets.create(
+            name="api_key", value="swordfish", vault_id=self.vault.id
+        )
+        self.destination = remote.event_destinations.create(
+            target={"webhook": {"url": "https://chat.example/hook"}}, description="Chat"
+        )
+        self.subscription = remote.event_subscriptions.create(
+            sources=[{"type": "credential_created.v0"}],
+            destination_ids=[self.destination.id],
+            description="Credentials",
+        )
+        self.tls_edge = remote.edges.tls.create(hostports=["mail.test:443"])
 
     def visit(self, path: str = "/", method: str = "GET", host: str = "shop.test") -> int:
         """Sends a request to the edge; the status of its answer."""
@@ -167,3 +181,23 @@ def show(page: Page, view: str, heading: str) -> None:
     """Goes to a view by its address."""
     page.evaluate("(view) => { location.hash = view; }", f"#/{view}")
     expect(page.get_by_role("heading", name=heading, level=1)).to_be_visible()
+
+
+def focus(page: Page, name: str, role: str = "button") -> None:
+    """Goes on by Tab until something has the focus."""
+    wanted = page.get_by_role(role, name=name, exact=True).first  # type: ignore[arg-type]
+    expect(wanted).to_be_visible()
+    for _ in range(120):
+        if wanted.evaluate("(it) => it === document.activeElement"):
+            return
+        page.keyboard.press("Tab")
+    raise AssertionError(f"{name} cannot be reached by Tab")
+
+
+def press(page: Page, name: str, role: str = "button") -> None:
+    focus(page, name, role)
+    page.keyboard.press("Enter")
+
+
+def heading(page: Page, text: str | re.Pattern[str]) -> None:
+    expect(page.get_by_role("heading", level=1)).to_have_text(text)

@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 
 import ginnel
 from browsing import wait_until
-from consoling import Shop, open_console, show
+from consoling import Shop, focus, heading, open_console, press, show
 
 
 @pytest.fixture
@@ -24,26 +24,6 @@ def service() -> Iterator[ginnel.Service]:
 def page(browser: Browser, service: ginnel.Service) -> Iterator[Page]:
     with open_console(browser, service) as page:
         yield page
-
-
-def focus(page: Page, name: str, role: str = "button") -> None:
-    """Goes on by Tab until something has the focus."""
-    wanted = page.get_by_role(role, name=name, exact=True).first  # type: ignore[arg-type]
-    expect(wanted).to_be_visible()
-    for _ in range(120):
-        if wanted.evaluate("(it) => it === document.activeElement"):
-            return
-        page.keyboard.press("Tab")
-    raise AssertionError(f"{name} cannot be reached by Tab")
-
-
-def press(page: Page, name: str, role: str = "button") -> None:
-    focus(page, name, role)
-    page.keyboard.press("Enter")
-
-
-def heading(page: Page, text: str | re.Pattern[str]) -> None:
-    expect(page.get_by_role("heading", level=1)).to_have_text(text)
 
 
 def test_an_ip_policy_is_made_changed_and_deleted_by_keyboard(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -25,7 +26,16 @@ def shop(service: ginnel.Service) -> Shop:
     return Shop(service)
 
 
-FORMS = ["Create…", "Change…", "Delete…", "Change Traffic policy", "Set Compression"]
+FORMS = [
+    "Create…",
+    "Change…",
+    "Delete…",
+    "Change Traffic policy",
+    "Set Compression",
+    "Change OpenID Connect",
+    "Add a secret…",
+    "Add a type of events…",
+]
 HARMFUL = "[onerror], [onload], [onfocus], img, meta[http-equiv]"
 
 
@@ -56,6 +66,20 @@ def views(shop: Shop) -> list[str]:
         "credentials",
         "bot_users",
         f"bot_users/{shop.bot.id}",
+        "service_users",
+        f"service_users/{shop.bot.id}",
+        "vaults",
+        f"vaults/{shop.vault.id}",
+        "vault_secrets",
+        f"vault_secrets/{shop.secret.id}",
+        "event_destinations",
+        f"event_destinations/{shop.destination.id}",
+        "event_subscriptions",
+        f"event_subscriptions/{shop.subscription.id}",
+        f"edges.tls/{shop.tls_edge.id}",
+        "endpoints",
+        "ip_restrictions",
+        "reserved_addrs",
         "audit_events",
         "nodes",
         "nothing",
@@ -96,13 +120,7 @@ def test_every_form_is_accessible(
     with open_console(browser, service, **options) as page:
         for view in views(shop):
             go(page, view)
-            for name in [
-                "Create…",
-                "Change…",
-                "Delete…",
-                "Change Traffic policy",
-                "Set Compression",
-            ]:
+            for name in FORMS:
                 opener = page.get_by_role("button", name=name, exact=True).first
                 if not opener.count():
                     continue
@@ -145,6 +163,26 @@ def test_nothing_that_is_stored_is_ever_more_than_text(browser: Browser) -> None
             key = remote.api_keys.create(**words)
             credential = remote.credentials.create(**words)
             bot = remote.bot_users.create(name=payload)
+            vault = remote.vaults.create(name=f"vault-{len(things)}", **words)
+            secret = remote.vault_secrets.create(
+                name=f"secret-{len(things)}", value=payload, vault_id=vault.id, **words
+            )
+            address = f"https://chat.example/{quote(payload)}?{payload}"
+            target: Any = {"webhook": {"url": address.replace(" ", "+")}}
+            destination = remote.event_destinations.create(target=target, **words)
+            subscription = remote.event_subscriptions.create(
+                sources=[{"type": "api_key_created.v0"}],
+                destination_ids=[destination.id],
+                **words,
+            )
+            tls_edge = remote.edges.tls.create(**words)
+            remote.edges.https.routes.oidc.replace(
+                edge.id,
+                route.id,
+                issuer=f"https://login.example/{quote(payload)}",
+                client_id=payload,
+                client_secret=payload,
+            )
             agent.client().tunnels.start(name=payload, proto="http", addr=9, metadata=payload)
             things += [
                 f"edges.https/{edge.id}",
@@ -156,6 +194,11 @@ def test_nothing_that_is_stored_is_ever_more_than_text(browser: Browser) -> None
                 f"api_keys/{key.id}",
                 f"credentials/{credential.id}",
                 f"bot_users/{bot.id}",
+                f"vaults/{vault.id}",
+                f"vault_secrets/{secret.id}",
+                f"event_destinations/{destination.id}",
+                f"event_subscriptions/{subscription.id}",
+                f"edges.tls/{tls_edge.id}",
             ]
         things += [f"tunnels/{tunnel.id}" for tunnel in remote.tunnels.list()]
         with open_console(browser, service) as page:

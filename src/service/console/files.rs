@@ -17,6 +17,7 @@ const ASSETS: &[Asset] = &[
     Asset { name: "model.js", content: include_str!("assets/model.js") },
     Asset { name: "overview.js", content: include_str!("assets/overview.js") },
     Asset { name: "policy.js", content: include_str!("assets/policy.js") },
+    Asset { name: "resources.js", content: include_str!("assets/resources.js") },
     Asset { name: "session.js", content: include_str!("assets/session.js") },
     Asset { name: "traffic.js", content: include_str!("assets/traffic.js") },
     Asset { name: "views.js", content: include_str!("assets/views.js") },

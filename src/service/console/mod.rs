@@ -6,7 +6,7 @@
 //! forms of the page come from the OpenAPI document for the same reason.
 //!
 //! What the API does not have is below `/console/data`: the figures of the last hour ([`history`]), events of public
-//! traffic as they happen ([`live`]), and policies tried before they are stored ([`policies`]).
+//! traffic as they happen ([`live`]), the types of events, and policies tried before they are stored ([`policies`]).
 
 mod browser;
 mod event_filter;
@@ -65,6 +65,7 @@ const SESSION: Info = operation("session", Verb::GET, "/console/session", &[]);
 const OVERVIEW: Info = operation("overview", Verb::GET, "/console/data/overview", &[]);
 const EVENTS: Info =
     operation("events", Verb::GET, "/console/data/events", event_filter::PARAMETERS);
+const EVENT_TYPES: Info = operation("event_types", Verb::GET, "/console/data/event_types", &[]);
 const POLICY: Info = operation("policy", Verb::GET, "/console/data/policy", &[]);
 
 /// The console of a service.
@@ -178,6 +179,7 @@ impl ServiceConsole {
             ("/session", &Method::DELETE) => self.log_out(&request, body, &removed).await,
             ("/data/overview", &Method::GET) => self.overview(&request, body).await,
             ("/data/events", &Method::GET) => self.events(&request, body).await,
+            ("/data/event_types", &Method::GET) => self.event_types(&request, body).await,
             ("/data/policy", &Method::POST) => self.policy(&request, body).await,
             _ => Err(Refusal::no_such_path(request.head.uri.path())),
         };
@@ -276,6 +278,19 @@ impl ServiceConsole {
             Ok(response)
         };
         pipeline::checked(&self.shared, &EVENTS, &request.head, body, serve).await
+    }
+
+    /// The types of events that a subscription may name, for forms to offer.
+    async fn event_types(
+        &self,
+        request: &SessionRequest,
+        body: &mut Incoming,
+    ) -> Result<Response, Refusal> {
+        let serve = |service: Context, _| async move {
+            let names: Vec<_> = service.shared.events.types().names().collect();
+            Ok(json(&json!({ "types": names })))
+        };
+        pipeline::checked(&self.shared, &EVENT_TYPES, &request.head, body, serve).await
     }
 
     async fn policy(

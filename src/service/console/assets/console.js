@@ -56,7 +56,7 @@ const OWN = [["overview", "Overview"], ["traffic", "Live traffic"], ["policy", "
 /** The links, by section. What only admins may see is for them alone. */
 function entries() {
   const own = (name) => [`#/${name}`, OWN.find(([known]) => known === name)[1]];
-  const isSeen = ({ name }) => caller.admin || name !== "audit_events";
+  const isSeen = ({ admin }) => caller.admin || !admin;
   const all = model.sections.map(([title, resources]) => [title, resources.filter(isSeen).map((it) => [at(it.name), it.title])]);
   for (const [title, links] of all) {
     if (title === "Traffic" && caller.admin) links.unshift(own("traffic"));
@@ -96,7 +96,7 @@ async function viewOf(context, parts) {
     return found?.list ? thingView(context, found, ids) : NOT_FOUND();
   }
   const resource = model.resources.get(name);
-  if (!resource) return NOT_FOUND();
+  if (!resource || resource.isInside) return NOT_FOUND();
   if (!ids.length) return resource.list ? listView(context, resource) : NOT_FOUND();
   const [id, part, partId] = ids;
   if (!part) return resource.get ? thingView(context, resource, [id]) : NOT_FOUND();
@@ -159,7 +159,9 @@ onEnd(() => caller && showLogin("The session is over. Log in again."));
 addEventListener("hashchange", async () => {
   await show();
   main.scrollTop = 0;
-  main.focus();
+  main.focus({ preventScroll: true });
+  // On narrow screens all of the page scrolls.
+  scrollTo(0, 0);
 });
 matchMedia("(min-width: 60rem)").addEventListener("change", () => caller && drawSections());
 

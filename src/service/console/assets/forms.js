@@ -10,29 +10,27 @@ const SUGGESTED = 500;
 /** What stands in quotes of a description, such as `allow`, are values that make sense. */
 const quoted = (text) => [...new Set([...(text ?? "").matchAll(/`([\w.-]{1,40})`/g)].map(([, word]) => word))];
 
-/** Which things a field names, by its own name. */
-const NAMED = [
-  [/^backend(_id|s)$/, (name) => name.startsWith("backends.")],
-  [/^ip_policy_ids?$/, (name) => name === "ip_policies"],
-  [/^certificate_authority_ids$/, (name) => name === "certificate_authorities"],
-  [/^certificate_id$/, (name) => name === "tls_certificates"],
-  [/^owner_id$/, (name) => name === "bot_users"],
-];
-
-/** A list of things to choose from, filled when somebody comes to its field. */
-function suggestions(model, name, control, id) {
-  const isNamed = NAMED.find(([pattern]) => pattern.test(name))?.[1];
-  const options = make("datalist", { id });
-  if (isNamed) {
-    control.addEventListener("focus", async () => {
-      const resources = [...model.resources.values()].filter((it) => it.list && isNamed(it.name));
-      const found = await Promise.all(resources.map((it) => listAll(it, SUGGESTED).catch(() => ({ items: [] }))));
-      options.replaceChildren(...found.flatMap(({ items }) => items)
-        .map((thing) => make("option", { value: thing.id }, nameOf(thing))));
-    }, { once: true });
-  }
-  return isNamed ? options : null;
+/** The things that a field names, as values and what people call them; null for a field that names none. */
+function thingsFor(model, name) {
+  const resources = [...model.resources.values()].filter((it) => it.list && it.fields?.test(name));
+  return resources.length ? async () => {
+    const found = await Promise.all(resources.map((it) => listAll(it, SUGGESTED).catch(() => ({ items: [] }))));
+    return found.flatMap(({ items }) => items).map((thing) => [thing.id, nameOf(thing)]);
+  } : null;
 }
+
+/** A list of values to choose from, filled when somebody comes to its field. */
+function suggestions(read, control, id) {
+  const options = make("datalist", { id });
+  control.addEventListener("focus", async () => {
+    const values = await read().catch(() => []);
+    options.replaceChildren(...values.map(([value, text]) => make("option", { value }, text ?? "")));
+  }, { once: true });
+  return options;
+}
+
+/** What the API knows and this service does not have. */
+const NOT_OFFERED = /\bnot offered by this service\b/;
 
 const lines = (text) => text.split("\n").map((line) => line.trim()).filter(Boolean);
 
@@ -48,6 +46,11 @@ const KINDS = {
   },
   truth: { write: String, read: (text) => text === "true" },
   list: { write: (value) => value.join("\n"), read: lines },
+  // Things of which only one field need be said.
+  records: {
+    write: (value, schema) => value.map((it) => it[schema.only]).join("\n"),
+    read: (text, schema) => lines(text).map((line) => ({ [schema.only]: line })),
+  },
   map: {
     write: (value) => Object.entries(value).map(([key, it]) => `${key}=${it}`).join("\n"),
     read: (text, schema) => Object.fromEntries(lines(text).map((line) => {
@@ -72,12 +75,21 @@ const KINDS = {
 function kindOf(schema) {
   if (schema.type === "boolean") return "truth";
   if (schema.type === "integer" || schema.type === "number") return "number";
+  if (schema.only) return "records";
   if (schema.type === "array") return schema.items.type === "string" ? "list" : "json";
   if (schema.type === "object") return schema.additionalProperties ? "map" : "json";
   return "text";
 }
 
-const HOW = { list: "One on each line.", map: "name=value, one on each line.", json: "JSON." };
+/** The name of the one field that things in a list must have; null where there are several, or it is no text. */
+function onlyField(model, { type, items }) {
+  if (type !== "array" || !items.$ref) return null;
+  const { required, properties } = model.plain(items);
+  return required?.length === 1 && properties[required[0]].type === "string" ? required[0] : null;
+}
+
+const isSecret = ({ format }) => format === "password";
+const HOW = { list: "One on each line.", records: "One on each line.", map: "name=value, one on each line.", json: "JSON." };
 
 function controlOf(name, schema, kind, attributes) {
   const area = (rows) => make("textarea", { rows, spellcheck: "false", class: "mono", ...attributes });
@@ -85,38 +97,48 @@ function controlOf(name, schema, kind, attributes) {
     return make("select", attributes, ...[["", "as it is by default"], ["true", "yes"], ["false", "no"]].map(([value, text]) => make("option", { value }, text)));
   }
   if (name.endsWith("_pem")) return area(6);
-  if (kind === "json") return area(8);
-  if (kind === "list" || kind === "map" || (schema.maxLength ?? 0) > LONG || name === "body") return area(3);
+  if (kind === "json" || (name === "value" && !isSecret(schema))) return area(8);
+  // A secret may have several lines, such as a key.
+  if (name === "value") return make("textarea", { rows: 3, spellcheck: "false", autocomplete: "off", ...attributes, class: "mono concealed" });
+  if (["list", "records", "map"].includes(kind) || (schema.maxLength ?? 0) > LONG || name === "body") return area(3);
   return make("input", {
-    type: schema.format === "password" ? "password" : "text", autocomplete: schema.format === "password" ? "new-password" : "off",
+    type: isSecret(schema) ? "password" : "text", autocomplete: isSecret(schema) ? "new-password" : "off",
     inputmode: kind === "number" ? "decimal" : null, spellcheck: "false", ...attributes,
   });
 }
 
 /** One field: its control, what is wrong with it, and what it holds. */
 class FormField {
-  constructor(model, name, schema, required, value) {
-    Object.assign(this, { name, schema, required, kind: kindOf(schema) });
+  constructor(model, name, plain, required, value, choices) {
+    const schema = { ...plain, only: onlyField(model, plain) };
+    // What is secret does not go back into a page.
+    Object.assign(this, { name, schema, required, kind: kindOf(schema), kept: isSecret(schema) ? value : undefined });
     const id = unique(`field-${name}`);
     this.problem = make("p", { class: "problem", id: `${id}-problem` });
     const offered = quoted(schema.description);
-    const isOffered = this.kind === "text" && !schema.format && offered.length > 1 && !(schema.maxLength > LONG);
-    this.control = controlOf(name, schema, this.kind, { id, name, "aria-describedby": `${id}-problem ${id}-hint`, "aria-required": required || null });
-    const list = suggestions(model, name, this.control, `${id}-list`)
-      ?? (isOffered ? make("datalist", { id: `${id}-list` }, ...offered.map((word) => make("option", { value: word }))) : null);
+    const isOffered = this.kind === "text" && !schema.format && !name.endsWith("url") && offered.length > 1 && !(schema.maxLength > LONG);
+    this.control = controlOf(name, schema, this.kind, { id, name, "aria-describedby": `${id}-problem ${id}-hint`, "aria-required": (required && !this.kept) || null });
+    const read = choices ? async () => (await choices()).map((it) => [it]) : thingsFor(model, name);
+    const list = read ? suggestions(read, this.control, `${id}-list`)
+      : (isOffered ? make("datalist", { id: `${id}-list` }, ...offered.map((word) => make("option", { value: word }))) : null);
     if (list && this.control.tagName === "INPUT") this.control.setAttribute("list", list.id);
-    this.before = value == null ? "" : KINDS[this.kind].write(value);
+    this.before = value == null || isSecret(schema) ? "" : KINDS[this.kind].write(value, schema);
     this.control.value = this.before;
     this.control.addEventListener("input", () => this.check());
-    const hint = [schema.description?.replaceAll("`", ""), HOW[this.kind]].filter(Boolean).join(" ");
-    const choices = list && this.control.tagName === "TEXTAREA" ? picker(this.control, list) : null;
+    const hint = [schema.description?.replaceAll("`", "").replace(/(?<=[^.])$/, "."), HOW[this.kind], this.isKept ? "Left empty, it stays." : ""].filter(Boolean).join(" ");
+    const adder = list && this.control.tagName === "TEXTAREA" ? picker(this.control, list, label(name)) : null;
     this.element = make("div", { class: "field" },
-      make("label", { for: id }, label(name), required ? make("span", { class: "hint" }, " (required)") : null),
-      this.control, choices ?? list, this.problem, make("p", { class: "hint", id: `${id}-hint` }, hint));
+      make("label", { for: id }, label(name), required && !this.isKept ? make("span", { class: "hint" }, " (required)") : null),
+      this.control, adder ?? list, this.problem, make("p", { class: "hint", id: `${id}-hint` }, hint));
   }
 
   get text() {
     return this.control.value;
+  }
+
+  /** Whether there is a secret that stays unless another one is written. */
+  get isKept() {
+    return Boolean(this.kept);
   }
 
   get isChanged() {
@@ -125,7 +147,7 @@ class FormField {
 
   /** The value; undefined where nothing is written. */
   read() {
-    return this.text.trim() === "" ? undefined : KINDS[this.kind].read(this.text, this.schema);
+    return this.text.trim() === "" ? this.kept : KINDS[this.kind].read(this.text, this.schema);
   }
 
   /** Says while somebody types what can be known here. */
@@ -150,8 +172,8 @@ class FormField {
 }
 
 /** A field that adds what is chosen to the lines of an area. */
-function picker(area, list) {
-  const input = make("input", { type: "text", list: list.id, "aria-label": "Add to the list", placeholder: "Add…", autocomplete: "off" });
+function picker(area, list, title) {
+  const input = make("input", { type: "text", list: list.id, "aria-label": `Add to ${title}`, placeholder: "Add…", autocomplete: "off" });
   input.addEventListener("focus", () => area.dispatchEvent(new Event("focus")), { once: true });
   input.addEventListener("change", () => {
     if (!input.value) return;
@@ -164,23 +186,23 @@ function picker(area, list) {
 
 /** The fields of a schema; those of an object stand in a group. */
 export class Form {
-  constructor(model, schema, values = {}, { isChange = false, leaveOut = [] } = {}) {
+  constructor(model, schema, values = {}, { isChange = false, leaveOut = [], choices = {} } = {}) {
     Object.assign(this, { isChange, fields: new Map(), groups: new Map() });
     const own = model.plain(schema);
     const required = new Set(own.required ?? []);
-    const entries = Object.entries(own.properties ?? {}).filter(([name]) => !leaveOut.includes(name));
+    const entries = Object.entries(own.properties ?? {}).filter(([name, { description }]) => !leaveOut.includes(name) && !NOT_OFFERED.test(description));
     // What must be there comes first, and free text last.
     const rank = ([name]) => (required.has(name) ? 0 : ({ description: 2, metadata: 3 })[name] ?? 1);
     this.element = make("div", { class: "form" }, entries.sort((a, b) => rank(a) - rank(b)).map(([name, it]) => {
       const plain = model.plain(it);
       if (!plain.properties) {
-        const field = new FormField(model, name, plain, required.has(name) && !isChange, values[name]);
+        const field = new FormField(model, name, plain, required.has(name) && !isChange, values[name], choices[name]);
         this.fields.set(name, field);
         return field.element;
       }
       const group = new Form(model, plain, flatten(values[name]), { isChange: values[name] != null });
       this.groups.set(name, group);
-      return make("details", { class: "group", open: values[name] != null },
+      return make("details", { class: "group", open: values[name] != null || required.has(name) },
         make("summary", {}, make("b", {}, label(name)), make("span", { class: "hint" }, ` ${plain.description?.replaceAll("`", "") ?? ""}`)), group.element);
     }));
   }
@@ -210,21 +232,31 @@ export class Form {
   /** Everything that is written: objects inside of others are replaced as a whole. */
   readWhole() {
     const written = [...this.fields].map(([name, field]) => [name, field.read()]).filter(([, value]) => value !== undefined);
-    return Object.fromEntries(written);
+    const groups = [...this.groups].map(([name, group]) => [name, group.readWhole()]).filter(([, values]) => Object.keys(values).length);
+    return Object.fromEntries([...written, ...groups]);
   }
 
   /** Shows a refusal at the field that it names; false where it names none. */
   refuse(message) {
-    const [, name, rest] = message.match(/^([a-z_]+)[^:\s]*: (.*)$/s) ?? [];
+    const [, path, problem] = message.match(/^([a-z_][\w.[\]]*): (.*)$/s) ?? [];
+    return Boolean(path) && this.refuseAt(path.split(/[.[\]]+/), problem);
+  }
+
+  refuseAt([name, ...inner], problem) {
     const field = this.fields.get(name);
     if (field) {
-      field.refuse(rest);
+      field.refuse(problem);
+      field.element.closest("details")?.setAttribute("open", "");
       field.control.focus();
       return true;
     }
     const group = this.groups.get(name);
-    if (group) group.element.closest("details").open = true;
-    return [...this.groups.values()].some((it) => it.refuse(rest ?? message));
+    if (group) {
+      group.element.closest("details").open = true;
+      return inner.length ? group.refuseAt(inner, problem) : group.refuse(problem);
+    }
+    // A module names its own fields alone.
+    return [...this.groups.values()].some((it) => it.refuseAt([name, ...inner], problem));
   }
 
   focusProblem() {
@@ -232,7 +264,7 @@ export class Form {
   }
 }
 
-const empty = (kind) => ({ list: [], map: {}, json: null, number: null, truth: null })[kind] ?? "";
+const empty = (kind) => ({ list: [], records: [], map: {}, json: null, number: null, truth: null })[kind] ?? "";
 
 /** References as the identifiers that requests have in their place. */
 export function flatten(value) {

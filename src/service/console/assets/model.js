@@ -1,34 +1,7 @@
-// What can be done, from the OpenAPI document of the service: no resource is described here again.
+// What can be done, from the OpenAPI document of the service, and what `resources.js` adds to it.
 
+import { SECTIONS } from "./resources.js";
 import { call } from "./session.js";
-
-/** Sections, the resources in them, and which of their fields a list shows; others come by themselves. */
-const SECTIONS = [
-  ["Traffic", { tunnel_sessions: ["Agents", "ip agent_version os transport credential started_at"], tunnels: ["Tunnels", "public_url proto labels forwards_to tunnel_session started_at"] }],
-  ["Edges", {
-    "edges.https": ["HTTPS edges", "hostports description routes created_at"],
-    "edges.tcp": ["TCP edges", "hostports description backend created_at"],
-    "edges.tls": ["TLS edges", "hostports description backend tls_termination created_at"],
-    "backends.tunnel_group": ["Tunnel groups", "description labels tunnels created_at"],
-    "backends.failover": ["Failover", "description backends created_at"],
-    "backends.weighted": ["Weighted", "description backends created_at"],
-    "backends.static": ["Static addresses", "address description created_at"],
-    "backends.http_response": ["Fixed responses", "description status_code body created_at"],
-  }],
-  ["Policies", { ip_policies: ["IP policies", "description created_at"], ip_policy_rules: ["IP policy rules", "cidr action ip_policy description created_at"] }],
-  ["Domains", {
-    reserved_domains: ["Reserved domains", "domain description certificate_management_status owner_id created_at"],
-    tls_certificates: ["TLS certificates", "subject_common_name not_after issuer_common_name description created_at"],
-    certificate_authorities: ["Client authorities", "subject_common_name not_after description created_at"],
-  }],
-  ["Access", {
-    api_keys: ["API keys", "description owner_id created_at"],
-    credentials: ["Agent credentials", "description acl owner_id created_at"],
-    bot_users: ["Bot users", "name active created_at"],
-    audit_events: ["Audit", "created_at operation outcome key_id address resource_ids error_code"],
-  }],
-  ["Service", { nodes: ["Nodes", "name state own version sessions tunnels started_at"] }],
-];
 
 const titleOf = (name) => {
   const words = name.split(".").at(-1).replaceAll("_", " ");
@@ -38,16 +11,21 @@ const titleOf = (name) => {
 const sentence = (text) => text[0].toUpperCase() + text.slice(1);
 
 /** A field's name as a label. */
-export const label = (name) => titleOf(name).replace(/\b(id|url|ip|tls|acl|pem|ca|os|cidr|cname)(s?)\b/gi, (word, it, s) => it.toUpperCase() + s)
-  .replace(/ IDs?$/, "").replace(/ at$/, "");
+export const label = (name) => titleOf(name).replace(/\b(id|url|ip|tls|acl|pem|ca|os|cidr|cname|http|otlp)(s?)\b/gi, (word, it, s) => it.toUpperCase() + s)
+  .replace(/(?<!^Client) IDs?$/, "").replace(/ at$/, "");
 
 /** One kind of thing that the API has. */
 class Resource {
   constructor(name, doc) {
     const [title, about] = doc.split(/(?<=^[^:.]*): /);
-    Object.assign(this, { name, title: about ? title.replace(/ module$/, "") : titleOf(name), columns: null, parts: new Map(), actions: [] });
+    Object.assign(this, { name, title: about ? title.replace(/ module$/, "") : titleOf(name), columns: null, inside: [], choices: {}, parts: new Map(), actions: [] });
     /** What it is, as a sentence. */
     this.about = sentence(about ?? doc);
+  }
+
+  /** Whether its things live at a path inside of another thing. */
+  get isInside() {
+    return this.list?.path.includes("{") ?? false;
   }
 
   /** The path of an operation for the thing with these identifiers, outermost first. */
@@ -90,13 +68,14 @@ export class Model {
     }
   }
 
+  /** The sections with their resources; what nothing is said of comes last. */
   arrange() {
-    const left = new Set([...this.resources.values()].filter((it) => it.list && !it.outer));
-    const sections = SECTIONS.map(([title, entries]) => [title, Object.entries(entries).flatMap(([name, [own, columns]]) => {
+    const left = new Set([...this.resources.values()].filter((it) => it.list && !it.outer && !it.isInside));
+    const sections = Object.entries(SECTIONS).map(([title, entries]) => [title, Object.entries(entries).flatMap(([name, entry]) => {
       const resource = this.resources.get(name);
       if (!resource) return [];
-      left.delete(resource);
-      return [Object.assign(resource, { title: own, columns: columns.split(" ") })];
+      Object.assign(resource, entry, { columns: entry.columns.split(" ") });
+      return left.delete(resource) ? [resource] : [];
     })]);
     return left.size ? [...sections, ["Other", [...left]]] : sections;
   }
@@ -113,6 +92,16 @@ export class Model {
     const result = this.plain((resource.get ?? resource.list).result);
     const list = Object.values(result.properties ?? {}).find(({ type }) => type === "array");
     return resource.get ? result : this.plain(list.items);
+  }
+
+  /** The secrets in a thing, outermost first: each with the label of its field. */
+  secretsOf(thing, shape) {
+    return Object.entries(shape.properties ?? {}).flatMap(([name, schema]) => {
+      const field = this.plain(schema);
+      if (thing?.[name] == null) return [];
+      if (field.properties) return this.secretsOf(thing[name], field);
+      return field.format === "password" ? [[name, thing[name]]] : [];
+    });
   }
 
   /** Things have identifiers that begin with the name of their kind; which the description of that says. */
@@ -141,9 +130,16 @@ export async function listAll(resource, most, more = () => true, query = "", opt
   return { items, next: path };
 }
 
+/** Where a destination of events leads to. */
+export function targetOf(target) {
+  const [kind, it] = Object.entries(target ?? {}).find(([, known]) => known) ?? [];
+  return kind ? `${label(kind)} ${it.url ?? it.name ?? ""}` : "";
+}
+
 /** What a thing is called by people. */
 export function nameOf(thing) {
   const own = thing.hostports?.join(", ") || thing.name || thing.domain || thing.cidr || thing.public_url || thing.address
-    || thing.match || (thing.agent_version && thing.ip && `Agent at ${thing.ip}`) || thing.subject_common_name || thing.operation || thing.description;
+    || thing.match || (thing.agent_version && thing.ip && `Agent at ${thing.ip}`) || thing.subject_common_name || thing.operation
+    || thing.addr || thing.description || targetOf(thing.target) || thing.type;
   return own || thing.id || "";
 }

@@ -2,7 +2,7 @@
 
 import { announce, button, make, say } from "./dom.js";
 import { Form, flatten, openForm, shownOnce } from "./forms.js";
-import { label, listAll, nameOf, PAGE } from "./model.js";
+import { label, listAll, nameOf, PAGE, targetOf } from "./model.js";
 import { openPolicy } from "./policy.js";
 import { call } from "./session.js";
 import { Table } from "./table.js";
@@ -39,7 +39,8 @@ export function short(name, value) {
   if (name.endsWith("_at") || name.startsWith("not_")) return name === "not_after" ? ending(value) : moment(value);
   if (name === "certificate_management_status") return certificate(value);
   if (name === "routes") return String(value.length);
-  if (Array.isArray(value)) return value.map((it) => it?.id ?? (typeof it === "object" ? JSON.stringify(it) : it)).join(", ");
+  if (name === "target") return targetOf(value);
+  if (Array.isArray(value)) return value.map((it) => it?.id ?? it?.type ?? (typeof it === "object" ? JSON.stringify(it) : it)).join(", ");
   if (value.backend) return value.backend.id;
   if (value.id && value.uri) return value.id;
   if (typeof value === "object") return Object.entries(value).map(([key, it]) => `${key}=${typeof it === "object" ? "…" : it}`).join(", ");
@@ -58,17 +59,30 @@ function certificate({ renews_at, provisioning_job: job }) {
   return renews_at ? make("span", {}, "renews ", moment(renews_at)) : badge("none yet");
 }
 
+/** What stands for a secret, whatever the API says of it. */
+const concealed = () => make("span", { class: "hint" }, "•••••• is kept");
+
 /** A value with all it has, for the view of one thing. */
-function whole(name, value, model) {
+function whole(name, value, model, schema) {
+  const field = model.plain(schema);
+  if (field.format === "password") return concealed();
+  if (field.properties && !value.id && name !== "certificate_management_status") return record(value, model, field);
   if (Array.isArray(value) && value.length && typeof value[0] !== "object") {
     return make("ul", { class: "plain" }, value.map((it) => make("li", {}, linked(String(it), model))));
   }
+  if (Array.isArray(value) && value[0]?.type && !value[0].config) return make("ul", { class: "plain" }, value.map(({ type }) => make("li", {}, make("code", {}, type))));
   if (Array.isArray(value) && value[0]?.id) return make("ul", { class: "plain" }, value.map(({ id }) => make("li", {}, linked(id, model))));
   if (value?.id && value.uri) return linked(value.id, model);
   if (typeof value === "string" && value.includes("\n")) return make("pre", {}, value);
   if (typeof value === "string" && /_(id|ids)$/.test(name)) return linked(value, model);
   if (value && typeof value === "object" && name !== "certificate_management_status") return make("pre", {}, JSON.stringify(value, null, 2));
   return short(name, value);
+}
+
+/** The fields of a value that has some, also those of what is in it. */
+function record(value, model, { properties }) {
+  const fields = Object.entries(properties).filter(([name]) => value[name] != null && value[name] !== "");
+  return facts(fields.map(([name, schema]) => [label(name), whole(name, value[name], model, schema)]));
 }
 
 /** An identifier leads to what it names, and says its name as soon as that is known. */
@@ -97,13 +111,6 @@ const head = (title, hint, ...tools) => make("div", { class: "view-head" },
 
 // ── Lists ────────────────────────────────────────────────────────────────────────────────────
 
-const HELP = {
-  tunnel_sessions: "Start one with: ginnel agent, or ginnel http 8080, and an authtoken of this service.",
-  tunnels: "Tunnels appear as soon as an agent starts them.",
-  nodes: "This service is the only one of its database.",
-  "edges.https": "An edge takes the traffic of host names and leads it, route by route, to backends.",
-};
-
 /** The list of a resource. */
 export function listView(context, resource) {
   const { model, caller } = context;
@@ -115,7 +122,7 @@ export function listView(context, resource) {
   let [items, next] = [[], null];
   const link = (thing) => (resource.get ? at(resource.name, thing.id) : at("id", thing.id));
   const names = resource.columns ?? Object.keys(shape.properties).filter((name) => !["uri", "metadata"].includes(name)).slice(0, 6);
-  const wide = (name) => ["hostports", "description", "public_url", "operation", "domain", "address", "labels", "backends", "name", "body", "acl", "resource_ids"].includes(name);
+  const wide = (name) => ["hostports", "description", "public_url", "operation", "domain", "address", "labels", "backends", "name", "body", "acl", "resource_ids", "target", "sources", "destinations"].includes(name);
   const columns = names.map((name, index) => ({
     id: name, title: label(name), width: wide(name) ? 9 : 7.5, flex: wide(name), rank: index ? index : null,
     cell: (thing) => index ? short(name, thing[name]) : make("a", { href: link(thing), tabindex: "-1" }, short(name, thing[name] || thing.id)),
@@ -149,7 +156,7 @@ export function listView(context, resource) {
     place.hidden = !seen.length;
     nothing.replaceChildren(...(seen.length ? [] : [items.length
       ? empty("Nothing matches the filter", `None of the ${items.length} has “${filter.value}” in it.`)
-      : empty(`No ${resource.title} yet`, HELP[resource.name] ?? resource.about, resource.create ? create() : "")]));
+      : empty(`No ${resource.title} yet`, resource.none ?? resource.about, resource.create ? create() : "")]));
   };
   const load = async () => {
     more.disabled = true;
@@ -206,35 +213,45 @@ function reload({ model }) {
 
 // ── Create, change, delete ───────────────────────────────────────────────────────────────────
 
-const one = (title) => title.replace(/ies$/, "y").replace(/sses$/, "ss").replace(/s$/, "");
+const one = (title) => title.replace(/^(\w+)s (?=of )/, "$1 ").replace(/(?<! of .*)(ies|sses|s)$/, (end) => ({ ies: "y", sses: "ss" })[end] ?? "");
+/** A title inside of a sentence; what is written in capitals stays so. */
+const lower = (title) => (/^[A-Z]{2}/.test(title) ? title : title[0].toLowerCase() + title.slice(1));
 
 function createThing(context, resource, ids = [], values = {}) {
   const { model, refresh } = context;
   const leaveOut = [...resource.parts.keys()].filter((name) => resource.parts.get(name).isModule && ["policy"].includes(name));
-  const form = new Form(model, resource.create.body, values, { leaveOut });
-  openForm(`New ${one(resource.title)}`, resource.create.summary, form, "Create", async (body) => {
+  const form = new Form(model, resource.create.body, values, { leaveOut, choices: resource.choices });
+  openForm(`New ${lower(one(resource.title))}`, resource.create.summary, form, "Create", async (body) => {
     const thing = await call(resource.path(resource.create, ids), "POST", body);
     announce(`Created ${nameOf(thing)}`);
-    if (thing.token) showToken(resource, thing);
+    showSecrets(context, resource, thing, [body]);
     if (resource.outer && !resource.list) location.assign(at(resource.outer.name, ...ids, resource.name.split(".").at(-1), thing.id));
-    else if (Object.keys(values).length) refresh();
+    else if (Object.keys(values).length || ids.length) refresh();
     else location.assign(at(resource.name, thing.id));
   });
 }
 
-function showToken(resource, thing) {
-  shownOnce(`The token of the new ${one(resource.title)}`,
-    "It is shown this once: the service keeps only a hash of it. Whoever has it can use it until it is deleted.",
-    thing.token, copyButton(() => thing.token, "Copy the token", { class: "strong" }));
+/** Shows this once what the service has made for it and does not tell again. */
+function showSecrets({ model }, resource, thing, known) {
+  const shape = model.shape(resource);
+  const old = known.flatMap((it) => model.secretsOf(it, shape)).map(([, secret]) => secret);
+  const token = thing.token ? [["token", thing.token, "It is shown this once: the service keeps only a hash of it. Whoever has it can use it until it is deleted."]] : [];
+  const made = model.secretsOf(thing, shape).filter(([name, secret]) => name !== "token" && !old.includes(secret))
+    .map((it) => [...it, "The service has made it, and shows it this once. Keep it where it is needed."]);
+  for (const [name, secret, text] of [...token, ...made]) {
+    const word = label(name).toLowerCase();
+    shownOnce(`The ${word} of the new ${lower(one(resource.title))}`, text, secret, copyButton(() => secret, `Copy the ${word}`, { class: "strong" }));
+  }
 }
 
 function changeThing(context, resource, ids, thing) {
   const modules = [...resource.parts].filter(([, part]) => part.isModule).map(([name]) => name);
-  const form = new Form(context.model, resource.update.body, flatten(thing), { isChange: true, leaveOut: modules });
+  const form = new Form(context.model, resource.update.body, flatten(thing), { isChange: true, leaveOut: modules, choices: resource.choices });
   openForm(`Change ${nameOf(thing)}`, resource.update.summary, form, "Save", async (values) => {
     if (!Object.keys(values).length) throw new Error("Nothing is changed yet.");
-    await call(resource.path(resource.update, ids), "PATCH", values);
+    const changed = await call(resource.path(resource.update, ids), "PATCH", values);
     toast("Saved");
+    showSecrets(context, resource, changed, [values, thing]);
     context.refresh();
   });
 }
@@ -262,7 +279,10 @@ export async function thingView(context, resource, ids) {
     }), { class: operation.name === "stop" ? "danger" : null }));
   const parts = [...resource.parts.keys()];
   const hidden = new Set(["id", "uri", "token", ...parts, "routes"]);
-  const shown = Object.entries(model.shape(resource).properties).filter(([name]) => !hidden.has(name) && thing[name] != null && thing[name] !== "");
+  const inside = resource.inside.map((table) => ({ ...table, things: model.resources.get(table.resource) })).filter(({ things }) => things?.list);
+  for (const { things } of inside) if (things.isInside) hidden.add(things.list.path.split("/").at(-1));
+  const { properties } = model.shape(resource);
+  const shown = Object.entries(properties).filter(([name]) => !hidden.has(name) && thing[name] != null && thing[name] !== "");
   const [long, brief] = [shown.filter(([name]) => isLong(thing[name])), shown.filter(([name]) => !isLong(thing[name]))];
   return make("div", { class: "view" },
     make("nav", { "aria-label": "Path", class: "crumbs" }, make("a", { href: outer }, resource.outer && !resource.list ? `${one(resource.outer.title)}` : resource.title)),
@@ -271,10 +291,9 @@ export async function thingView(context, resource, ids) {
       resource.name.startsWith("edges.") ? make("a", { class: "button", href: `#/traffic?edge=${encodeURIComponent(ids.at(-1))}` }, "Traffic") : null,
       resource.delete ? button("Delete…", () => deleteThing(resource, ids, thing, outer), { class: "danger" }) : null),
     make("p", { class: "identifier" }, make("code", {}, thing.id), copyButton(() => thing.id, "Copy", { class: "quiet small", "aria-label": "Copy the identifier" })),
-    facts(brief.map(([name]) => [label(name), whole(name, thing[name], model)])),
-    long.map(([name]) => make("section", {}, make("h2", {}, label(name)), whole(name, thing[name], model))),
-    resource.name === "ip_policies" ? await rulesOf(context, thing) : null,
-    resource.name === "tunnel_sessions" ? await tunnelsOf(context, thing) : null,
+    facts(brief.map(([name]) => [label(name), whole(name, thing[name], model, properties[name])])),
+    long.map(([name]) => make("section", {}, make("h2", {}, label(name)), whole(name, thing[name], model, properties[name]))),
+    await Promise.all(inside.map((table) => insideOf(context, table, ids, thing))),
     parts.map((name) => resource.parts.get(name)).filter((part) => !part.isModule).map((part) => routesOf(context, part, ids, thing)),
     modulesOf(context, resource, ids, thing));
 }
@@ -298,26 +317,33 @@ function routesOf(context, part, ids, thing) {
       : empty("No routes yet", "Without a route, visitors of this edge get 404.", button("Add a route…", () => createThing(context, part, ids), { class: "strong" })));
 }
 
-/** The rules of an IP policy. */
-async function rulesOf(context, policy) {
-  const rules = context.model.resources.get("ip_policy_rules");
-  const { items } = await listAll(rules, MOST);
-  const own = items.filter((rule) => rule.ip_policy?.id === policy.id);
-  const add = (attributes) => button("Add a rule…", () => createThing(context, rules, [], { ip_policy_id: policy.id }), attributes);
-  return make("section", {}, make("div", { class: "section-head" }, make("h2", {}, "Rules"), add({})),
-    own.length ? tableOf("Rules", ["Network", "Action", "Description"], own.map((rule) => [make("a", { href: at(rules.name, rule.id) }, rule.cidr), short("action", rule.action), rule.description ?? ""]))
-      : empty("No rules yet", "A policy without rules lets nobody in.", add({ class: "strong" })));
+const withArticle = (word) => `${/^[aeiou]/i.test(word) ? "an" : "a"} ${word}`;
+
+/** A table of what belongs to a thing, as `resources.js` declares it. */
+async function insideOf(context, { things, title = things.title, by, add, columns, none }, ids, thing) {
+  const own = things.isInside ? Object.values(await call(things.path(things.list, ids))).find(Array.isArray)
+    : (await listAll(things, MOST)).items.filter((it) => [it[by]].flat().some((named) => (named?.id ?? named) === thing.id));
+  const values = add ? { [add]: add.endsWith("_ids") ? [thing.id] : thing.id } : {};
+  const create = (attributes) => (things.create && (add || things.isInside)
+    ? button(`Add ${withArticle(lower(one(title)))}…`, () => createThing(context, things, things.isInside ? ids : [], values), attributes) : null);
+  const key = things.isInside ? things.get.path.match(/\{(\w+)\}$/)[1] : "id";
+  const remove = things.isInside && things.delete;
+  const names = columns.split(" ").filter((name, index) => !index || own.some((it) => !isNothing(it[name])));
+  const cell = (it, name, index) => (index || things.isInside ? short(name, it[name]) : make("a", { href: at(things.name, it.id) }, isNothing(it[name]) ? nameOf(it) : it[name]));
+  const rows = own.map((it) => [...names.map((name, index) => cell(it, name, index)),
+    ...(remove ? [button("Remove…", () => removeInside(context, things, [...ids, it[key]], it[key]), { class: "small danger", "aria-label": `Remove ${it[key]}` })] : [])]);
+  return make("section", {}, make("div", { class: "section-head" }, make("h2", {}, title), own.length ? create({}) : null),
+    own.length ? tableOf(title, [...names.map(label), ...(remove ? ["Actions"] : [])], rows) : empty(`No ${lower(title)} yet`, none, create({ class: "strong" })));
 }
 
-/** The tunnels of an agent. */
-async function tunnelsOf({ model }, session) {
-  const tunnels = model.resources.get("tunnels");
-  const { items } = await listAll(tunnels, MOST);
-  const own = items.filter((it) => it.tunnel_session?.id === session.id);
-  return make("section", {}, make("h2", {}, tunnels.title),
-    own.length ? tableOf(tunnels.title, ["Address or labels", "Protocol", "Leads to", "Started"], own.map((it) => [
-      make("a", { href: at(tunnels.name, it.id) }, it.public_url || short("labels", it.labels)), it.proto ?? "", it.forwards_to ?? "", moment(it.started_at)]))
-      : empty("No tunnels", "The agent is connected and has started none."));
+const isNothing = (value) => value == null || value === "" || (typeof value === "object" && !Object.keys(value).length);
+
+function removeInside(context, things, ids, name) {
+  confirm(`Remove ${name}?`, things.delete.summary, "Remove", async () => {
+    await call(things.path(things.delete, ids), "DELETE");
+    toast(`Removed ${name}`);
+    context.refresh();
+  });
 }
 
 /** The modules of an edge or a route, in the order in which traffic meets them. */
@@ -325,12 +351,12 @@ function modulesOf(context, resource, ids, thing) {
   const modules = [...resource.parts].filter(([, part]) => part.isModule);
   if (!modules.length) return null;
   const state = (value) => (value ? badge(value.enabled === false ? "off" : "on", value.enabled === false ? "" : "good") : badge("not set"));
-  const detail = (value) => Object.entries(value ?? {}).filter(([name, it]) => name !== "enabled" && it != null)
-    .map(([name, it]) => make("span", { class: "part" }, make("span", { class: "hint" }, `${label(name)}: `), name === "inbound" || name === "outbound" ? `${it.length} ${it.length === 1 ? "rule" : "rules"}` : whole(name, it, context.model)));
+  const detail = (part, value) => Object.entries(value ?? {}).filter(([name, it]) => name !== "enabled" && it != null)
+    .map(([name, it]) => make("span", { class: "part" }, make("span", { class: "hint" }, `${label(name)}: `), name === "inbound" || name === "outbound" ? `${it.length} ${it.length === 1 ? "rule" : "rules"}` : whole(name, it, context.model, context.model.shape(part).properties[name])));
   return make("section", {}, make("h2", {}, "Modules"),
     tableOf("Modules", ["Module", "State", "Settings", "Actions"], modules.map(([name, part]) => [
       make("span", {}, make("b", {}, part.title), make("span", { class: "hint block" }, prose(part.about))),
-      state(thing[name]), make("div", { class: "parts" }, detail(thing[name])),
+      state(thing[name]), make("div", { class: "parts" }, detail(part, thing[name])),
       make("div", { class: "tools" },
         button(thing[name] ? "Change…" : "Set…", () => setModule(context, part, ids, thing, name), { class: "small", "aria-label": `${thing[name] ? "Change" : "Set"} ${part.title}` }),
         thing[name] ? button("Remove…", () => removeModule(context, part, ids), { class: "small danger", "aria-label": `Remove ${part.title}` }) : null),
