@@ -1,9 +1,8 @@
 //! Which requests a rule is for.
 
-use std::collections::BTreeMap;
-
 use serde::Deserialize;
 
+use crate::api::local::match_fields::match_fields;
 use crate::http1::{behind_first_line, fields_in};
 
 /// What rules see of a request.
@@ -44,16 +43,18 @@ impl<'a> RequestView<'a> {
     }
 }
 
-/// What a request must be like; what is empty matches any.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct RequestMatcher {
-    tunnel_name: String,
-    method: String,
-    host: String,
-    path: String,
-    match_headers: BTreeMap<String, String>,
+macro_rules! declare {
+    (shown { $($shown:tt)* } parameters { $( $(#[doc = $doc:literal])+ $name:ident : $type:ty, )* }) => {
+        /// What a request must be like; what is empty matches any.
+        #[derive(Debug, Default, Deserialize)]
+        #[serde(default)]
+        pub(super) struct RequestMatcher {
+            $( $(#[doc = $doc])+ $name: $type, )*
+        }
+    };
 }
+
+match_fields!(declare);
 
 impl RequestMatcher {
     pub fn matches(&self, request: &RequestView<'_>) -> bool {

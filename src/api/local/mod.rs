@@ -5,6 +5,7 @@
 pub mod endpoints;
 pub mod held_requests;
 pub mod holds;
+pub(crate) mod match_fields;
 pub mod mocks;
 pub mod requests;
 pub mod root;
