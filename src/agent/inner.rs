@@ -12,6 +12,7 @@ use super::hosts::AllowedHosts;
 use super::intercept::Interceptors;
 use super::metrics::RequestCounts;
 use super::options::AgentOptions;
+use super::protobuf::ProtoFiles;
 use super::relay::ForbiddenAddresses;
 use super::session::NodeClaims;
 use super::session::state::{SessionState, SharedSessionHistory};
@@ -29,6 +30,8 @@ pub(crate) struct AgentInner {
     pub(super) tunnels: Tunnels,
     /// The mocks and holds.
     pub(super) interceptors: Arc<Interceptors>,
+    /// What describes messages of gRPC.
+    pub(super) proto_files: ProtoFiles,
     pub(super) requests: RequestCounts,
     pub(super) state: watch::Sender<SessionState>,
     pub(super) shutdown: Shutdown,

@@ -10,6 +10,7 @@ use chrono::{DateTime, Local, SecondsFormat};
 use super::capture::{
     BodyMarks, CapturedExchange, CapturedMessage, SocketLog, SocketMessage, StreamKind, StreamSide,
 };
+use super::protobuf::{BytesDisplay, DecodedMessage, ProtoFiles};
 use crate::api::local::requests::StreamMessage;
 use crate::api::{Base64, Flag, Note, Timestamp};
 use crate::coding::decode_some;
@@ -72,8 +73,20 @@ impl StreamItem {
             code: self.code.map(i64::from),
             compressed: Flag(self.is_compressed),
             truncated: Flag(self.is_cut),
+            ..StreamMessage::default()
         }
     }
+}
+
+/// What a message of gRPC to this target says, if a proto file describes it.
+pub(super) fn decoded(
+    files: &ProtoFiles,
+    target: &str,
+    item: &StreamItem,
+    bytes: BytesDisplay,
+) -> Option<DecodedMessage> {
+    let is_whole = item.kind == "grpc" && !item.is_compressed && !item.is_cut;
+    is_whole.then(|| files.decode(target, item.side, &item.data, bytes))?
 }
 
 /// The messages behind an index, oldest first, and so many at most.

@@ -22,6 +22,7 @@ pub mod metrics;
 mod monitoring;
 mod options;
 mod page;
+mod protobuf;
 pub mod relay;
 mod replay;
 mod session;
@@ -103,6 +104,7 @@ impl Agent {
             interceptors: interceptors(&options)?,
             options,
             tls,
+            proto_files: protobuf::ProtoFiles::default(),
             requests: RequestCounts::default(),
             tunnels: Tunnels::default(),
             state: watch::Sender::new(SessionState::Connecting),

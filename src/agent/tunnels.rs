@@ -20,7 +20,7 @@ use crate::net::{HANDSHAKE_TIMEOUT, Shutdown, ShutdownPhase, ShutdownSignal, tls
 use crate::protocol::message::{BindOpts, Hidden};
 
 /// Everything in a name but the unreserved characters of RFC 3986.
-pub(super) const PATH_SEGMENT_CHARS: &AsciiSet =
+pub(in crate::agent) const PATH_SEGMENT_CHARS: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// How long a connection must have carried no request before a tunnel that ends closes it. Our own

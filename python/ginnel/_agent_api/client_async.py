@@ -12,6 +12,7 @@ from ..local.endpoints import AsyncEndpoints
 from ..local.held_requests import AsyncHeldRequests
 from ..local.holds import AsyncHolds
 from ..local.mocks import AsyncMocks
+from ..local.proto_files import AsyncProtoFiles
 from ..local.requests import AsyncRequests
 from ..local.root import Root
 from ..local.status import Status
@@ -294,6 +295,11 @@ class AsyncAgentClient(AgentOptions, _Awaited):
     def held_requests(self) -> AsyncAgentHeldRequests:
         """Requests that wait because of a hold."""
         return AsyncAgentHeldRequests(self._core)
+
+    @cached_property
+    def proto_files(self) -> AsyncProtoFiles:
+        """Proto files: what describes the messages of gRPC calls, until the agent ends."""
+        return AsyncProtoFiles(self._core)
 
     async def root(self) -> Root:
         """Fetch the root resource: where the others are."""

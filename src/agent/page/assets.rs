@@ -23,6 +23,7 @@ pub(super) const ASSETS: &[Asset] = &[
     Asset { name: "multipart.js", content: include_str!("assets/multipart.js") },
     Asset { name: "outage.js", content: include_str!("assets/outage.js") },
     Asset { name: "protobuf.js", content: include_str!("assets/protobuf.js") },
+    Asset { name: "proto_files.js", content: include_str!("assets/proto_files.js") },
     Asset { name: "qr.js", content: include_str!("assets/qr.js") },
     Asset { name: "requests.js", content: include_str!("assets/requests.js") },
     Asset { name: "rules.js", content: include_str!("assets/rules.js") },

@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::content;
 use crate::agent::capture::CaptureRecord;
 use crate::agent::messages::{self, StreamItem};
+use crate::agent::protobuf::{BytesDisplay, DecodedMessage, ProtoFiles};
 use crate::api::{Base64, mask};
 
 /// How many messages are told at a time.
@@ -37,6 +38,9 @@ struct StreamMessageView {
     text: Option<String>,
     /// What is none.
     data: Option<Base64>,
+    /// What is of gRPC and described by a proto file: its type, and JSON.
+    message_type: Option<String>,
+    message: Option<String>,
     event: String,
     event_id: String,
     code: Option<u16>,
@@ -49,23 +53,32 @@ struct StreamMessageView {
 
 impl MessagePage {
     /// The messages of a record behind an index.
-    pub fn of(record: &CaptureRecord, after: u64, reveal: bool) -> Self {
+    pub fn of(record: &CaptureRecord, files: &ProtoFiles, after: u64, reveal: bool) -> Self {
         let exchange = record.exchange().clone();
         let items = messages::items(&exchange, after, MAX_MESSAGES);
         let dropped = exchange.socket.as_ref().map_or(0, |log| log.dropped);
         let start = record.start();
         let time = |at: Duration| (start + at).to_rfc3339_opts(SecondsFormat::Millis, false);
         let last = items.last().map_or(after, |item| item.index);
+        let [_, target, _] = exchange.request.start_line();
         let views = items.into_iter().map(|item| {
             let at = item.at.map(time);
-            StreamMessageView::of(item, at, reveal)
+            // Bytes that nobody can read may hold what is secret.
+            let bytes = if reveal { BytesDisplay::Shown } else { BytesDisplay::Counted };
+            let decoded = messages::decoded(files, &target, &item, bytes);
+            StreamMessageView::of(item, decoded, at, reveal)
         });
         Self { dropped, last, messages: views.collect() }
     }
 }
 
 impl StreamMessageView {
-    fn of(item: StreamItem, time: Option<String>, reveal: bool) -> Self {
+    fn of(
+        item: StreamItem,
+        decoded: Option<DecodedMessage>,
+        time: Option<String>,
+        reveal: bool,
+    ) -> Self {
         let is_text = !matches!(item.kind, "binary" | "grpc") && !item.is_compressed;
         let (body, masked) = match reveal {
             true => (Some(item.data), false),
@@ -75,6 +88,22 @@ impl StreamMessageView {
         let (text, data) = match is_text {
             true => (body.map(text), None),
             false => (None, body.map(|bytes| Base64(bytes.into()))),
+        };
+        let mut masked = masked;
+        let mut data = data;
+        let (message_type, message) = match decoded {
+            None => (None, None),
+            Some(DecodedMessage { type_name, value }) => {
+                let mut shown = value.clone();
+                if !reveal {
+                    mask::value(&mut shown);
+                }
+                if shown != value {
+                    // Its bytes hold what the name of a field says to be secret.
+                    (masked, data) = (true, None);
+                }
+                (Some(type_name), Some(shown.to_string()))
+            }
         };
         let event_id = match reveal {
             true => item.event_id,
@@ -89,6 +118,8 @@ impl StreamMessageView {
             masked,
             data,
             text,
+            message_type,
+            message,
             event: item.event,
             event_id,
             code: item.code,

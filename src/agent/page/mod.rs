@@ -285,7 +285,8 @@ async fn stream_messages(
     let record =
         record.ok_or_else(|| WebRejection::gone(format!("the request {id} is no longer kept")))?;
     let after = query.since.as_deref().and_then(|since| since.parse().ok()).unwrap_or_default();
-    let page = move || messages::MessagePage::of(&record, after, query.reveal);
+    let page =
+        move || messages::MessagePage::of(&record, &state.shared.proto_files, after, query.reveal);
     Ok(json(&in_background(page).await?))
 }
 

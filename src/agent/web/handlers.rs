@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::interception::{self, one_body};
+use super::proto_files;
 use super::rejection::WebRejection;
 use crate::agent::archive;
 use crate::agent::capture::CapturedMessage;
@@ -11,11 +12,12 @@ use crate::agent::definition::Definition;
 use crate::agent::edits::RequestEdits;
 use crate::agent::inner::AgentInner;
 use crate::agent::messages;
+use crate::agent::protobuf::BytesDisplay;
 use crate::agent::replay::{ReplayError, ReplayPlan};
 use crate::agent::session::{StartError, TunnelBindError};
 use crate::agent::tunnels::RunningTunnel;
 use crate::api::local::{endpoints, requests, root, status, tunnels};
-use crate::api::{Operation, OperationHandler, Page, PathOperations, on};
+use crate::api::{Note, Operation, OperationHandler, Page, PathOperations, on};
 use crate::http1::HeadWriter;
 
 /// How many captured requests are listed when nothing else is asked.
@@ -52,6 +54,7 @@ pub(super) fn all() -> Vec<WebHandler> {
     ]
     .into_iter()
     .chain(interception::all())
+    .chain(proto_files::all())
     .collect()
 }
 
@@ -181,7 +184,16 @@ async fn list_messages(agent: Shared, list: requests::Messages) -> WebResult<req
     let limit = usize::try_from(list.limit.unwrap_or(DEFAULT_REQUESTS)).unwrap_or(usize::MAX);
     let exchange = record.exchange().clone();
     let items = messages::items(&exchange, after, limit);
-    let shown = items.into_iter().map(|item| item.show(record.start())).collect();
+    let [_, target, _] = exchange.request.start_line();
+    let shown = items.into_iter().map(|item| {
+        let decoded = messages::decoded(&agent.proto_files, &target, &item, BytesDisplay::Shown);
+        requests::StreamMessage {
+            message_type: Note(decoded.as_ref().map(|it| it.type_name.clone()).unwrap_or_default()),
+            message: decoded.map(|it| it.value),
+            ..item.show(record.start())
+        }
+    });
+    let shown = shown.collect();
     let page = Page::whole(&requests::Messages::INFO, "/api", shown);
     Ok(Page { uri: format!("/api/requests/http/{}/messages", record.id), ..page })
 }

@@ -7,6 +7,7 @@
 pub(super) mod guard;
 mod handlers;
 mod interception;
+mod proto_files;
 mod rejection;
 mod routes;
 

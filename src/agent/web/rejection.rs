@@ -52,6 +52,13 @@ impl WebRejection {
         Self::new(400, 108, "invalid hold", problems.join("\n"))
     }
 
+    /// A proto file is wrong; the message says where.
+    pub fn invalid_proto_file(problem: &str) -> Self {
+        let mut rejection = Self::plain(400, &format!("invalid proto file: {problem}"));
+        rejection.body.error_code = Some(110.into());
+        rejection
+    }
+
     /// Nothing has this path; it is added where the request is answered.
     pub fn not_found() -> Self {
         Self::plain(404, "Resource not found")

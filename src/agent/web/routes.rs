@@ -93,7 +93,16 @@ async fn answer(
     };
     let path = head.uri.path().strip_prefix(API_PATH).unwrap_or_default().replace('+', "%20");
     let queried = decode::query(info, head.uri.query(), i64::MAX as u64);
-    let decoded = decode::arguments(info, &path, queried, body.as_deref());
+    let is_long = body.as_ref().is_some_and(|body| body.len() > MAX_BODY_BYTES);
+    let decode = move || decode::arguments(info, &path, queried, body.as_deref());
+    let decoded = match is_long {
+        // An archive takes its time, and what else the agent does goes on.
+        true => {
+            let decoding = tokio::task::spawn_blocking(decode).await;
+            decoding.map_err(|error| WebRejection::failed(error.to_string()))?
+        }
+        false => decode(),
+    };
     if let Some(rejection) = WebRejection::of_arguments(info.resource, &decoded) {
         return Err(rejection);
     }

@@ -7,6 +7,7 @@ pub mod held_requests;
 pub mod holds;
 pub(crate) mod match_fields;
 pub mod mocks;
+pub mod proto_files;
 pub mod requests;
 pub mod root;
 pub mod status;
@@ -24,6 +25,7 @@ const RESOURCES: &[Resource] = &[
     mocks::RESOURCE,
     holds::RESOURCE,
     held_requests::RESOURCE,
+    proto_files::RESOURCE,
 ];
 
 /// Every resource of the API.

@@ -101,6 +101,10 @@ wire! {
         pub compressed: Flag,
         /// True when less is kept than there was.
         pub truncated: Flag,
+        /// The full name of the type of a gRPC message; absent where no proto file describes it.
+        pub message_type: Note,
+        /// The gRPC message by the names of its fields; none where no proto file describes it.
+        pub message: Option<Value>,
     }
 
     /// What came of an archive.

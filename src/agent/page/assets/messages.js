@@ -3,6 +3,7 @@
 import { hex, json } from "./body.js";
 import { button, bytes, decode, make, say, text } from "./dom.js";
 import { fieldsOf } from "./protobuf.js";
+import { protoFilesButton } from "./proto_files.js";
 import { ask, query } from "./server.js";
 import { badge } from "./ui.js";
 
@@ -47,7 +48,7 @@ class Messages {
     this.list = make("ol", { class: "messages", tabindex: "0", "aria-label": title });
     this.nothing = make("p", { class: "hint messages-none" });
     this.element = make("section", { class: "part stream", "aria-label": title },
-      make("div", { class: "tools body-tools" }, make("h3", {}, title), this.count, make("span", { class: "wide" }), this.search, this.kinds, this.pause),
+      make("div", { class: "tools body-tools" }, make("h3", {}, title), this.count, make("span", { class: "wide" }), this.search, this.kinds, stream === "grpc" ? protoFilesButton(() => this.again()) : null, this.pause),
       this.list, this.nothing);
     this.read();
   }
@@ -81,6 +82,14 @@ class Messages {
       say(this.count, error.message);
     }
     this.reading = false;
+  }
+
+  /** Reads everything anew: other files describe it now. */
+  again() {
+    Object.assign(this, { last: 0, all: [] });
+    for (const element of this.rows.values()) element.remove();
+    this.rows = new Map();
+    this.read();
   }
 
   togglePause() {
@@ -141,13 +150,14 @@ export function keepMessages() {
 }
 
 function contentOf(message) {
-  return message.text ?? (message.data ? text(decode(message.data)) ?? "" : "");
+  return message.message ?? message.text ?? (message.data ? text(decode(message.data)) ?? "" : "");
 }
 
 /** What a message is, in badges. */
 function badges(message) {
   return [
     message.kind === "close" ? badge(message.code == null ? "close" : `close ${message.code}`, "warn") : UNNAMED.includes(message.kind) ? null : badge(message.kind),
+    message.message_type ? badge(message.message_type.split(".").at(-1), "accent", { title: message.message_type }) : null,
     message.event ? badge(`event ${message.event}`, "accent") : null,
     message.event_id ? badge(`id ${message.event_id}`) : null,
     message.compressed ? badge("compressed, could not be read") : null,
@@ -176,6 +186,9 @@ function bytesOf(data) {
 }
 
 function whole(message, read) {
+  if (message.message) {
+    return make("div", {}, json(message.message), message.data ? make("details", {}, make("summary", {}, "By the numbers of the fields"), call(decode(message.data))) : null);
+  }
   if (message.kind === "grpc" && message.data) return call(decode(message.data));
   if (!read) return message.data ? hex(decode(message.data)) : make("p", { class: "hint" }, message.compressed ? "It is compressed, and cannot be read here." : message.masked ? "It is no text, and holds secrets." : "It is empty.");
   return /^\s*[[{]/.test(read) ? json(read) : make("pre", { tabindex: "0" }, read);
