@@ -14,6 +14,7 @@ from typing import Literal
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
+from phone import HEIGHT, WIDTH, side_by_side
 from playwright.sync_api import FloatRect, Page, ViewportSize, sync_playwright
 
 import ginnel
@@ -212,6 +213,28 @@ def take_stream(page: Page, base: str, url: str, suffix: str) -> None:
     page.screenshot(path=FOLDER / f"streams{suffix}.png")
 
 
+def views_of_phone(page: Page, base: str) -> list[bytes]:
+    """Takes what is done on a phone, and leaves the list open."""
+    page.set_viewport_size({"width": WIDTH, "height": HEIGHT})
+    page.goto(base)
+    page.locator("#rows .row").nth(5).wait_for()
+    views = [page.screenshot()]
+    page.goto(f"{base}/inspect/http?filter=body:order.created")
+    choose(page)
+    views.append(page.screenshot())
+    page.goto(base)
+    page.get_by_role("button", name="Compose…").click()
+    page.get_by_role("dialog").wait_for()
+    views.append(page.screenshot())
+    page.goto(f"{base}/inspect/rules")
+    page.get_by_role("button", name="New mock").click()
+    page.get_by_role("dialog").wait_for()
+    views.append(page.screenshot())
+    page.goto(base)
+    page.locator("#rows .row").nth(5).wait_for()
+    return views
+
+
 def main() -> None:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Shop)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -236,7 +259,13 @@ def main() -> None:
         for context, suffix in contexts:
             take_stream(context.new_page(), base, tunnel.public_url, suffix)
             take_rules(context.new_page(), base, tunnel.public_url, suffix)
-            context.close()
+        phones = [context.new_page() for context, _ in contexts]
+        views = [views_of_phone(page, base) for page in phones]
+        service.stop()
+        for page, own, (scheme, suffix) in zip(phones, views, SCHEMES, strict=True):
+            page.locator("#outage:not([hidden])").wait_for()
+            own.append(page.screenshot())
+            side_by_side(page.context, own, scheme, FOLDER / f"phone{suffix}.png")
         browser.close()
 
 
