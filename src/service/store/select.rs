@@ -30,6 +30,9 @@ pub(super) static CLAIMANT: Select = Select::of(&schema::CLAIMS, &["owner"], &["
 /// Who holds the claims of a range.
 pub(super) static CLAIMANTS_IN_RANGE: Select =
     Select::in_range(&schema::CLAIMS, &["owner"], &["space"], "key");
+/// What is claimed in a range.
+pub(super) static CLAIMED_IN_RANGE: Select =
+    Select::in_range(&schema::CLAIMS, &["key"], &["space"], "key");
 /// The claims of a space.
 pub(super) static CLAIMS: Select = Select::of(&schema::CLAIMS, &["key"], &["space"]);
 /// What a token is checked against.

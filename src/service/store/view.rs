@@ -176,6 +176,14 @@ impl<'connection> View<'connection> {
         Ok(owners)
     }
 
+    /// The keys of the claims before `end`, smallest first.
+    pub fn claimed_before(&self, space: &str, end: &str) -> Result<Vec<String>, StoreError> {
+        let mut keys =
+            self.texts(&select::CLAIMED_IN_RANGE, &[Text(space), Text(""), Text(end)])?;
+        keys.sort();
+        Ok(keys)
+    }
+
     /// How many claims a space holds.
     pub fn claims(&self, space: &str) -> Result<i64, StoreError> {
         let mut count = 0;
