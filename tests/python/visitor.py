@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import re
 import ssl
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
@@ -97,7 +98,7 @@ class Visitor:
     @property
     def session(self) -> list[str]:
         """The names of the cookies of a session."""
-        return [name for name in self.cookies if name.rpartition("-")[2].startswith("s")]
+        return [name for name in self.cookies if re.search(r"-s\d$", name)]
 
     def begin(self, target: str = "/") -> str:
         """Wants a page, and logs in at the issuer; gives where that sends the visitor back to."""
