@@ -95,6 +95,10 @@ pub mod prefix {
         EVENT_SUBSCRIPTION = "esb",
         /// Event, as it is sent.
         EVENT = "ev",
+        /// Visitor who has logged in.
+        APPLICATION_USER = "au",
+        /// Session of such a visitor.
+        APPLICATION_SESSION = "as",
         /// One operation, as named in an error.
         OPERATION = "op",
         /// Request of a visitor.

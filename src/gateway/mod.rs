@@ -434,6 +434,11 @@ impl Gateway {
         self.0.groups.store(Arc::new(Some(groups)));
     }
 
+    /// The logins of visitors.
+    pub(crate) fn logins(&self) -> &Arc<Logins> {
+        &self.0.logins
+    }
+
     /// Everything that happens to public traffic from now on, on other nodes too.
     pub fn events(&self) -> EventSubscriber {
         self.0.events.subscribe()

@@ -117,7 +117,7 @@ impl AddressLookup {
     }
 
     /// What is known of this address, which is the same one each time.
-    pub(super) fn facts(&self, address: IpAddr) -> Option<&AddressFacts> {
+    pub fn facts(&self, address: IpAddr) -> Option<&AddressFacts> {
         let database = self.database.as_ref()?;
         Some(self.found.get_or_init(|| database.find(address.to_canonical())))
     }

@@ -26,6 +26,8 @@ const LISTS: &[(&str, &str)] = &[
     (prefix::TLS_EDGE, "/edges/tls"),
     (prefix::CREDENTIAL, "/credentials"),
     (prefix::BOT_USER, "/bot_users"),
+    (prefix::APPLICATION_USER, "/app/users"),
+    (prefix::APPLICATION_SESSION, "/app/sessions"),
     (prefix::VAULT, "/vaults"),
     (prefix::VAULT_SECRET, "/vault_secrets"),
     (prefix::ENDPOINT, "/endpoints"),

@@ -33,6 +33,7 @@ mod events;
 pub mod handlers;
 mod home;
 mod live;
+mod logins;
 mod monitoring;
 mod not_offered;
 mod oauth;
@@ -202,6 +203,7 @@ impl Service {
                 let audit = AuditTrail::start(&store, audit_settings).await?;
                 let publisher =
                     Publisher::start(gateway.clone(), &store, vault_key.clone()).await?;
+                logins::start(&store, &gateway);
                 let registry = Arc::new(Registry::new(cluster.clone()));
                 let peers = peers(peer_listener, cluster.as_ref(), &gateway, &registry)?;
                 gateway.open();
@@ -495,6 +497,9 @@ impl Service {
         let flushed =
             tokio::time::timeout(FLUSH_TIMEOUT, self.shared.audit.flush(&self.shared.store));
         or_debug!(flushed.await, "the last events of refused calls are not written");
+        let flush = logins::flush(&self.shared.store, self.shared.gateway.logins());
+        let flushed = tokio::time::timeout(FLUSH_TIMEOUT, flush);
+        or_debug!(flushed.await, "the last use of sessions is not stored");
         self.remove_token_files();
         close(self.shared.store.clone()).await;
     }
@@ -676,7 +681,7 @@ async fn vault_key(
     Ok(key)
 }
 
-/// How long the last events of the audit trail may take to be written.
+/// How long the last events of the audit trail may take to be written, and the last use of sessions.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long before the end of the grace period waits for locks end, so that their writes are answered.
 const TIME_TO_ANSWER: Duration = Duration::from_millis(500);

@@ -10,13 +10,9 @@ pub(super) const NOT_OFFERED: &[(&str, &str)] = &[
     ("/ssh_user_certificates", SSH),
     ("/agent_ingresses", "agents connect to the address of the service itself"),
     ("/abuse_reports", "the operator of the service decides what it serves"),
-    ("/app/users", SESSIONS),
-    ("/app/sessions", SESSIONS),
     ("/edges/https/{edge_id}/routes/{id}/saml", LOGIN),
 ];
 const LOGIN: &str = "visitors log in with the action openid-connect or oauth of a policy, or with the module oidc or oauth";
-const SESSIONS: &str =
-    "sessions of visitors are in their cookies: the service keeps no list of them";
 const SSH: &str = "there are no SSH reverse tunnels; use an agent";
 
 /// The refusal of a request to one of the paths.

@@ -36,10 +36,10 @@ class Node:
         printed = self._command.line()
         self.url: str = printed["url"]
         self.agent_addr: str = printed["agent_addr"]
-        self._http_url: str = printed["http_url"]
+        self.http_url: str = printed["http_url"]
 
     def visit(self, host: str) -> tuple[int, bytes]:
-        return visit(self._http_url, host)
+        return visit(self.http_url, host)
 
     @contextlib.contextmanager
     def stopped(self) -> Iterator[None]:

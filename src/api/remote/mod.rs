@@ -1,6 +1,8 @@
 //! The remote management API: one file per resource, and the table of all of them.
 
 pub mod api_keys;
+pub mod application_sessions;
+pub mod application_users;
 pub mod audit_events;
 pub mod backends;
 pub mod bot_users;
@@ -62,6 +64,8 @@ const RESOURCES: &[Resource] = &[
     credentials::RESOURCE,
     bot_users::RESOURCE,
     service_users::RESOURCE,
+    application_users::RESOURCE,
+    application_sessions::RESOURCE,
     vaults::RESOURCE,
     vault_secrets::RESOURCE,
     endpoints::RESOURCE,

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use tokio::sync::Semaphore;
 
 use crate::gateway::login::cache::PublishedCache;
+use crate::gateway::login::records::LoginRecordsError;
 use crate::gateway::modules::traffic_policy::Fetcher;
 use crate::net::Reach;
 use crate::policy::Fetch;
@@ -58,6 +59,8 @@ pub(super) enum LoginError {
     UnknownLogin,
     #[error("the tokens of the issuer are too large for a session")]
     TooLarge,
+    #[error("sessions cannot be looked up or stored: {0}")]
+    Records(#[from] LoginRecordsError),
     #[error("{0}")]
     Internal(String),
 }
@@ -89,6 +92,11 @@ impl LoginError {
                 StatusCode::BAD_GATEWAY,
                 3450,
                 "The issuer says more of you than the cookies of a session can hold.",
+            ),
+            Self::Records(_) => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                3460,
+                "Sessions cannot be looked up or stored at this moment: try again soon.",
             ),
             Self::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, 3451, "The login has failed."),
         }

@@ -1,16 +1,16 @@
 //! What a node remembers of logins, beside what visitors carry: bounded, and gone when it ends.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use chrono::Utc;
 
+use crate::gateway::login::fair_cache::FairCache;
 use crate::gateway::login::issuer::LoginError;
 use crate::gateway::login::session::LoginSession;
 
-/// How many sessions that were logged out, and how many logins that have ended, are remembered.
-const MAX_REMEMBERED: usize = 65_536;
+/// How many logins that have ended are remembered.
+const MAX_ENDED_LOGINS: usize = 65_536;
 /// How many sessions are remembered that were renewed.
 const MAX_RENEWALS: usize = 16_384;
 /// How long what a renewal has brought is remembered for visitors with older cookies.
@@ -21,58 +21,56 @@ const FAILURE_TTL: Duration = Duration::from_secs(5);
 /// What a node remembers of logins.
 #[derive(Default)]
 pub(super) struct Memory {
-    revoked: Remembered,
-    ended: Remembered,
+    ended: EndedLogins,
     pub renewals: Renewals,
 }
 
 impl Memory {
-    /// Whether a session was logged out here.
-    pub(super) fn is_revoked(&self, session: &str) -> bool {
-        self.revoked.entries().contains_key(session)
-    }
-
-    /// Remembers that a session was logged out, until no cookie of it is good any more.
-    pub(super) fn revoke(&self, session: &str, last_moment: i64) {
-        self.revoked.insert(session, last_moment);
-        self.renewals.forget(session);
-    }
-
-    /// Remembers that a login has ended; false when it had before.
-    pub(super) fn end_login(&self, state: &str, last_moment: i64) -> bool {
-        self.ended.insert(state, last_moment)
+    /// Remembers that a login has ended here; false when it had before. One that is forgotten is refused by
+    /// whoever stores sessions.
+    pub(super) fn end_login(&self, (login, state): (u32, &str), last_moment: i64) -> bool {
+        self.ended.insert((login, state), last_moment)
     }
 }
 
-/// Names with the moment after which they need not be remembered, in seconds of Unix.
-#[derive(Default)]
-struct Remembered(Mutex<HashMap<String, i64>>);
+/// The states of logins with the moment after which they need not be remembered, in seconds of Unix.
+struct EndedLogins(Mutex<FairCache<String, i64>>);
 
-impl Remembered {
-    fn entries(&self) -> MutexGuard<'_, HashMap<String, i64>> {
+impl Default for EndedLogins {
+    fn default() -> Self {
+        Self(Mutex::new(FairCache::new(MAX_ENDED_LOGINS)))
+    }
+}
+
+impl EndedLogins {
+    fn states(&self) -> MutexGuard<'_, FairCache<String, i64>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Remembers a name; false when it is there.
-    fn insert(&self, name: &str, last_moment: i64) -> bool {
-        let mut entries = self.entries();
-        if entries.len() >= MAX_REMEMBERED {
+    /// Remembers a state; false when it is there.
+    fn insert(&self, (login, state): (u32, &str), last_moment: i64) -> bool {
+        let mut states = self.states();
+        if states.is_full() {
             let now = Utc::now().timestamp();
-            entries.retain(|_, last| *last >= now);
+            states.retain(|last| *last >= now);
         }
-        if entries.len() >= MAX_REMEMBERED {
-            tracing::warn!("more logins and logouts are to be remembered than there is room for");
-            let first = entries.iter().min_by_key(|(_, last)| **last);
-            let first = first.map(|(name, _)| name.clone());
-            first.map(|name| entries.remove(&name));
+        let state = state.to_owned();
+        if states.get(&state).is_some() {
+            return false;
         }
-        entries.insert(name.to_owned(), last_moment).is_none()
+        states.get_or_insert((login, state), || last_moment, |last| *last);
+        true
     }
 }
 
 /// Sessions whose issuers are being asked, or were a while ago.
-#[derive(Default)]
-pub(super) struct Renewals(Mutex<HashMap<String, Arc<RenewalSlot>>>);
+pub(super) struct Renewals(Mutex<FairCache<String, Arc<RenewalSlot>>>);
+
+impl Default for Renewals {
+    fn default() -> Self {
+        Self(Mutex::new(FairCache::new(MAX_RENEWALS)))
+    }
+}
 
 /// What is known of the renewal of one session.
 pub(super) struct RenewalSlot {
@@ -88,7 +86,7 @@ struct RenewalResult {
 }
 
 impl Renewals {
-    fn slots(&self) -> MutexGuard<'_, HashMap<String, Arc<RenewalSlot>>> {
+    fn slots(&self) -> MutexGuard<'_, FairCache<String, Arc<RenewalSlot>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -98,29 +96,23 @@ impl Renewals {
         slot.newer(session)
     }
 
-    /// Where the renewal of a session is kept.
-    pub(super) fn slot(&self, session: &str) -> Arc<RenewalSlot> {
+    /// Where the renewal of a session of a login is kept.
+    pub(super) fn slot(&self, (login, session): (u32, &str)) -> Arc<RenewalSlot> {
         let mut slots = self.slots();
-        if let Some(known) = slots.get(session) {
-            return known.clone();
+        if slots.is_full() {
+            slots.retain(|slot| !slot.is_old());
         }
-        if slots.len() >= MAX_RENEWALS {
-            slots.retain(|_, slot| !slot.is_old());
-        }
-        if slots.len() >= MAX_RENEWALS {
-            let oldest = slots.iter().min_by_key(|(_, slot)| slot.result().since);
-            let oldest = oldest.map(|(name, _)| name.clone());
-            oldest.map(|name| slots.remove(&name));
-        }
-        let result = RenewalResult { since: Instant::now(), session: None, failure: None };
-        let slot = RenewalSlot { flight: tokio::sync::Mutex::default(), result: result.into() };
-        let slot = Arc::new(slot);
-        slots.insert(session.to_owned(), slot.clone());
-        slot
+        let new = || {
+            let result = RenewalResult { since: Instant::now(), session: None, failure: None };
+            let slot = RenewalSlot { flight: tokio::sync::Mutex::default(), result: result.into() };
+            Arc::new(slot)
+        };
+        slots.get_or_insert((login, session.to_owned()), new, |slot| slot.result().since).clone()
     }
 
-    fn forget(&self, session: &str) {
-        self.slots().remove(session);
+    /// Forgets a session that has ended.
+    pub(super) fn forget(&self, session: &str) {
+        self.slots().remove(&session.to_owned());
     }
 }
 
@@ -166,22 +158,22 @@ mod tests {
     fn a_login_ends_once() {
         let memory = Memory::default();
 
-        assert!(memory.end_login("a", 1));
-        assert!(!memory.end_login("a", 1));
-        assert!(memory.end_login("b", 1));
+        assert!(memory.end_login((0, "a"), 1));
+        assert!(!memory.end_login((0, "a"), 1));
+        assert!(memory.end_login((0, "b"), 1));
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
+    fn nobody_has_the_logins_of_others_forgotten() {
         let memory = Memory::default();
         let later = Utc::now().timestamp() + 1000;
 
-        memory.revoke("last", later + 1);
-        for number in 0..MAX_REMEMBERED + 10 {
-            memory.revoke(&number.to_string(), later);
+        memory.end_login((1, "small"), later);
+        for number in 0..MAX_ENDED_LOGINS + 10 {
+            memory.end_login((2, &number.to_string()), later + 1);
         }
 
-        assert_eq!(memory.revoked.entries().len(), MAX_REMEMBERED);
-        assert!(memory.is_revoked("last"), "what could be used for longest stays");
+        assert!(memory.ended.states().iter().count() <= MAX_ENDED_LOGINS);
+        assert!(!memory.end_login((1, "small"), later), "it is remembered");
     }
 }

@@ -1,36 +1,50 @@
 //! Logins of visitors: what an action asks is answered here, with the help of the issuer.
 //!
 //! A session is in the cookies of its visitor, sealed (`seal`) with a key that all nodes of a database
-//! share: so a reload, a restart and another node change nothing about it. What a node remembers itself is
-//! in `memory`, bounded: who has logged out here, which logins have ended here, and what issuers have said
-//! lately of sessions. `issuer` talks to issuers, `tokens` reads what they say, `steps` takes visitors
-//! through a login, and `renewal` asks again while a session lasts.
+//! share: so a reload, a restart and another node change nothing about it. That there is one is stored
+//! where all nodes find it (`records`), and it ends when that is removed; `live_sessions` keeps what was
+//! looked up there. What a node remembers itself is in `memory`, bounded: which logins have ended here, and
+//! what issuers have said lately of sessions. `issuer` talks to issuers, `tokens` reads what they say,
+//! `steps` takes visitors through a login, and `renewal` asks again while a session lasts.
 
 mod cache;
+mod fair_cache;
 mod github;
 mod issuer;
+mod live_sessions;
 mod memory;
+pub(crate) mod records;
 mod renewal;
 mod seal;
 mod session;
 mod steps;
 mod tokens;
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
 
 use chrono::{DateTime, Utc};
 use http::header::{CACHE_CONTROL, HeaderName, VARY, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Request, StatusCode};
 use serde_json::json;
 
+use crate::gateway::RouteRef;
 use crate::gateway::login::issuer::{Issuer, Issuers, LoginError};
+use crate::gateway::login::live_sessions::LiveSessions;
 use crate::gateway::login::memory::Memory;
+use crate::gateway::login::records::{
+    LoginActivity, LoginRecords, LoginRecordsError, RecordFuture,
+};
 use crate::gateway::login::renewal::Renewal;
 use crate::gateway::login::seal::Seal;
 use crate::gateway::login::session::{LoginSession, LoginSessionEnd};
 use crate::gateway::modules::traffic_policy::Fetcher;
 use crate::http1::{RequestHead, is_identity};
 use crate::net::Reach;
+use crate::policy::VisitorConnection;
 use crate::policy::login::{
     self as cookies, Admission, LoginConfig, LoginOutcome, LoginRequest, VisitKind,
 };
@@ -41,6 +55,9 @@ const TOUCHES_PER_IDLE_TIMEOUT: u32 = 10;
 /// How often it is written at most, and how often at least, in seconds.
 const MIN_TOUCH_SECONDS: i64 = 1;
 const MAX_TOUCH_SECONDS: i64 = 60;
+
+/// How long it may take to store a session, or to remove it.
+const RECORD_TIMEOUT: Duration = Duration::from_secs(5);
 
 const NEEDS_TLS: (StatusCode, u16, &str) = (
     StatusCode::FORBIDDEN,
@@ -58,13 +75,30 @@ pub(crate) struct Logins {
     seal: Seal,
     issuers: Issuers,
     memory: Memory,
+    sessions: LiveSessions,
+    /// None where nobody stores sessions: nobody can log in there.
+    records: ArcSwap<Option<Arc<dyn LoginRecords>>>,
+    /// Tells clients of issuers from each other.
+    hasher: RandomState,
+}
+
+/// Where somebody comes from who logs in, and what they have come to.
+pub(crate) struct LoginPlace {
+    pub connection: Arc<VisitorConnection>,
+    pub route_ref: RouteRef,
 }
 
 impl Logins {
     /// Logins whose cookies are sealed with a key.
     pub(crate) fn new(key: ring::hkdf::Prk, fetcher: Arc<Fetcher>) -> Arc<Self> {
-        let issuers = Issuers::new(fetcher);
-        Arc::new(Self { seal: Seal(key), issuers, memory: Memory::default() })
+        Arc::new(Self {
+            seal: Seal(key),
+            issuers: Issuers::new(fetcher),
+            memory: Memory::default(),
+            sessions: LiveSessions::default(),
+            records: ArcSwap::from_pointee(None),
+            hasher: RandomState::new(),
+        })
     }
 
     /// The issuer of a login; where a provider is that is called by its name, the operator has said.
@@ -73,11 +107,40 @@ impl Logins {
         self.issuers.of(&config.provider, reach)
     }
 
+    /// Says where sessions are stored.
+    pub(crate) fn store_in(&self, records: Arc<dyn LoginRecords>) {
+        self.records.store(Arc::new(Some(records)));
+    }
+
+    /// Forgets what is known of sessions that have changed; of all where nobody knows which.
+    pub(crate) fn changed(&self, session_ids: Option<&[String]>) {
+        self.sessions.changed(session_ids);
+    }
+
+    /// The requests of sessions that are to be stored; `all` with those that could still wait.
+    pub(crate) fn activity(&self, all: bool) -> Vec<LoginActivity> {
+        self.sessions.activity(Utc::now().timestamp(), all)
+    }
+
+    /// Notes that these requests are stored.
+    pub(crate) fn activity_stored(&self, activity: &[LoginActivity]) {
+        self.sessions.activity_stored(activity);
+    }
+
+    /// Removes the sessions that have ended here, and could not be removed then.
+    pub(crate) async fn remove_ended(&self) -> Result<(), LoginRecordsError> {
+        for session_id in self.sessions.ended_here() {
+            self.remove(&session_id).await?;
+        }
+        Ok(())
+    }
+
     /// Says who has sent a request, or what is answered; an issuer that is out of reach is not asked.
     pub(crate) async fn answer(
         self: &Arc<Self>,
         request: LoginRequest,
         reach: Reach,
+        place: impl FnOnce() -> LoginPlace,
     ) -> LoginOutcome {
         let issuer = self.issuer(&request.config, reach);
         let visit = &request.visit;
@@ -91,8 +154,8 @@ impl Logins {
         }
         let answered = match visit.kind {
             VisitKind::Login => self.begin(&request, &issuer, ("/", true), None).await,
-            VisitKind::Logout => Ok(self.log_out(&request)),
-            VisitKind::Callback => self.finish(&request, &issuer).await,
+            VisitKind::Logout => self.log_out(&request).await,
+            VisitKind::Callback => self.finish(&request, &issuer, place()).await,
             VisitKind::Navigation | VisitKind::Call => self.check(&request, &issuer).await,
         };
         answered.unwrap_or_else(|error| failed(&request, &error))
@@ -106,16 +169,20 @@ impl Logins {
     ) -> Result<LoginOutcome, LoginError> {
         let now = Utc::now();
         let end = match self.session(request, now) {
-            Ok(session) => match self.current(request, issuer, session.clone(), now).await {
-                Ok(Some((renewed, is_refreshed))) => {
-                    if !self.memory.is_revoked(&renewed.id) {
-                        return self.admit(request, renewed, is_refreshed, now);
+            Ok(session) if self.is_live(request, &session.id).await? => {
+                match self.current(request, issuer, session.clone(), now).await {
+                    Ok(Some((renewed, is_refreshed))) => {
+                        // It may have ended while the issuer was asked.
+                        if !is_refreshed || self.is_live(request, &renewed.id).await? {
+                            return self.admit(request, renewed, is_refreshed, now);
+                        }
+                        None
                     }
-                    None
+                    Ok(None) => None,
+                    Err(error) => return Ok(self.not_renewed(request, &session, &error)),
                 }
-                Ok(None) => None,
-                Err(error) => return Ok(self.not_renewed(request, &session, &error)),
-            },
+            }
+            Ok(_) => None,
             Err(end) => end,
         };
         match request.visit.kind {
@@ -133,9 +200,6 @@ impl Logins {
         now: DateTime<Utc>,
     ) -> Result<LoginSession, Option<LoginSessionEnd>> {
         let session = LoginSession::read(&self.seal, request).ok_or(None)?;
-        if self.memory.is_revoked(&session.id) {
-            return Err(None);
-        }
         // A tab that has been open for long may have older cookies.
         let session = self.memory.renewals.newer(&session).unwrap_or(session);
         match session.end(&request.config, now.timestamp()) {
@@ -155,11 +219,49 @@ impl Logins {
         if !session.is_due(&request.config, now.timestamp()) {
             return Ok(Some((session, false)));
         }
-        match Renewal::of(request, issuer.clone()).run(self, session).await {
+        match Renewal::of(request, (issuer.clone(), self.login(request))).run(self, session).await {
             Ok(session) => Ok(Some((session, true))),
             Err(LoginError::Ended) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether a session is stored, and so has not ended.
+    async fn is_live(&self, request: &LoginRequest, session_id: &str) -> Result<bool, LoginError> {
+        let (login, records) = (self.login(request), self.records()?);
+        Ok(self.sessions.is_live((login, session_id), records.as_ref()).await?)
+    }
+
+    /// Ends a session of a login on all nodes; on this one also if it cannot be removed at the moment.
+    async fn end(&self, (login, session_id): (u32, &str)) -> Result<(), LoginRecordsError> {
+        self.sessions.end_here(login, session_id);
+        self.memory.renewals.forget(session_id);
+        self.remove(session_id).await
+    }
+
+    async fn remove(&self, session_id: &str) -> Result<(), LoginRecordsError> {
+        let records = self.records()?;
+        self.in_time(records.remove(session_id)).await?;
+        self.sessions.removed(session_id);
+        Ok(())
+    }
+
+    fn records(&self) -> Result<Arc<dyn LoginRecords>, LoginRecordsError> {
+        let records = self.records.load();
+        let missing = || LoginRecordsError("nobody stores sessions here".to_owned());
+        records.as_ref().clone().ok_or_else(missing)
+    }
+
+    /// What comes of storing something, unless it takes too long.
+    async fn in_time<T>(&self, stored: RecordFuture<'_, T>) -> Result<T, LoginRecordsError> {
+        let late = |_| LoginRecordsError(format!("no answer within {RECORD_TIMEOUT:?}"));
+        let result = tokio::time::timeout(RECORD_TIMEOUT, stored).await.map_err(late).flatten();
+        result.inspect_err(|error| self.sessions.note_failure(error))
+    }
+
+    /// Whose a session is among those who share the memory of a node: the client's of an issuer.
+    fn login(&self, request: &LoginRequest) -> u32 {
+        self.hasher.hash_one((&request.client_id, request.config.provider.url())) as u32
     }
 
     /// Says why nobody is let in, with what the issuer has given before it failed: an older refresh token
@@ -195,7 +297,11 @@ impl Logins {
             session.seen = now.timestamp();
             session.write(&self.seal, request, &mut headers)?;
         }
-        let expires_at = session.expires_at(&request.config, now);
+        let (config, now_seconds) = (&request.config, now.timestamp());
+        let idle = i64::try_from(config.idle_timeout.as_secs()).unwrap_or(i64::MAX);
+        let left = session.seconds_left(config, now_seconds);
+        self.sessions.touch(&session.id, (now_seconds, left, idle));
+        let expires_at = session.expires_at(config, now);
         Ok(LoginOutcome::Admitted(Box::new(Admission {
             identity: session.identity,
             session_id: session.id,
@@ -214,7 +320,8 @@ impl Logins {
 fn failed(request: &LoginRequest, error: &LoginError) -> LoginOutcome {
     let (client_id, host) = (&request.client_id, &request.visit.host);
     match error {
-        LoginError::UnknownLogin | LoginError::Ended => {
+        // That nothing can be stored is logged once for all.
+        LoginError::UnknownLogin | LoginError::Ended | LoginError::Records(_) => {
             tracing::debug!(client_id, host, err = %error, "a login failed");
         }
         _ => tracing::warn!(client_id, host, err = %error, "a login failed"),

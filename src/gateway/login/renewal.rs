@@ -18,16 +18,18 @@ pub(super) struct Renewal {
     client_secret: ClientSecret,
     issuer: Arc<Issuer>,
     host: String,
+    login: u32,
 }
 
 impl Renewal {
-    pub(super) fn of(request: &LoginRequest, issuer: Arc<Issuer>) -> Self {
+    pub(super) fn of(request: &LoginRequest, (issuer, login): (Arc<Issuer>, u32)) -> Self {
         Self {
             issuer,
             host: request.visit.host.clone(),
             config: request.config.clone(),
             client_id: request.client_id.clone(),
             client_secret: request.client_secret.clone(),
+            login,
         }
     }
 
@@ -40,9 +42,9 @@ impl Renewal {
     ) -> Result<LoginSession, LoginError> {
         let logins = logins.clone();
         let renewing = tokio::spawn(async move {
-            let slot = logins.memory.renewals.slot(&session.id);
+            let slot = logins.memory.renewals.slot((self.login, &session.id));
             let _flight = slot.flight.lock().await;
-            if logins.memory.is_revoked(&session.id) {
+            if logins.sessions.has_ended(&session.id) {
                 return Err(LoginError::Ended);
             }
             if let Some(newer) = slot.newer(&session) {
@@ -56,8 +58,10 @@ impl Renewal {
             }
             let renewed = self.ask(&slot, &session).await;
             slot.keep(&renewed);
-            if let Err(LoginError::Ended) = renewed {
-                logins.memory.revoke(&session.id, session.last_moment(&self.config));
+            if let Err(LoginError::Ended) = renewed
+                && let Err(err) = logins.end((self.login, &session.id)).await
+            {
+                tracing::warn!(%err, "a session that its issuer has ended is still stored");
             }
             renewed
         });

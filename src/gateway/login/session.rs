@@ -93,7 +93,8 @@ impl LoginSession {
         ends.to_rfc3339_opts(SecondsFormat::Secs, true)
     }
 
-    fn seconds_left(&self, config: &LoginConfig, now: i64) -> i64 {
+    /// For how long it lasts if nobody uses it any more.
+    pub(super) fn seconds_left(&self, config: &LoginConfig, now: i64) -> i64 {
         let left = self.started + seconds(config.max_duration) - now;
         left.min(seconds(config.idle_timeout)).max(0)
     }
@@ -138,11 +139,6 @@ impl LoginSession {
             }
         }
         Ok(())
-    }
-
-    /// When no cookie of it is good any more.
-    pub(super) fn last_moment(&self, config: &LoginConfig) -> i64 {
-        self.started.saturating_add(seconds(config.max_duration))
     }
 }
 

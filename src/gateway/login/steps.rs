@@ -12,16 +12,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use url::Url;
 
-use crate::gateway::login::Logins;
 use crate::gateway::login::issuer::{Issuer, LoginError};
+use crate::gateway::login::records::{LoginAttemptId, NewLoginSession};
 use crate::gateway::login::seal::random_text;
 use crate::gateway::login::session::{
     self, LoginSession, LoginSessionEnd, MAX_VALUE_BYTES, binding, set_cookie,
 };
 use crate::gateway::login::tokens::TokenClient;
+use crate::gateway::login::{LoginPlace, Logins};
 use crate::policy::LocalResponse;
 use crate::policy::login::{
-    CALLBACK_PATH, Identity, LoginOutcome, LoginProvider, LoginRequest, MAX_COOKIE_CHUNKS,
+    CALLBACK_PATH, Identity, LoginLocation, LoginOutcome, LoginProvider, LoginRequest,
+    MAX_COOKIE_CHUNKS,
 };
 
 /// What logins on their way are sealed for.
@@ -97,6 +99,7 @@ impl Logins {
         &self,
         request: &LoginRequest,
         issuer: &Arc<Issuer>,
+        place: LoginPlace,
     ) -> Result<LoginOutcome, LoginError> {
         let visit = &request.visit;
         let state = visit.parameter("state").ok_or(LoginError::UnknownLogin)?;
@@ -108,12 +111,26 @@ impl Logins {
         let (now, last) = (Utc::now().timestamp(), pending.started + LOGIN_SECONDS);
         // Without a code there is nothing that could be used twice.
         let has_answer = visit.parameter("code").or_else(|| visit.parameter("error")).is_some();
-        if now > last || !has_answer || !self.memory.end_login(&state, last) {
+        if now > last || !has_answer {
             return Err(LoginError::UnknownLogin);
         }
-        let session = log_in(request, issuer, &pending).await?;
-        if let Some(before) = LoginSession::read(&self.seal, request) {
-            self.memory.revoke(&before.id, before.last_moment(&request.config));
+        // Asked before the code is used up: where nothing can be stored, the visitor may come again.
+        let (login, records) = (self.login(request), self.records()?);
+        let attempt = LoginAttemptId { state, ends: last };
+        if self.in_time(records.has_ended(&attempt)).await?
+            || !self.memory.end_login((login, &attempt.state), last)
+        {
+            return Err(LoginError::UnknownLogin);
+        }
+        let mut session = log_in(request, issuer, &pending).await?;
+        // What no cookies can hold is not stored either.
+        session.write(&self.seal, request, &mut HeaderMap::new())?;
+        let before = LoginSession::read(&self.seal, request).map(|before| before.id);
+        let new = new_session((request, place), &session, (attempt, before.clone()));
+        let stored = self.in_time(records.create(new)).await?;
+        session.id = stored.ok_or(LoginError::UnknownLogin)?;
+        if let Some(before) = before {
+            self.memory.renewals.forget(&before);
         }
         let mut response = redirect(&format!("{}{}", visit.origin, pending.target))?;
         set_cookie(&mut response.headers, request, (&name, "", 0), false);
@@ -121,10 +138,12 @@ impl Logins {
         Ok(LoginOutcome::Answered { response, result: json!({}) })
     }
 
-    /// Ends the session of a visitor.
-    pub(super) fn log_out(&self, request: &LoginRequest) -> LoginOutcome {
-        if let Some(session) = LoginSession::read(&self.seal, request) {
-            self.memory.revoke(&session.id, session.last_moment(&request.config));
+    /// Ends the session of a visitor, who keeps the cookies where it cannot be ended everywhere.
+    pub(super) async fn log_out(&self, request: &LoginRequest) -> Result<LoginOutcome, LoginError> {
+        if let Some(session) = LoginSession::read(&self.seal, request)
+            && self.is_live(request, &session.id).await.unwrap_or(true)
+        {
+            self.end((self.login(request), &session.id)).await?;
         }
         let mut response = LocalResponse::empty(StatusCode::OK);
         response.body = "You are logged out.\n".into();
@@ -132,7 +151,29 @@ impl Logins {
         response.headers.insert(CONTENT_TYPE, plain);
         never_kept(&mut response.headers);
         session::forget(request, &mut response.headers);
-        LoginOutcome::Answered { response, result: json!({}) }
+        Ok(LoginOutcome::Answered { response, result: json!({}) })
+    }
+}
+
+/// What is stored of a session that begins.
+fn new_session(
+    (request, place): (&LoginRequest, LoginPlace),
+    session: &LoginSession,
+    (attempt, replaces): (LoginAttemptId, Option<String>),
+) -> NewLoginSession {
+    let (config, visit) = (&request.config, &request.visit);
+    let address = place.connection.client.ip();
+    NewLoginSession {
+        attempt,
+        replaces,
+        identity: session.identity.clone(),
+        provider_url: config.provider.url().to_owned(),
+        public_url: visit.origin.clone(),
+        address,
+        location: place.connection.lookup.facts(address).and_then(LoginLocation::of),
+        browser: visit.browser.clone().unwrap_or_default(),
+        route_ref: place.route_ref,
+        expires: session.started.saturating_add(session.seconds_left(config, session.started)),
     }
 }
 

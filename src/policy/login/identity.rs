@@ -17,6 +17,9 @@ pub struct Identity {
     pub email_verified: Option<bool>,
     /// What they are called.
     pub name: Option<String>,
+    /// The name that they log in with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub username: Option<String>,
     /// The groups that they belong to; none where it does not say, which is not the same as no group.
     pub groups: Option<Vec<String>>,
 }
@@ -48,6 +51,7 @@ impl Identity {
             email_verified: verified.filter(|_| email.is_some()),
             email,
             name: text("name").or_else(|| text("preferred_username")).or_else(|| text("login")),
+            username: text("preferred_username").or_else(|| text("login")),
             groups: groups(claims.get("groups")),
         })
     }
@@ -63,6 +67,7 @@ impl Identity {
             (all.email, all.email_verified) = (more.email, more.email_verified);
         }
         all.name = more.name.or(all.name);
+        all.username = more.username.or(all.username);
         all.groups = more.groups.or(all.groups);
         Some(all)
     }

@@ -5,6 +5,7 @@
 //! whoever runs the rules talks to the issuer and seals the cookies.
 
 mod allow;
+mod browser;
 mod config;
 mod cookies;
 mod id_token;
@@ -15,6 +16,7 @@ mod providers;
 mod visit;
 
 pub use self::allow::AllowRules;
+pub use self::browser::{LoginBrowser, LoginLocation};
 pub use self::config::{LoginConfig, LoginKind, is_login_url};
 pub use self::cookies::{
     CookieKind, MAX_COOKIE_CHUNKS, WithheldCookies, cookie_name, has_login_cookie, withhold,

@@ -17,6 +17,16 @@ pub enum LoginProvider {
     Endpoints(Endpoints),
 }
 
+impl LoginProvider {
+    /// The address of whoever says who somebody is.
+    pub fn url(&self) -> &str {
+        match self {
+            Self::Issuer(url) => url,
+            Self::Endpoints(endpoints) => &endpoints.userinfo_url,
+        }
+    }
+}
+
 /// How a provider says who somebody is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum UserinfoForm {

@@ -5,6 +5,7 @@ use std::fmt;
 use http::header::{ACCEPT, HOST, UPGRADE};
 use http::{Extensions, HeaderMap, Method, Uri};
 
+use super::browser::LoginBrowser;
 use super::config::{LoginConfig, is_loopback};
 use super::cookies::{CookieKind, WithheldCookies, cookie_name};
 
@@ -47,6 +48,8 @@ pub struct LoginVisit {
     pub query: String,
     /// The cookies of logins.
     pub cookies: WithheldCookies,
+    /// The browser that a login ends in; none for other requests.
+    pub browser: Option<LoginBrowser>,
 }
 
 impl fmt::Debug for LoginVisit {
@@ -89,15 +92,17 @@ impl LoginVisit {
         // The same host may be written with a dot at its end.
         let host = host.strip_suffix('.').unwrap_or(host).to_owned();
         let authority = if port.is_empty() { host.clone() } else { format!("{host}:{port}") };
+        let kind = kind(uri.path(), method, headers);
         let target = uri.path_and_query().map_or("/", |target| target.as_str());
         Some(Self {
-            kind: kind(uri.path(), method, headers),
+            kind,
             origin: format!("{scheme}://{authority}"),
             host,
             is_secure,
             target: target.to_owned(),
             query: uri.query().unwrap_or_default().to_owned(),
             cookies: extensions.get().cloned().unwrap_or_default(),
+            browser: (kind == VisitKind::Callback).then(|| LoginBrowser::read(headers)),
         })
     }
 

@@ -257,6 +257,7 @@ impl SimulatedLogin {
                 email: self.email.clone(),
                 email_verified: self.email_verified,
                 name: self.name.clone(),
+                username: None,
                 groups: Some(self.groups.clone()),
             },
             session_id: "trial".to_owned(),

@@ -1,6 +1,8 @@
 //! Answers to operations: one file per resource, with the names of [`crate::api::remote`].
 
 mod api_keys;
+mod application_sessions;
+mod application_users;
 mod audit_events;
 mod backends;
 mod bot_users;
@@ -51,6 +53,8 @@ pub(super) fn all() -> Vec<Handler> {
         credentials::handlers(),
         bot_users::handlers(),
         service_users::handlers(),
+        application_users::handlers(),
+        application_sessions::handlers(),
         vaults::handlers(),
         vault_secrets::handlers(),
         endpoints::handlers(),

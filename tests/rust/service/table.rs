@@ -102,7 +102,7 @@ async fn the_root_names_all_lists(engine: Engine) {
         let path = uri.as_str().unwrap().strip_prefix(service.service.url()).unwrap();
         assert_eq!(service.get(path).await.status, 200, "{name}");
     }
-    assert_eq!(root.json.as_object().unwrap().len(), 29);
+    assert_eq!(root.json.as_object().unwrap().len(), 31);
     assert_eq!(service.call_as("", Method::GET, "/", None).await.status, 403);
 }
 

@@ -14,6 +14,7 @@ use crate::gateway::http::request_body::RequestBody;
 use crate::gateway::http::request_context::RequestContext;
 use crate::gateway::http::response_body::ResponseBody;
 use crate::gateway::http::rule_notes::RuleNotes;
+use crate::gateway::login::LoginPlace;
 use crate::gateway::modules::traffic_policy::buffered_body::{BufferedBody, gather};
 use crate::gateway::modules::traffic_policy::rules::Rules;
 use crate::gateway::routing::virtual_host::{Rejection, VirtualHost};
@@ -95,8 +96,12 @@ impl PolicyExecution {
                     run.answer(context.gateway.fetcher.fetch(&fetch, rules.reach).await)
                 }
                 StepOutcome::Login(request) => {
+                    let place = || LoginPlace {
+                        connection: context.connection(),
+                        route_ref: context.route_ref.clone(),
+                    };
                     let logins = &context.gateway.logins;
-                    run.answer_login(logins.answer(*request, rules.reach).await)
+                    run.answer_login(logins.answer(*request, rules.reach, place).await)
                 }
             }
         };

@@ -80,6 +80,8 @@ export const SECTIONS = {
     credentials: { title: "Agent credentials", columns: `description acl owner_id ${DATED}` },
     bot_users: { title: "Bot users", columns: `name active ${DATED}`, fields: /^owner_id$/, inside: KEYS_OF_USER },
     service_users: { title: "Service users", columns: `name active ${DATED}`, inside: KEYS_OF_USER },
+    application_users: { title: "Visitors", columns: "name email provider_user_id last_active last_login", none: "Visitors appear when they log in at an endpoint that asks them to.", inside: [{ resource: "application_sessions", by: "application_user", columns: `public_url ${DATED} last_active expires_at`, none: "All of them have ended." }] },
+    application_sessions: { title: "Visitor sessions", columns: `application_user public_url ${DATED} last_active expires_at`, none: "Sessions appear when visitors log in at an endpoint that asks them to." },
     audit_events: { title: "Audit", columns: `${DATED} operation outcome key_id address resource_ids error_code`, admin: true },
   },
   Service: { nodes: { title: "Nodes", columns: "name state own version sessions tunnels started_at", none: "This service is the only one of its database." } },

@@ -1,0 +1,472 @@
+//! Which sessions are stored, as far as this node has asked: each is looked up once, until it is changed.
+//!
+//! A session that nobody has stored is over, so that what is forgotten here lets nobody in: it is looked up
+//! again. A change is told to every node, which then forgets what it knew of that session. While nothing
+//! can be looked up, sessions that were known go on.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::time::timeout;
+
+use crate::gateway::login::fair_cache::FairCache;
+use crate::gateway::login::records::{LoginActivity, LoginRecords, LoginRecordsError};
+
+/// What the identifiers of sessions begin with.
+const PREFIX: &str = "as_";
+/// How many sessions are known at most; each takes less than 100 bytes.
+const MAX_SESSIONS: usize = 200_000;
+/// How many sessions are looked up at once.
+const MAX_LOOKUPS: usize = 32;
+/// How long it may take to look a session up, with the wait for others.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(3);
+/// How long nothing is looked up after that has failed.
+const FAILURE_TTL: Duration = Duration::from_secs(1);
+/// How old the last request of a session is at most, and at least, when it is stored, in seconds.
+const MAX_ACTIVITY_AGE: u32 = 5 * 60;
+const MIN_ACTIVITY_AGE: u32 = 30;
+
+/// The identifier of a session, without its prefix.
+type SessionKey = [u8; 27];
+
+/// Which sessions are stored, as far as it is known.
+pub(super) struct LiveSessions {
+    known: Mutex<KnownSessions>,
+    /// A session is looked up once for all requests that wait for it.
+    lookups: [tokio::sync::Mutex<()>; MAX_LOOKUPS],
+    /// When a lookup has failed last.
+    failed: Mutex<Option<Instant>>,
+}
+
+struct KnownSessions {
+    sessions: FairCache<SessionKey, KnownSession>,
+    /// How often all that was known has become doubtful, and [`LoginRecords::doubts`] as of then.
+    epoch: u32,
+    doubts: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum SessionStatus {
+    /// Nobody has looked.
+    Unknown,
+    Live,
+    Ended,
+    /// It has ended here, and may still be stored.
+    EndedHere,
+}
+
+#[derive(Clone, Copy)]
+struct KnownSession {
+    status: SessionStatus,
+    /// Whether it need not be looked up again.
+    is_fresh: bool,
+    /// The epoch in which it was looked up.
+    epoch: u32,
+    /// How often it was changed.
+    changes: u32,
+    /// The last request, and the last one that is stored, in seconds of Unix.
+    active: u32,
+    stored: u32,
+    expires: u32,
+    /// How old the last request may be when it is stored.
+    activity_age: u16,
+}
+
+impl Default for LiveSessions {
+    fn default() -> Self {
+        let known = KnownSessions { sessions: FairCache::new(MAX_SESSIONS), epoch: 0, doubts: 0 };
+        Self {
+            known: Mutex::new(known),
+            lookups: std::array::from_fn(|_| tokio::sync::Mutex::default()),
+            failed: Mutex::default(),
+        }
+    }
+}
+
+impl LiveSessions {
+    /// Whether a session of a login is stored.
+    ///
+    /// # Errors
+    /// When it was not known, and cannot be looked up at the moment.
+    pub(super) async fn is_live(
+        &self,
+        (login, session_id): (u32, &str),
+        records: &dyn LoginRecords,
+    ) -> Result<bool, LoginRecordsError> {
+        // Sessions of older versions were not stored.
+        let Some(key) = key_of(session_id) else { return Ok(false) };
+        self.known().doubt_until(records.doubts());
+        if let Some(is_live) = self.known().status(&key) {
+            return Ok(is_live);
+        }
+        let looked_up = timeout(LOOKUP_TIMEOUT, self.look_up(login, key, session_id, records));
+        let error = match looked_up.await {
+            Ok(Ok(is_live)) => return Ok(is_live),
+            Ok(Err(error)) => error,
+            Err(_) => LoginRecordsError(format!("no answer within {LOOKUP_TIMEOUT:?}")),
+        };
+        self.note_failure(&error);
+        match self.known().sessions.get(&key).map(|it| it.status) {
+            Some(SessionStatus::Live) => Ok(true),
+            Some(SessionStatus::Ended | SessionStatus::EndedHere) => Ok(false),
+            Some(SessionStatus::Unknown) | None => Err(error),
+        }
+    }
+
+    async fn look_up(
+        &self,
+        login: u32,
+        key: SessionKey,
+        session_id: &str,
+        records: &dyn LoginRecords,
+    ) -> Result<bool, LoginRecordsError> {
+        let lookup = key.last().map_or(0, |last| usize::from(*last)) % MAX_LOOKUPS;
+        let _lookup = self.lookups[lookup].lock().await;
+        if let Some(is_live) = self.known().status(&key) {
+            return Ok(is_live);
+        }
+        if self.has_failed() {
+            return Err(LoginRecordsError("the last lookup has failed".to_owned()));
+        }
+        let before = self.known().begin(login, key);
+        let is_stored = records.exists(session_id).await?;
+        self.known().end(&key, before, is_stored);
+        Ok(is_stored)
+    }
+
+    fn known(&self) -> MutexGuard<'_, KnownSessions> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn has_failed(&self) -> bool {
+        let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.is_some_and(|at| at.elapsed() < FAILURE_TTL)
+    }
+
+    /// Notes that sessions cannot be looked up or stored: for a moment nobody looks.
+    pub(super) fn note_failure(&self, error: &LoginRecordsError) {
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        if failed.is_none_or(|at| at.elapsed() >= FAILURE_TTL) {
+            tracing::warn!(err = %error, "sessions of visitors cannot be looked up or stored");
+            *failed = Some(Instant::now());
+        }
+    }
+
+    /// Whether it is known that a session has ended.
+    pub(super) fn has_ended(&self, session_id: &str) -> bool {
+        let known = self.known();
+        let status = key_of(session_id).and_then(|key| Some(known.sessions.get(&key)?.status));
+        matches!(status, Some(SessionStatus::Ended | SessionStatus::EndedHere))
+    }
+
+    /// Ends a session here; whether it is still stored is said by [`LiveSessions::removed`].
+    pub(super) fn end_here(&self, login: u32, session_id: &str) {
+        let Some(key) = key_of(session_id) else { return };
+        self.known().at(login, key).status = SessionStatus::EndedHere;
+    }
+
+    /// Notes that a session that has ended here is not stored any more.
+    pub(super) fn removed(&self, session_id: &str) {
+        let Some(key) = key_of(session_id) else { return };
+        let mut known = self.known();
+        let epoch = known.epoch;
+        if let Some(session) = known.sessions.get_mut(&key) {
+            (session.status, session.is_fresh, session.epoch) = (SessionStatus::Ended, true, epoch);
+        }
+    }
+
+    /// Forgets what is known of sessions that have changed; of all where nobody knows which.
+    pub(super) fn changed(&self, session_ids: Option<&[String]>) {
+        let mut known = self.known();
+        let Some(session_ids) = session_ids else {
+            known.epoch = known.epoch.wrapping_add(1);
+            return;
+        };
+        for key in session_ids.iter().filter_map(|id| key_of(id)) {
+            let Some(session) = known.sessions.get_mut(&key) else { continue };
+            session.changes = session.changes.wrapping_add(1);
+            session.is_fresh = false;
+            // Its requests are not stored by a change that is told of: it was removed, or is there again.
+            if session.status != SessionStatus::EndedHere {
+                session.status = SessionStatus::Unknown;
+            }
+        }
+    }
+
+    /// Notes a request, at a second of Unix; the session ends in so many seconds if it is not used.
+    pub(super) fn touch(&self, session_id: &str, (now, left, idle): (i64, i64, i64)) {
+        let Some(key) = key_of(session_id) else { return };
+        if let Some(session) = self.known().sessions.get_mut(&key) {
+            session.active = seconds(now).max(session.active);
+            session.expires = seconds(now.saturating_add(left));
+            // Nobody knows what is stored before it was used here for the first time.
+            if session.stored == 0 {
+                session.stored = session.active;
+            }
+            let age = (seconds(idle) / 2).clamp(MIN_ACTIVITY_AGE, MAX_ACTIVITY_AGE);
+            session.activity_age = u16::try_from(age).unwrap_or(u16::MAX);
+        }
+    }
+
+    /// The requests that are to be stored; `all` with those that could still wait. What has ended is forgotten.
+    pub(super) fn activity(&self, now: i64, all: bool) -> Vec<LoginActivity> {
+        let mut known = self.known();
+        let now = seconds(now);
+        known.sessions.retain(|it| it.status == SessionStatus::EndedHere || !it.is_over(now));
+        let is_due = |it: &KnownSession| {
+            let age = it.active.saturating_sub(it.stored);
+            it.status == SessionStatus::Live && age > 0 && (all || age >= it.activity_age.into())
+        };
+        let due = known.sessions.iter().filter(|(_, session)| is_due(session));
+        let of = |(key, it): (&SessionKey, &KnownSession)| LoginActivity {
+            session_id: id_of(key),
+            last_active: it.active.into(),
+            expires: it.expires.into(),
+        };
+        due.map(of).collect()
+    }
+
+    /// Notes that these requests are stored.
+    pub(super) fn activity_stored(&self, activity: &[LoginActivity]) {
+        let mut known = self.known();
+        for it in activity {
+            let key = key_of(&it.session_id);
+            if let Some(session) = key.and_then(|key| known.sessions.get_mut(&key)) {
+                session.stored = seconds(it.last_active).max(session.stored);
+            }
+        }
+    }
+
+    /// The sessions that have ended here, and may still be stored.
+    pub(super) fn ended_here(&self) -> Vec<String> {
+        let known = self.known();
+        let ended = known.sessions.iter().filter(|(_, it)| it.status == SessionStatus::EndedHere);
+        ended.map(|(key, _)| id_of(key)).collect()
+    }
+}
+
+impl KnownSessions {
+    /// Doubts everything when something may have changed without a word.
+    fn doubt_until(&mut self, doubts: u64) {
+        if self.doubts < doubts {
+            self.doubts = doubts;
+            self.epoch = self.epoch.wrapping_add(1);
+        }
+    }
+
+    /// Whether a session is live; none where it is to be looked up.
+    fn status(&self, key: &SessionKey) -> Option<bool> {
+        let session = self.sessions.get(key)?;
+        match session.status {
+            SessionStatus::EndedHere => Some(false),
+            _ if !session.is_fresh || session.epoch != self.epoch => None,
+            SessionStatus::Live => Some(true),
+            SessionStatus::Ended => Some(false),
+            SessionStatus::Unknown => None,
+        }
+    }
+
+    fn at(&mut self, login: u32, key: SessionKey) -> &mut KnownSession {
+        let new = KnownSession {
+            status: SessionStatus::Unknown,
+            is_fresh: false,
+            epoch: self.epoch,
+            changes: 0,
+            active: 0,
+            stored: 0,
+            expires: u32::MAX,
+            activity_age: 0,
+        };
+        self.sessions.get_or_insert((login, key), || new, |it| it.active)
+    }
+
+    /// Begins to look a session up; gives the state that the result is of.
+    fn begin(&mut self, login: u32, key: SessionKey) -> (u32, u32) {
+        (self.epoch, self.at(login, key).changes)
+    }
+
+    /// Notes what was found, unless the session was changed meanwhile.
+    fn end(&mut self, key: &SessionKey, (epoch, changes): (u32, u32), is_stored: bool) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        if session.changes != changes || session.status == SessionStatus::EndedHere {
+            return;
+        }
+        session.status = if is_stored { SessionStatus::Live } else { SessionStatus::Ended };
+        (session.is_fresh, session.epoch) = (true, epoch);
+    }
+}
+
+impl KnownSession {
+    fn is_over(&self, now: u32) -> bool {
+        self.expires < now
+    }
+}
+
+fn key_of(session_id: &str) -> Option<SessionKey> {
+    session_id.strip_prefix(PREFIX)?.as_bytes().try_into().ok()
+}
+
+fn id_of(key: &SessionKey) -> String {
+    format!("{PREFIX}{}", String::from_utf8_lossy(key))
+}
+
+fn seconds(time: i64) -> u32 {
+    u32::try_from(time.max(0)).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::collections::HashSet;
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+    use super::*;
+    use crate::gateway::login::records::{LoginAttemptId, NewLoginSession, RecordFuture};
+
+    /// Sessions that are stored, and how often they were looked up.
+    #[derive(Default)]
+    struct Stored {
+        ids: Mutex<HashSet<String>>,
+        lookups: AtomicU64,
+        doubts: AtomicU64,
+        is_away: AtomicBool,
+    }
+
+    impl LoginRecords for Stored {
+        fn has_ended<'a>(&'a self, _: &'a LoginAttemptId) -> RecordFuture<'a, bool> {
+            Box::pin(async { Ok(false) })
+        }
+
+        fn create(&self, _: NewLoginSession) -> RecordFuture<'_, Option<String>> {
+            Box::pin(async { Ok(None) })
+        }
+
+        fn exists<'a>(&'a self, session_id: &'a str) -> RecordFuture<'a, bool> {
+            Box::pin(async move {
+                self.lookups.fetch_add(1, Ordering::Relaxed);
+                let is_stored = self.ids.lock().unwrap().contains(session_id);
+                tokio::task::yield_now().await;
+                match self.is_away.load(Ordering::Relaxed) {
+                    true => Err(LoginRecordsError("away".to_owned())),
+                    false => Ok(is_stored),
+                }
+            })
+        }
+
+        fn remove<'a>(&'a self, _: &'a str) -> RecordFuture<'a, ()> {
+            Box::pin(async { Ok(()) })
+        }
+
+        fn doubts(&self) -> u64 {
+            self.doubts.load(Ordering::Relaxed)
+        }
+    }
+
+    fn id(number: u32) -> String {
+        format!("{PREFIX}{number:027}")
+    }
+
+    fn stored(numbers: impl IntoIterator<Item = u32>) -> Stored {
+        Stored { ids: Mutex::new(numbers.into_iter().map(id).collect()), ..Stored::default() }
+    }
+
+    #[tokio::test]
+    async fn a_session_is_looked_up_once_until_it_is_changed() {
+        let (sessions, records) = (LiveSessions::default(), stored([1]));
+        for _ in 0..3 {
+            assert!(sessions.is_live((0, &id(1)), &records).await.unwrap());
+            assert!(!sessions.is_live((0, &id(2)), &records).await.unwrap());
+        }
+        assert_eq!(records.lookups.load(Ordering::Relaxed), 2);
+
+        records.ids.lock().unwrap().clear();
+        sessions.changed(Some(&[id(1)]));
+        assert!(!sessions.is_live((0, &id(1)), &records).await.unwrap());
+
+        records.ids.lock().unwrap().insert(id(1));
+        sessions.changed(None);
+        assert!(sessions.is_live((0, &id(1)), &records).await.unwrap());
+        records.ids.lock().unwrap().clear();
+        records.doubts.store(1, Ordering::Relaxed);
+        assert!(!sessions.is_live((0, &id(1)), &records).await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn a_change_during_a_lookup_is_not_missed() {
+        let (sessions, records) = (LiveSessions::default(), stored([1]));
+        let session_id = id(1);
+        let lookup = sessions.is_live((0, &session_id), &records);
+        let remove = async {
+            records.ids.lock().unwrap().clear();
+            sessions.changed(Some(&[id(1)]));
+        };
+
+        let (_, ()) = tokio::join!(lookup, remove);
+
+        assert!(!sessions.is_live((0, &id(1)), &records).await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn while_nothing_can_be_looked_up_known_sessions_go_on_and_others_do_not() {
+        let (sessions, records) = (LiveSessions::default(), stored([1, 2, 3]));
+        for number in [1, 2] {
+            assert!(sessions.is_live((0, &id(number)), &records).await.unwrap());
+        }
+        records.is_away.store(true, Ordering::Relaxed);
+        sessions.changed(None);
+        sessions.changed(Some(&[id(2)]));
+        sessions.end_here(0, &id(3));
+
+        assert!(sessions.is_live((0, &id(1)), &records).await.unwrap(), "nobody says otherwise");
+        assert!(sessions.is_live((0, &id(2)), &records).await.is_err(), "it was changed");
+        assert!(!sessions.is_live((0, &id(3)), &records).await.unwrap(), "it has ended here");
+        assert!(sessions.is_live((0, &id(4)), &records).await.is_err(), "nobody knows it");
+        assert!(!sessions.is_live((0, "older"), &records).await.unwrap());
+        assert_eq!(records.lookups.load(Ordering::Relaxed), 3, "not for each request");
+    }
+
+    #[tokio::test]
+    async fn requests_are_stored_seldom() {
+        let (sessions, records) = (LiveSessions::default(), stored([1, 2]));
+        for number in [1, 2] {
+            sessions.is_live((0, &id(number)), &records).await.unwrap();
+            sessions.touch(&id(number), (1000, 4000, 4000));
+        }
+        sessions.touch(&id(1), (1200, 4000, 4000));
+        assert_eq!(sessions.activity(1200, false), []);
+        assert_eq!(sessions.activity(1200, true).len(), 1);
+
+        sessions.touch(&id(1), (1300, 4000, 4000));
+        let due = sessions.activity(1300, false);
+        let activity = LoginActivity { session_id: id(1), last_active: 1300, expires: 1300 + 4000 };
+        assert_eq!(due, [activity]);
+        sessions.activity_stored(&due);
+        assert_eq!(sessions.activity(1300, true), []);
+
+        sessions.touch(&id(2), (1301, 40, 40));
+        sessions.touch(&id(2), (1331, 40, 40));
+        assert_eq!(sessions.activity(1331, false).len(), 1, "of a short session more often");
+        sessions.activity(2000, false);
+        assert!(sessions.known().sessions.get(&key_of(&id(2)).unwrap()).is_none(), "it is over");
+    }
+
+    #[test]
+    fn a_session_that_has_ended_here_stays_so_until_it_is_removed() {
+        let sessions = LiveSessions::default();
+
+        sessions.end_here(0, &id(1));
+        sessions.changed(Some(&[id(1)]));
+        sessions.changed(None);
+        assert!(sessions.has_ended(&id(1)));
+        assert_eq!(sessions.ended_here(), [id(1)]);
+
+        sessions.removed(&id(1));
+        assert!(sessions.has_ended(&id(1)));
+        assert_eq!(sessions.ended_here(), [""; 0]);
+    }
+
+    #[test]
+    fn a_known_session_is_small() {
+        assert!(size_of::<(SessionKey, u32, KnownSession)>() <= 72);
+    }
+}
