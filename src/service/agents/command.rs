@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::protocol::message::{self, CommandResponse};
 use crate::protocol::rpc::{self, RpcRequest};
-use crate::service::agents::registry::OnlineAgent;
+use crate::service::agents::online_agent::OnlineAgent;
 
 /// How long an agent may take to obey.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(5);

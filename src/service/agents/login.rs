@@ -18,7 +18,8 @@ use crate::protocol::message::{
 use crate::protocol::rpc::IncomingCall;
 use crate::protocol::{read_kind, rules_header, stream_kind};
 use crate::service::accounts::{self, AuthenticatedAgent, TokenFault};
-use crate::service::agents::registry::{AgentStreamLimits, OnlineAgent, Registry};
+use crate::service::agents::online_agent::{AgentStreamLimits, OnlineAgent};
+use crate::service::agents::registry::Registry;
 use crate::service::agents::socket::Prompt;
 use crate::service::agents::state::{AgentRefusal, AgentsState};
 use crate::service::agents::stream_shares::StreamShares;

@@ -12,6 +12,7 @@ mod limits;
 mod listener;
 mod login;
 mod lost_labels;
+mod online_agent;
 mod proxy_protocol;
 mod registry;
 mod registry_state;

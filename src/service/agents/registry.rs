@@ -5,22 +5,17 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use http::HeaderName;
-
-use crate::api::Timestamp;
-use crate::gateway::{
-    ConnectionBudget, EndpointTraffic, Gateway, PublicEndpoint, Target, TunnelGroups,
-};
+use crate::gateway::{EndpointTraffic, Gateway, PublicEndpoint, Target, TunnelGroups};
 use crate::logging::or_debug;
-use crate::mux::{Code, MuxSession};
+use crate::mux::Code;
 use crate::net::SourceAddress;
 use crate::protocol::message::Hidden;
 use crate::service::accounts::AuthenticatedAgent;
 use crate::service::agents::access::AccessList;
+use crate::service::agents::online_agent::OnlineAgent;
 use crate::service::agents::registry_state::{RegisteredEndpoint, RegistryState};
 use crate::service::agents::rows;
 use crate::service::agents::session_counts::SessionCounts;
-use crate::service::agents::stream_shares::StreamShares;
 use crate::service::agents::tunnel::OnlineTunnel;
 use crate::service::cluster::{Cluster, TunnelDocument};
 
@@ -34,48 +29,6 @@ const DRAIN_INTERVAL: Duration = Duration::from_millis(50);
 pub(crate) struct Registry {
     inner: Mutex<RegistryState>,
     counts: Arc<SessionCounts>,
-}
-
-/// An agent that is connected.
-pub(crate) struct OnlineAgent {
-    /// Unique identifier, `ts_` and 27 characters.
-    pub id: String,
-    /// What the agent names to come back.
-    pub client_id: String,
-    /// What it proves that with.
-    pub cookie: Hidden,
-    pub session: MuxSession,
-    pub streams: AgentStreamLimits,
-    pub budget: Arc<ConnectionBudget>,
-    pub shares: StreamShares,
-    pub counts: Arc<SessionCounts>,
-    pub agent: AuthenticatedAgent,
-    pub ip: IpAddr,
-    pub os: String,
-    pub agent_version: String,
-    pub metadata: String,
-    pub started_at: Timestamp,
-    /// Why commands are not supported, for stop, restart and update; none when they are.
-    pub unsupported: [Option<String>; 3],
-    /// Where the agent wants to read which rules acted on a request; none where it does not.
-    pub rules_header: Option<HeaderName>,
-}
-
-/// How many connections of visitors an agent carries.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct AgentStreamLimits {
-    /// At once: the official agents break at 512 streams, their own and heartbeats counted (tunnel
-    /// protocol, section 9).
-    pub connections: usize,
-    /// How long one more waits for another to end.
-    pub queue_timeout: Duration,
-}
-
-impl AgentStreamLimits {
-    /// How many streams the service has open then: one is its heartbeat.
-    pub fn open(&self) -> usize {
-        self.connections + 1
-    }
 }
 
 /// A tunnel that has ended, and the endpoint that it had; dropping that takes it offline.

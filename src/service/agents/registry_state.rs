@@ -11,7 +11,7 @@ use crate::protocol::message::Hidden;
 use crate::service::accounts::AuthenticatedAgent;
 use crate::service::agents::access::AccessList;
 use crate::service::agents::lost_labels::LostLabels;
-use crate::service::agents::registry::OnlineAgent;
+use crate::service::agents::online_agent::OnlineAgent;
 use crate::service::agents::rows;
 use crate::service::agents::tunnel::{OnlineTunnel, TunnelKind};
 use crate::service::agents::tunnel_table::{Labeled, TunnelTable};

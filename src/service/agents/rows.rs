@@ -3,7 +3,7 @@
 use sha2::{Digest, Sha256};
 
 use crate::gateway::{EndpointPlace, EndpointSpec, Proto, PublicEndpoint, UpstreamProtocol};
-use crate::service::agents::registry::OnlineAgent;
+use crate::service::agents::online_agent::OnlineAgent;
 use crate::service::agents::tunnel::{OnlineTunnel, TunnelKind};
 use crate::service::cluster::{
     EndpointKey, EndpointRow, RowOwner, SessionDocument, TlsHandling, TunnelDocument,

@@ -14,7 +14,8 @@ use crate::net::random_fraction;
 use crate::protocol::message::error_text;
 use crate::service::accounts;
 use crate::service::agents::access::AccessList;
-use crate::service::agents::registry::{OnlineAgent, Registry};
+use crate::service::agents::online_agent::OnlineAgent;
+use crate::service::agents::registry::Registry;
 use crate::service::agents::reservation::Reservation;
 use crate::service::agents::rows;
 use crate::service::cluster::{

@@ -19,8 +19,8 @@ use crate::gateway::{
 use crate::mux::{Code, Group, Stream};
 use crate::protocol::message::ProxyHeader;
 use crate::protocol::proxy;
+use crate::service::agents::online_agent::OnlineAgent;
 use crate::service::agents::proxy_protocol::ProxyVersion;
-use crate::service::agents::registry::OnlineAgent;
 use crate::service::agents::tunnel_table::{Labeled, own_port, public_host};
 
 /// For how long it leaves others theirs.

@@ -1,0 +1,57 @@
+//! An agent that is connected.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderName;
+
+use crate::api::Timestamp;
+use crate::gateway::ConnectionBudget;
+use crate::mux::MuxSession;
+use crate::protocol::message::Hidden;
+use crate::service::accounts::AuthenticatedAgent;
+use crate::service::agents::session_counts::SessionCounts;
+use crate::service::agents::stream_shares::StreamShares;
+
+/// An agent that is connected.
+pub(crate) struct OnlineAgent {
+    /// Unique identifier, `ts_` and 27 characters.
+    pub id: String,
+    /// What the agent names to come back.
+    pub client_id: String,
+    /// What it proves that with.
+    pub cookie: Hidden,
+    pub session: MuxSession,
+    pub streams: AgentStreamLimits,
+    pub budget: Arc<ConnectionBudget>,
+    pub shares: StreamShares,
+    pub counts: Arc<SessionCounts>,
+    pub agent: AuthenticatedAgent,
+    pub ip: IpAddr,
+    pub os: String,
+    pub agent_version: String,
+    pub metadata: String,
+    pub started_at: Timestamp,
+    /// Why commands are not supported, for stop, restart and update; none when they are.
+    pub unsupported: [Option<String>; 3],
+    /// Where the agent wants to read which rules acted on a request; none where it does not.
+    pub rules_header: Option<HeaderName>,
+}
+
+/// How many connections of visitors an agent carries.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AgentStreamLimits {
+    /// At once: the official agents break at 512 streams, their own and heartbeats counted (tunnel
+    /// protocol, section 9).
+    pub connections: usize,
+    /// How long one more waits for another to end.
+    pub queue_timeout: Duration,
+}
+
+impl AgentStreamLimits {
+    /// How many streams the service has open then: one is its heartbeat.
+    pub fn open(&self) -> usize {
+        self.connections + 1
+    }
+}
