@@ -30,7 +30,7 @@ pub(super) struct FieldSchema {
 #[derive(Debug, Clone)]
 pub(super) enum FieldKind {
     Scalar(Scalar),
-    MessageSchema(String),
+    Message(String),
     Enum(String),
 }
 
