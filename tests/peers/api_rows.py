@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import trustme
@@ -15,10 +17,17 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 import ginnel
 
+sys.path.append(str(Path(__file__).parents[1] / "python"))
+
+from issuer import CLIENT_ID, CLIENT_SECRET, Issuer
+from visitor import Visitor
+
 Fields = dict[str, Any]
 PAGE = "served by a backend"
 CREATED, UPDATED = "ip_policy_created.v0", "ip_policy_updated.v0"
 """Types of events."""
+LOGINS = ("application_sessions", "application_users")
+"""What logins of visitors make."""
 
 
 class Rows:
@@ -49,6 +58,8 @@ class Rows:
 
     def create(self, path: str) -> str:
         """The identifier of a new row; if nobody can create it, one that no row has."""
+        if path in LOGINS:
+            return self._log_in(path)
         fields = self.fields(path)
         with contextlib.suppress(Exception):
             return str(find(self.client, path).create(**fields).id)
@@ -57,6 +68,24 @@ class Rows:
             made: Any = remote.request("POST", url, json=plain(fields))
             return str(made["id"])
         return RESOURCES[path].missing
+
+    def _log_in(self, path: str) -> str:
+        """The identifier of a visitor who has logged in, or of what that has made."""
+        host = self.host()
+        with Issuer() as issuer, self._service.client() as remote:
+            issuer.claims["sub"] = self.name()
+            login = {"issuer_url": issuer.url, "client_id": CLIENT_ID}
+            login["client_secret"] = CLIENT_SECRET
+            rules = [
+                {"actions": [{"type": "openid-connect", "config": login}]},
+                {"actions": [{"type": "custom-response", "config": {"status_code": 200}}]},
+            ]
+            traffic_policy = json.dumps({"on_http_request": rules})
+            url = f"https://{host}"
+            remote.endpoints.create(url=url, type="cloud", traffic_policy=traffic_policy)
+            Visitor(self._service, host).log_in()
+            newest: Any = next(iter(find(remote, path).list()))
+            return str(newest.id)
 
     def owner(self, path: str) -> tuple[str, ...]:
         """The identifiers of a new edge, or of a new route and its edge."""
