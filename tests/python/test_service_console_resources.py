@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -278,3 +279,26 @@ def test_a_bot_user_is_offered_what_its_key_may(browser: Browser, service: ginne
         write(page, "Name (required)", "another")
         page.keyboard.press("Enter")
         expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("admin")
+
+
+def test_what_a_login_has_inside_stays_when_something_else_changes(
+    service: ginnel.Service, page: Page
+) -> None:
+    shop = Shop(service)
+    oauth = service.client().edges.https.routes.oauth
+    client: Any = {"client_id": "shop", "client_secret": SECRET, "email_domains": ["shop.test"]}
+    oauth.replace(shop.edge.id, shop.route.id, provider={"github": client})
+    show(page, f"edges.https/{shop.edge.id}/routes/{shop.route.id}", "/")
+    expect(page.get_by_role("row", name=re.compile("^OAuth"))).to_contain_text("is kept")
+    press(page, "Change OAuth")
+    write(page, "Cookie prefix", "own")
+    press(page, "Save")
+    expect(page.get_by_role("row", name=re.compile("^OAuth"))).to_contain_text("own")
+
+    stored = oauth.get(shop.edge.id, shop.route.id)
+    assert stored.cookie_prefix == "own"
+    assert stored.provider
+    assert stored.provider.github
+    assert stored.provider.github.client_secret == SECRET
+    assert stored.provider.github.email_domains == ["shop.test"]
+    assert SECRET not in page.content()

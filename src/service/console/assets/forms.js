@@ -201,6 +201,7 @@ export class Form {
         return field.element;
       }
       const group = new Form(model, plain, flatten(values[name]), { isChange: values[name] != null });
+      group.isGiven = values[name] != null;
       this.groups.set(name, group);
       return make("details", { class: "group", open: values[name] != null || required.has(name) },
         make("summary", {}, make("b", {}, label(name)), make("span", { class: "hint" }, ` ${plain.description?.replaceAll("`", "") ?? ""}`)), group.element);
@@ -225,15 +226,15 @@ export class Form {
       if (!this.isChange && value !== undefined) values[name] = value;
       else if (this.isChange && field.isChanged) values[name] = value ?? empty(field.kind);
     }
-    for (const [name, group] of this.groups) if (group.isChanged) values[name] = group.readWhole();
-    return values;
+    // What replaces a whole has also what stays as it is.
+    const groups = this.isChange ? [...this.groups].filter(([, group]) => group.isChanged) : this.groups;
+    return { ...values, ...wholes(groups) };
   }
 
   /** Everything that is written: objects inside of others are replaced as a whole. */
   readWhole() {
     const written = [...this.fields].map(([name, field]) => [name, field.read()]).filter(([, value]) => value !== undefined);
-    const groups = [...this.groups].map(([name, group]) => [name, group.readWhole()]).filter(([, values]) => Object.keys(values).length);
-    return Object.fromEntries([...written, ...groups]);
+    return { ...Object.fromEntries(written), ...wholes(this.groups) };
   }
 
   /** Shows a refusal at the field that it names; false where it names none. */
@@ -262,6 +263,12 @@ export class Form {
   focusProblem() {
     this.element.querySelector("[aria-invalid='true']")?.focus();
   }
+}
+
+/** The values of groups that have some, or that are there without any. */
+function wholes(groups) {
+  const all = [...groups].map(([name, group]) => [name, group.readWhole(), group.isGiven && !group.isChanged]);
+  return Object.fromEntries(all.filter(([, values, stays]) => stays || Object.keys(values).length).map(([name, values]) => [name, values]));
 }
 
 const empty = (kind) => ({ list: [], records: [], map: {}, json: null, number: null, truth: null })[kind] ?? "";
