@@ -106,7 +106,7 @@ def test_what_is_wrong_is_said_with_its_line(agent: ginnel.Agent) -> None:
         with pytest.raises(ginnel.BadRequestError, match="invalid") as refused:
             proto_files.add(**arguments)  # type: ignore[arg-type]
         assert problem in f"{refused.value} {refused.value.details}", arguments
-    with pytest.raises(ginnel.APIError) as long:
+    with pytest.raises(ginnel.APIStatusError) as long:
         proto_files.add(files={"a.proto": "// " + "x" * (1 << 20)})
     assert long.value.status_code == 413
     assert proto_files.list().to_list() == []

@@ -34,8 +34,9 @@ resource! {
         GET "/proto_files" List() -> [proto_files: ProtoFile];
         /// Add `.proto` files or a descriptor set, all of them or none.
         ///
-        /// They stand in place of files of the same names, and messages of calls, also of earlier ones, are
-        /// shown by them. Imports must be among them or be there; those of `google/protobuf` are.
+        /// They stand in place of files of the same names, and messages of calls, also of earlier
+        /// ones, are shown by them. Imports must be among them or be there; those of
+        /// `google/protobuf` are.
         POST "/proto_files" Add([
             /// The texts of `.proto` files, by the names that others import them by; at most 1 MiB together.
             files: BTreeMap<String, String>,
