@@ -55,11 +55,11 @@ impl<'a> WireRecord<'a> {
     }
 
     fn number(&self, number: u32) -> u64 {
-        let values = self.0.iter().filter_map(|(found, value)| match value {
+        let mut values = self.0.iter().filter_map(|(found, value)| match value {
             WireValue::Varint(value) if *found == number => Some(*value),
             _ => None,
         });
-        values.last().unwrap_or_default()
+        values.next_back().unwrap_or_default()
     }
 }
 
