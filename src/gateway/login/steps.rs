@@ -246,6 +246,7 @@ async fn log_in(
     };
     let now = Utc::now().timestamp();
     Ok(LoginSession {
+        // Until it is stored, which gives it one that is no longer.
         id: random_text()?,
         identity,
         token_identity,
