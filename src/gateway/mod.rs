@@ -45,7 +45,7 @@ pub(crate) use routing::backend::random_below;
 pub use routing::endpoint::{BindError, EndpointTraffic, PublicEndpoint};
 pub(crate) use routing::endpoint::{EndpointPlace, already_online};
 pub use routing::endpoint_spec::{
-    AllowDeny, Credentials, EndpointOptions, EndpointSpec, HeaderChangesSpec, Proto,
+    AllowDeny, Credentials, EndpointOptions, EndpointSpec, HeaderChangesSpec, LoginSpec, Proto,
     TlsTerminationSpec, Webhook,
 };
 pub(crate) use routing::internal::is_internal;

@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 use crate::policy::Problem;
 
 /// What the places of problems of the rule begin with.
-const PLACE_PREFIX: &str = "on_http_request[0].actions[0].config.";
+pub(crate) const PLACE_PREFIX: &str = "on_http_request[0].actions[0].config.";
 
 /// The document of a rule with one action.
-pub(super) fn rule(action: &str, config: &Value) -> Value {
+pub(crate) fn rule(action: &str, config: &Value) -> Value {
     json!({"on_http_request": [{"actions": [{"type": action, "config": config}]}]})
 }
 
@@ -18,7 +18,7 @@ pub(super) fn duration(seconds: Option<i64>) -> Option<String> {
 }
 
 /// A text in which nothing is an expression.
-pub(super) fn literal(text: &str) -> String {
+pub(crate) fn literal(text: &str) -> String {
     text.replace("${", "$${")
 }
 

@@ -15,7 +15,7 @@ pub(crate) mod header_changes;
 pub(crate) mod header_edits;
 pub(crate) mod ip_policies;
 pub(crate) mod ip_restriction;
-mod login_rule;
+pub(crate) mod login_rule;
 pub(crate) mod module;
 mod mutual_tls;
 mod oauth;

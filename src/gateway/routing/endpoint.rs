@@ -12,6 +12,7 @@ use std::time::Instant;
 use arc_swap::ArcSwap;
 use sha2::{Digest, Sha256};
 
+use crate::gateway::modules::traffic_policy::describe_problems;
 use crate::gateway::routing::backend::{Backend, BackendKind};
 use crate::gateway::routing::endpoint_spec::{
     EndpointOptions, EndpointSpec, Proto, TlsTerminationSpec,
@@ -45,6 +46,9 @@ pub enum BindError {
     /// A policy that cannot be applied; libraries look for these words.
     #[error("{}", policy_problem(.0))]
     Policy(Vec<Problem>),
+    /// A login that nobody could go through; the problems name fields of the options.
+    #[error("{}", describe_problems(.0))]
+    Login(Vec<Problem>),
     /// A host name with a character that host names may not have.
     #[error(
         "Invalid character '{character}' in domain name. Valid domains may contain only a-z, A-Z, \
@@ -69,7 +73,7 @@ impl BindError {
     pub fn code(&self) -> u16 {
         match self {
             Self::Taken(_) => 334,
-            Self::Invalid { .. } | Self::Unsupported(_) => 215,
+            Self::Invalid { .. } | Self::Login(_) | Self::Unsupported(_) => 215,
             Self::Policy(problems) => problems.first().map_or(DOCUMENT, |first| match first.code {
                 code::DOCUMENT => DOCUMENT,
                 code => code,

@@ -21,6 +21,7 @@ use crate::gateway::modules::webhook_verification;
 use crate::gateway::modules::websocket_tcp::converter::WebsocketConverter;
 use crate::gateway::routing::backend::Backend;
 use crate::gateway::routing::endpoint::BindError;
+use crate::gateway::routing::endpoint_login;
 use crate::gateway::routing::endpoint_spec::{
     AllowDeny, EndpointOptions, HeaderChangesSpec, Webhook,
 };
@@ -65,6 +66,7 @@ fn modules(
     if let Some(passwords) = passwords(options) {
         modules.push(Box::new(passwords));
     }
+    modules.extend(login(options, gateway)?);
     if let Some(spec) = &options.webhook {
         let (kind, rules) = (ModuleKind::WebhookVerification, webhook(spec)?);
         modules.push(Box::new(PolicyModule { kind, rules }));
@@ -118,6 +120,13 @@ fn webhook(spec: &Webhook) -> Result<Rules, BindError> {
     Ok(Rules::new(Arc::new(policy), Arc::default(), |_| Arc::default()))
 }
 
+fn login(
+    options: &EndpointOptions,
+    gateway: &GatewayState,
+) -> Result<Option<Box<dyn Module>>, BindError> {
+    endpoint_login::module(options, gateway, reach(gateway)).map_err(BindError::Login)
+}
+
 fn policy(
     text: &str,
     scope: Scope,
@@ -133,8 +142,12 @@ fn policy(
         return Err(BindError::Policy(vec![unreadable(secret)]));
     }
     let rules = Rules::new(Arc::new(policy), Arc::default(), find);
-    let reach = if gateway.settings.private_issuers { Reach::Any } else { Reach::Public };
-    Ok(rules.with_applications(gateway.applications.clone()).within(reach))
+    Ok(rules.with_applications(gateway.applications.clone()).within(reach(gateway)))
+}
+
+/// Where what agents name may lead.
+fn reach(gateway: &GatewayState) -> Reach {
+    if gateway.settings.private_issuers { Reach::Any } else { Reach::Public }
 }
 
 /// Whoever has an authtoken could read all secrets by a policy that answers with them.

@@ -57,6 +57,10 @@ pub struct EndpointOptions {
     pub ip_restriction: Option<AllowDeny>,
     /// Who may come with a password; nobody needs one when empty.
     pub basic_auth: Vec<Credentials>,
+    /// The provider of OAuth that visitors log in at.
+    pub oauth: Option<LoginSpec>,
+    /// The issuer of OpenID Connect that visitors log in at.
+    pub oidc: Option<LoginSpec>,
     /// Whose signatures requests must carry.
     pub webhook: Option<Webhook>,
     /// What is done to the headers of requests.
@@ -93,6 +97,23 @@ pub struct Credentials {
     pub username: String,
     /// The password.
     pub password: Secret,
+}
+
+/// Where visitors log in, and who of them may come.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LoginSpec {
+    /// The name of the provider, or the URL of the issuer.
+    pub provider: String,
+    /// The client there; empty for that of the operator.
+    pub client_id: String,
+    /// The secret of the client.
+    pub client_secret: Secret,
+    /// What is asked for; empty for the usual.
+    pub scopes: Vec<String>,
+    /// Addresses that are let in; with the domains empty as well, everybody is.
+    pub allow_emails: Vec<String>,
+    /// Domains of addresses that are let in.
+    pub allow_domains: Vec<String>,
 }
 
 /// Who signs webhooks, and how that is checked.

@@ -6,6 +6,7 @@ pub(crate) mod agent_return;
 pub(crate) mod backend;
 mod bind;
 pub(crate) mod endpoint;
+mod endpoint_login;
 mod endpoint_modules;
 pub(crate) mod endpoint_spec;
 pub(crate) mod hosts;

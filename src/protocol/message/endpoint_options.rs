@@ -170,7 +170,7 @@ pub struct LoginOptions {
     /// Our secret there.
     #[serde(skip_serializing_if = "Hidden::is_empty")]
     pub client_secret: Hidden,
-    /// The secret, encrypted for the service.
+    /// The secret, encrypted for the vendor's service; no other can read it.
     #[serde(skip_serializing_if = "nothing")]
     pub sealed_client_secret: Base64Bytes,
     /// Addresses that may visit.

@@ -6,10 +6,12 @@ use url::Url;
 
 use crate::api::Secret;
 use crate::gateway::{
-    AllowDeny, Credentials, EndpointOptions, EndpointSpec, HeaderChangesSpec, Proto,
+    AllowDeny, Credentials, EndpointOptions, EndpointSpec, HeaderChangesSpec, LoginSpec, Proto,
     TlsTerminationSpec, UpstreamProtocol, Webhook,
 };
-use crate::protocol::message::{self, Bind, HttpOpts, IpRestrictionOptions, TcpOpts, TlsOpts};
+use crate::protocol::message::{
+    self, Bind, HttpOpts, IpRestrictionOptions, LoginOptions, TcpOpts, TlsOpts,
+};
 use crate::service::agents::state::AgentRefusal;
 
 /// URLs by which an agent leaves the host to the service.
@@ -47,15 +49,14 @@ pub(crate) fn speaks(forwards_proto: &str) -> Result<UpstreamProtocol, String> {
 
 fn http(bind: &Bind, proto: Proto) -> Result<BindRequest, AgentRefusal> {
     let options: HttpOpts = bind.opts.typed().map_err(|error| error.to_string())?;
-    if options.oauth.is_some() || options.oidc.is_some() {
-        return Err("OAuth and OpenID Connect are not supported".to_owned().into());
-    }
     let place = BindAddress::of(&options.url, &[&options.domain, &options.hostname])?;
     let endpoint = EndpointOptions {
         compression: options.compression.is_some(),
         circuit_breaker: options.circuit_breaker.map(|breaker| breaker.error_threshold),
         ip_restriction: options.ip_restriction.map(cidrs),
         basic_auth: credentials(options.basic_auth)?,
+        oauth: login("oauth", options.oauth)?,
+        oidc: login("oidc", options.oidc)?,
         webhook: options.webhook_verification.map(|webhook| Webhook {
             provider: webhook.provider,
             secret: Secret(webhook.secret.reveal().to_owned()),
@@ -186,6 +187,32 @@ fn credentials(options: Option<message::BasicAuthOptions>) -> Result<Vec<Credent
     credentials.into_iter().map(read).collect()
 }
 
+/// Where visitors log in; what agents call the two kinds of logins is what they are called in problems.
+fn login(kind: &str, options: Option<LoginOptions>) -> Result<Option<LoginSpec>, String> {
+    let Some(options) = options else { return Ok(None) };
+    if !options.sealed_client_secret.0.is_empty() {
+        return Err(format!(
+            "{kind}.sealed_client_secret: is encrypted for another service, which alone can read it: \
+             give client_secret"
+        ));
+    }
+    let (provider, other) = match kind {
+        "oauth" => (options.provider, ("issuer_url", options.issuer_url)),
+        _ => (options.issuer_url, ("provider", options.provider)),
+    };
+    if !other.1.is_empty() {
+        return Err(format!("{kind}.{}: does not belong to this kind of login", other.0));
+    }
+    Ok(Some(LoginSpec {
+        provider,
+        client_id: options.client_id,
+        client_secret: Secret(options.client_secret.reveal().to_owned()),
+        scopes: options.scopes,
+        allow_emails: options.allow_emails,
+        allow_domains: options.allow_domains,
+    }))
+}
+
 fn changes(options: Option<message::HeaderOptions>) -> Result<HeaderChangesSpec, String> {
     let Some(options) = options else { return Ok(HeaderChangesSpec::default()) };
     let split = |header: String| {
@@ -212,6 +239,20 @@ mod tests {
     fn place(url: &str) -> (Option<String>, Option<String>) {
         let BindAddress { host, addr } = BindAddress::of(url, &["other.test"]).unwrap();
         (host, addr)
+    }
+
+    #[test]
+    fn a_login_says_in_its_own_words_where_visitors_log_in() {
+        let refused = |kind, options: LoginOptions| login(kind, Some(options)).unwrap_err();
+        let google = || LoginOptions { provider: "google".into(), ..LoginOptions::default() };
+        let issuer = || LoginOptions { issuer_url: "https://a.test".into(), ..google() };
+
+        assert_eq!(login("oauth", Some(google())).unwrap().unwrap().provider, "google");
+        assert!(refused("oauth", issuer()).starts_with("oauth.issuer_url: does not belong"));
+        assert!(refused("oidc", issuer()).starts_with("oidc.provider: does not belong"));
+        let sealed_client_secret = message::Base64Bytes(b"sealed".to_vec());
+        let sealed = refused("oauth", LoginOptions { sealed_client_secret, ..google() });
+        assert!(sealed.starts_with("oauth.sealed_client_secret: is encrypted"), "{sealed}");
     }
 
     #[test]

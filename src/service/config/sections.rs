@@ -364,7 +364,7 @@ const AGENTS: SettingSection<ServeConfig> = SettingSection {
         ),
         row!(
             options.private_issuers: bool, "private_issuers", "BOOL",
-            "Let policies of agents have issuers and sources of keys at private addresses"
+            "Let agents name issuers of logins and sources of keys at private addresses"
         ),
     ],
 };
