@@ -55,12 +55,8 @@ const LAYOUTS: &[FileLayout] = &[
 const TUNNEL_TABLE: FileTable = FileTable { key: TUNNELS, named_by: None, fields: tunnel_fields };
 const MOCK_TABLE: FileTable = FileTable { key: MOCKS, named_by: None, fields: mock_fields };
 
-/// Fields that only stand for something that is refused with a reason.
-const REFUSED_FIELDS: [&str; 1] = ["oauth"];
-
 fn tunnel_fields() -> Vec<String> {
-    let refused = REFUSED_FIELDS.map(str::to_owned);
-    field_names(tunnels::Start::INFO.parameters, &["name"]).chain(refused).collect()
+    field_names(tunnels::Start::INFO.parameters, &["name"]).collect()
 }
 
 fn endpoint_fields() -> Vec<String> {

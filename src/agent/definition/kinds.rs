@@ -53,6 +53,8 @@ const HTTP_FIELDS: &[&str] = &[
     "bind_tls",
     "circuit_breaker",
     "compression",
+    "oauth",
+    "oidc",
     "request_header",
     "response_header",
     "schemes",
@@ -206,10 +208,15 @@ impl DefinitionReader {
             request_headers: self.headers("request_header", |start| start.request_header.take()),
             response_headers: self.headers("response_header", |start| start.response_header.take()),
             user_agent_filter: self.user_agent_filter(),
+            oauth: self.oauth(),
+            oidc: self.oidc(),
             webhook_verification: self.webhook(),
             traffic_policy: self.policy(),
             ..HttpOpts::default()
         };
+        if options.oauth.is_some() && options.oidc.is_some() {
+            self.problem("oidc", "visitors log in once: leave out oidc or oauth");
+        }
         options.hostname = self.domain();
         options.domain.clone_from(&options.hostname);
         options.mutual_tls_ca = self.mutual_tls();

@@ -139,10 +139,7 @@ pub(super) fn local_address(text: &str) -> Result<LocalAddress, &'static str> {
 pub(super) fn problem(error: &ArgumentError) -> String {
     let ArgumentError::UnknownField { place, .. } = error else { return error.to_string() };
     let (record, name) = place.rsplit_once('.').unwrap_or(("tunnel", place));
-    match place.as_str() {
-        "oauth" => "oauth: OAuth is not supported".to_owned(),
-        _ => format!("{place}: field {name} not found in type {record}"),
-    }
+    format!("{place}: field {name} not found in type {record}")
 }
 
 #[cfg(test)]
@@ -158,7 +155,7 @@ mod tests {
     #[test]
     fn every_problem_is_told_with_its_field() {
         let types = json!({
-            "name": "x", "inspect": "yes", "nonsense": 1, "schemes": [1], "oauth": {},
+            "name": "x", "inspect": "yes", "nonsense": 1, "schemes": [1], "oauth": {"grant": 1},
             "request_header": {"add": ["A: b"], "change": []},
         });
         let values = json!({
@@ -172,7 +169,7 @@ mod tests {
                 "inspect: is a string, not true or false",
                 "nonsense: field nonsense not found in type tunnel",
                 "schemes[0]: is a number, not a string",
-                "oauth: OAuth is not supported",
+                "oauth.grant: field grant not found in type oauth",
                 "request_header.change: field change not found in type request_header",
                 "addr: is required",
             ]
@@ -193,6 +190,9 @@ mod tests {
         let others = [
             (json!({"proto": "tcp", "inspect": true}), "inspect"),
             (json!({"proto": "tls", "basic_auth": ["a:12345678"]}), "basic_auth"),
+            (json!({"proto": "tcp", "oauth": {"provider": "google"}}), "oauth"),
+            (json!({"proto": "tls", "oidc": {"client_id": "a"}}), "oidc"),
+            (json!({"labels": ["a=b"], "oauth": {"provider": "google"}}), "oauth"),
             (json!({"proto": "http", "crt": "a"}), "crt"),
             (json!({"labels": ["a=b"], "domain": "a.test"}), "domain"),
         ];
@@ -237,6 +237,43 @@ mod tests {
             let problems = read(document).unwrap_err();
             assert_eq!(problems, ["request_header: add must be a list of name:value"], "{header}");
         }
+    }
+
+    #[test]
+    fn logins_are_options_of_the_bind() {
+        let login = json!({"client_id": "a", "client_secret": "swordfish", "scopes": ["x"]});
+        let lists = json!({"allow_emails": ["a@b.test"], "allow_domains": ["c.test"]});
+        for (field, place, said) in
+            [("oauth", "provider", "google"), ("oidc", "issuer_url", "https://d.test")]
+        {
+            let mut document = json!({"addr": 80, "proto": "http", field: {place: said}});
+            let record = document[field].as_object_mut().unwrap();
+            record.extend(login.as_object().unwrap().clone());
+            record.extend(lists.as_object().unwrap().clone());
+            let expected = document[field].clone();
+
+            let definition = read(document).unwrap();
+            let EndpointDefinition::Http { options, .. } = definition.public else {
+                unreachable!()
+            };
+            assert!(!format!("{options:?}").contains("swordfish"));
+            let options = if field == "oauth" { options.oauth } else { options.oidc };
+            assert_eq!(serde_json::to_value(options).unwrap(), expected);
+        }
+        for (field, missing) in
+            [("oauth", vec!["provider"]), ("oidc", vec!["issuer_url", "client_id"])]
+        {
+            let document = json!({"addr": 80, "proto": "http", field: {}});
+            let expected: Vec<_> =
+                missing.iter().map(|inner| format!("{field}.{inner}: is required")).collect();
+            assert_eq!(read(document).unwrap_err(), expected);
+        }
+        let issuer = json!({"issuer_url": "https://a.test", "client_id": "a"});
+        let both = json!({
+            "addr": 80, "proto": "http", "oauth": {"provider": "google"}, "oidc": issuer,
+        });
+        let expected = "oidc: visitors log in once: leave out oidc or oauth";
+        assert_eq!(read(both).unwrap_err(), [expected]);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::api::mask;
 use crate::net::tls::certificate;
 use crate::protocol::message::{
     BasicAuthCredential, BasicAuthOptions, CircuitBreakerOptions, HeaderOptions,
-    IpRestrictionOptions, UserAgentOptions, WebhookOptions,
+    IpRestrictionOptions, LoginOptions, UserAgentOptions, WebhookOptions,
 };
 
 /// The longest name of a tunnel, in bytes.
@@ -155,6 +155,43 @@ impl DefinitionReader {
             self.problem(field, "add must be a list of name:value");
         }
         Some(HeaderOptions { add, remove })
+    }
+
+    pub(super) fn oauth(&mut self) -> Option<LoginOptions> {
+        let login = self.start.oauth.take()?;
+        let provider = login.provider.unwrap_or_default();
+        if provider.is_empty() {
+            self.problem("oauth.provider", "is required");
+        }
+        Some(LoginOptions {
+            provider,
+            client_id: login.client_id.unwrap_or_default(),
+            client_secret: login.client_secret.unwrap_or_default().0.into(),
+            allow_emails: login.allow_emails.unwrap_or_default(),
+            allow_domains: login.allow_domains.unwrap_or_default(),
+            scopes: login.scopes.unwrap_or_default(),
+            ..LoginOptions::default()
+        })
+    }
+
+    pub(super) fn oidc(&mut self) -> Option<LoginOptions> {
+        let login = self.start.oidc.take()?;
+        let required =
+            [("oidc.issuer_url", &login.issuer_url), ("oidc.client_id", &login.client_id)];
+        for (field, value) in required {
+            if value.as_deref().unwrap_or_default().is_empty() {
+                self.problem(field, "is required");
+            }
+        }
+        Some(LoginOptions {
+            issuer_url: login.issuer_url.unwrap_or_default(),
+            client_id: login.client_id.unwrap_or_default(),
+            client_secret: login.client_secret.unwrap_or_default().0.into(),
+            allow_emails: login.allow_emails.unwrap_or_default(),
+            allow_domains: login.allow_domains.unwrap_or_default(),
+            scopes: login.scopes.unwrap_or_default(),
+            ..LoginOptions::default()
+        })
     }
 
     pub(super) fn webhook(&mut self) -> Option<WebhookOptions> {

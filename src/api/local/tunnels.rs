@@ -110,6 +110,39 @@ wire! {
         pub deny: Option<Vec<String>>,
     }
 
+    /// Where visitors log in with OAuth, and who of them may connect.
+    pub struct TunnelOauth {
+        /// The provider: `amazon`, `facebook`, `github`, `gitlab`, `google`, `linkedin`, `microsoft` or
+        /// `twitch`.
+        pub provider: Option<String>,
+        /// The client at the provider; left out for that of the service's operator.
+        pub client_id: Option<String>,
+        /// The secret of the client.
+        pub client_secret: Option<Secret>,
+        /// Email addresses that may connect; when there are any, or domains, no others may.
+        pub allow_emails: Option<Vec<String>>,
+        /// Domains of email addresses that may connect.
+        pub allow_domains: Option<Vec<String>>,
+        /// What to ask the provider for; needs a `client_id`.
+        pub scopes: Option<Vec<String>>,
+    }
+
+    /// Where visitors log in with OpenID Connect, and who of them may connect.
+    pub struct TunnelOidc {
+        /// The `https` URL of the issuer.
+        pub issuer_url: Option<String>,
+        /// The client at the issuer.
+        pub client_id: Option<String>,
+        /// The secret of the client; left out for a public client.
+        pub client_secret: Option<Secret>,
+        /// Email addresses that may connect; when there are any, or domains, no others may.
+        pub allow_emails: Option<Vec<String>>,
+        /// Domains of email addresses that may connect.
+        pub allow_domains: Option<Vec<String>>,
+        /// What to ask the issuer for, beside `openid`.
+        pub scopes: Option<Vec<String>>,
+    }
+
     /// How webhooks are verified.
     pub struct WebhookVerification {
         /// Who sends them, such as `github`.
@@ -165,6 +198,10 @@ resource! {
             ip_restriction: IpRestriction,
             /// Which user agents may connect.
             user_agent_filter: UserAgentFilter,
+            /// Where visitors log in with OAuth, and who of them may connect.
+            oauth: TunnelOauth,
+            /// Where visitors log in with OpenID Connect, and who of them may connect.
+            oidc: TunnelOidc,
             /// How webhooks are verified.
             verify_webhook: WebhookVerification,
             /// True to convert WebSockets into plain TCP streams.
