@@ -6,8 +6,8 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::{Map, Value, json};
 
 use crate::agent::definition::{Definition, PublicAddress};
-use crate::api::Operation;
 use crate::api::local::tunnels;
+use crate::api::{Kind, Operation};
 use crate::cli::agent::{UNNAMED, read_file};
 use crate::cli::error::CliError;
 
@@ -74,6 +74,18 @@ const FLAGS: &[TunnelFlag] = &[
     row("response-header-remove", HTTP, "response_header.remove", FlagValue::Texts),
     row("ua-filter-allow", HTTP, "user_agent_filter.allow", FlagValue::Texts),
     row("ua-filter-deny", HTTP, "user_agent_filter.deny", FlagValue::Texts),
+    row("oauth", HTTP, "oauth.provider", FlagValue::Text),
+    row("oauth-client-id", HTTP, "oauth.client_id", FlagValue::Text),
+    row("oauth-client-secret", HTTP, "oauth.client_secret", FlagValue::Text),
+    row("oauth-allow-email", HTTP, "oauth.allow_emails", FlagValue::Texts),
+    row("oauth-allow-domain", HTTP, "oauth.allow_domains", FlagValue::Texts),
+    row("oauth-scope", HTTP, "oauth.scopes", FlagValue::Texts),
+    row("oidc", HTTP, "oidc.issuer_url", FlagValue::Text),
+    row("oidc-client-id", HTTP, "oidc.client_id", FlagValue::Text),
+    row("oidc-client-secret", HTTP, "oidc.client_secret", FlagValue::Text),
+    row("oidc-allow-email", HTTP, "oidc.allow_emails", FlagValue::Texts),
+    row("oidc-allow-domain", HTTP, "oidc.allow_domains", FlagValue::Texts),
+    row("oidc-scope", HTTP, "oidc.scopes", FlagValue::Texts),
     row("verify-webhook", HTTP, "verify_webhook.provider", FlagValue::Text),
     row("verify-webhook-secret", HTTP, "verify_webhook.secret", FlagValue::Text),
     row("cidr-allow", ALL, "ip_restriction.allow_cidrs", FlagValue::Texts),
@@ -91,7 +103,8 @@ const FLAGS: &[TunnelFlag] = &[
 ];
 
 /// The options whose values nobody else should see.
-pub(super) const SECRET_FLAGS: [&str; 3] = ["basic-auth", "auth", "verify-webhook-secret"];
+pub(super) const SECRET_FLAGS: [&str; 5] =
+    ["basic-auth", "auth", "oauth-client-secret", "oidc-client-secret", "verify-webhook-secret"];
 const URL: &str = "url";
 
 /// The address and the options of a command that starts one tunnel.
@@ -119,11 +132,21 @@ fn argument(flag: &'static TunnelFlag) -> Arg {
     }
 }
 
-/// What the table of the agent API says of a field.
+/// What the table of the agent API says of a field, or of one inside of it.
 fn doc(field: &str) -> String {
-    let name = field.split('.').next().unwrap_or(field);
-    let known = tunnels::Start::INFO.parameters.iter().find(|parameter| parameter.name == name);
-    known.map(|known| known.doc.trim().trim_end_matches('.').to_owned()).unwrap_or_default()
+    let mut known = tunnels::Start::INFO.parameters;
+    let mut doc = "";
+    for name in field.split('.') {
+        let Some(field) = known.iter().find(|field| field.name == name) else {
+            return String::new();
+        };
+        doc = field.doc;
+        known = match &field.kind {
+            Kind::Record(shape) => shape.fields,
+            _ => &[],
+        };
+    }
+    doc.trim().trim_end_matches('.').to_owned()
 }
 
 /// The definition that a command line gives.
@@ -232,6 +255,13 @@ mod tests {
             "--response-header-remove=f",
             "--ua-filter-allow=x",
             "--ua-filter-deny=y",
+            "--oauth=google",
+            "--oauth-client-id=a",
+            "--oauth-client-secret=b",
+            "--oauth-allow-email=c@d.test",
+            "--oauth-allow-email=e@d.test",
+            "--oauth-allow-domain=f.test",
+            "--oauth-scope=g",
             "--verify-webhook=github",
             "--verify-webhook-secret=z",
             "--cidr-allow=10.0.0.0/8",
@@ -249,11 +279,37 @@ mod tests {
             "request_header": {"add": ["a: b"], "remove": ["c"]},
             "response_header": {"add": ["d: e"], "remove": ["f"]},
             "user_agent_filter": {"allow": ["x"], "deny": ["y"]},
+            "oauth": {
+                "provider": "google", "client_id": "a", "client_secret": "b",
+                "allow_emails": ["c@d.test", "e@d.test"], "allow_domains": ["f.test"], "scopes": ["g"],
+            },
             "verify_webhook": {"provider": "github", "secret": "z"},
             "ip_restriction": {"allow_cidrs": ["10.0.0.0/8"], "deny_cidrs": ["10.1.0.0/16"]},
             "upstream_tls_verify": true,
         });
         assert_eq!(read, expected);
+    }
+
+    #[test]
+    fn an_issuer_has_options_of_its_own() {
+        let arguments = [
+            "8080",
+            "--oidc=https://h.test",
+            "--oidc-client-id=i",
+            "--oidc-client-secret=j",
+            "--oidc-allow-email=k@d.test",
+            "--oidc-allow-domain=l.test",
+            "--oidc-allow-domain=m.test",
+            "--oidc-scope=n",
+        ];
+
+        let read = document("http", &arguments).unwrap();
+
+        let expected = json!({
+            "issuer_url": "https://h.test", "client_id": "i", "client_secret": "j",
+            "allow_emails": ["k@d.test"], "allow_domains": ["l.test", "m.test"], "scopes": ["n"],
+        });
+        assert_eq!(read["oidc"], expected);
     }
 
     #[test]
