@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import secrets
+import ssl
 import threading
 import time
 from collections import Counter
@@ -59,7 +60,9 @@ class Key:
 class Issuer:
     """Logs everybody in as `claims` say, without asking."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        self.tls = tls
+        """What it speaks TLS with."""
         self.claims: dict[str, Any] = {
             "sub": "248289761001",
             "name": "Ada Lovelace",
@@ -95,7 +98,14 @@ class Issuer:
         handler = type("Handler", (Call,), {"issuer": self})
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self.server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+        scheme = "http"
+        if self.tls:
+            scheme = "https"
+            # Handshakes are for the threads of the connections.
+            self.server.socket = self.tls.wrap_socket(
+                self.server.socket, server_side=True, do_handshake_on_connect=False
+            )
+        self.url = f"{scheme}://127.0.0.1:{self.server.server_address[1]}"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
         return self
 

@@ -21,7 +21,8 @@ async def perform(session: Any, command: dict[str, Any]) -> Any:
         case {"http": port, **options}:
             endpoint = session.http_endpoint()
             for name, value in options.items():
-                endpoint = getattr(endpoint, name)(value)
+                set_option = getattr(endpoint, name)
+                endpoint = set_option(**value) if isinstance(value, dict) else set_option(value)
             listener = await endpoint.listen_and_forward(f"http://127.0.0.1:{port}")
         case {"tcp": port}:
             listener = await session.tcp_endpoint().listen_and_forward(f"tcp://127.0.0.1:{port}")
