@@ -21,7 +21,7 @@ import trustme
 import ginnel
 from compat import Program, environment, write_launcher
 from conftest import Face
-from issuer import CLIENT_ID, CLIENT_SECRET, Issuer
+from issuer import CLIENT_ID, CLIENT_SECRET, Call, Issuer
 from postgres import ON_BOTH_STORES
 from recorder import Recorder, value_of
 from test_agent_command import running
@@ -56,7 +56,7 @@ def service(storage: dict[str, Any], issuer: Issuer) -> Iterator[ginnel.Service]
     """A service whose operator has a client at Google, and says where LinkedIn is."""
     place = {"issuer_url": issuer.url}
     oauth = {"google": {**CLIENT, **place}, "linkedin": place}
-    settings = {"oauth": oauth, "private_issuers": True}
+    settings: Any = {"oauth": oauth, "private_issuers": True}
     with ginnel.Service(**storage, base_domain="t.example.test", settings=settings) as service:
         yield service
 
@@ -126,7 +126,12 @@ def test_a_secret_is_no_expression(
     agent: ginnel.Agent, service: ginnel.Service, issuer: Issuer, upstream: Recorder
 ) -> None:
     sent: list[str] = []
-    issuer.answers["/token"] = lambda call: (sent.extend(call.basic()), call.say(400, {}))[1]
+
+    def token(call: Call) -> None:
+        sent.extend(call.basic())
+        call.say(400, {})
+
+    issuer.answers["/token"] = token
     login = {"issuer_url": issuer.url, "client_id": CLIENT_ID, "client_secret": "${1 + 1}"}
     with agent.client() as local:
         url = local.tunnels.start(addr=upstream.address, proto="http", oidc=login).public_url
@@ -143,11 +148,11 @@ class Place:
 
     def file(self, version: str, **tunnels: Any) -> str:
         """A configuration file."""
-        agent = {"server_addr": self.service.agent_addr, "root_cas": str(self.folder / "ca.pem")}
-        (self.folder / "ca.pem").write_text(self.service.ca_pem)
+        address, authorities = self.service.agent_addr, self.folder / "ca.pem"
+        authorities.write_text(self.service.ca_pem)
+        agent: dict[str, Any] = {"server_addr": address, "root_cas": str(authorities)}
         if version == "3":
-            names = {"server_addr": "connect_url", "root_cas": "connect_cas"}
-            agent = {"agent": {names[name]: value for name, value in agent.items()}}
+            agent = {"agent": {"connect_url": address, "connect_cas": str(authorities)}}
         file = self.folder / "agent.yml"
         file.write_text(json.dumps({"version": version, **agent, "tunnels": tunnels}))
         return str(file)
