@@ -16,11 +16,188 @@ __all__ = [
     "Duration",
     "EdgeSettings",
     "Event_DeliverySettings",
+    "OauthAmazonSettings",
+    "OauthFacebookSettings",
+    "OauthGithubSettings",
+    "OauthGitlabSettings",
+    "OauthGoogleSettings",
+    "OauthLinkedinSettings",
+    "OauthMicrosoftSettings",
+    "OauthSettings",
+    "OauthTwitchSettings",
     "ServiceSettings",
 ]
 
 Duration = float | str | timedelta
 """Seconds, or text such as `500ms`, `10s` and `5m`."""
+
+
+class OauthAmazonSettings(TypedDict, total=False):
+    """The settings below `oauth.amazon`."""
+
+    client_id: str
+    """The client that policies use which name this provider and no client of their own."""
+    client_secret: str
+    """The secret of that client."""
+    client_secret_file: str | PathLike[str]
+    """A file that holds that secret."""
+    scopes: str
+    """What the provider is asked for with that client, if not the usual."""
+    issuer_url: str
+    """An issuer of OpenID Connect that stands for the provider, also for clients of policies."""
+    authorization_url: str
+    """Where visitors are sent to log in, if the provider is elsewhere."""
+    token_url: str
+    """Where codes are exchanged for tokens, if the provider is elsewhere."""
+    userinfo_url: str
+    """Where the provider says who somebody is, if it is elsewhere."""
+
+
+class OauthFacebookSettings(TypedDict, total=False):
+    """The settings below `oauth.facebook`."""
+
+    client_id: str
+    """The client that policies use which name this provider and no client of their own."""
+    client_secret: str
+    """The secret of that client."""
+    client_secret_file: str | PathLike[str]
+    """A file that holds that secret."""
+    scopes: str
+    """What the provider is asked for with that client, if not the usual."""
+    issuer_url: str
+    """An issuer of OpenID Connect that stands for the provider, also for clients of policies."""
+    authorization_url: str
+    """Where visitors are sent to log in, if the provider is elsewhere."""
+    token_url: str
+    """Where codes are exchanged for tokens, if the provider is elsewhere."""
+    userinfo_url: str
+    """Where the provider says who somebody is, if it is elsewhere."""
+
+
+class OauthGithubSettings(TypedDict, total=False):
+    """The settings below `oauth.github`."""
+
+    client_id: str
+    """The client that policies use which name this provider and no client of their own."""
+    client_secret: str
+    """The secret of that client."""
+    client_secret_file: str | PathLike[str]
+    """A file that holds that secret."""
+    scopes: str
+    """What the provider is asked for with that client, if not the usual."""
+    issuer_url: str
+    """An issuer of OpenID Connect that stands for the provider, also for clients of policies."""
+    authorization_url: str
+    """Where visitors are sent to log in, if the provider is elsewhere."""
+    token_url: str
+    """Where codes are exchanged for tokens, if the provider is elsewhere."""
+    userinfo_url: str
+    """Where the provider says who somebody is, if it is elsewhere."""
+
+
+class OauthGitlabSettings(TypedDict, total=False):
+    """The settings below `oauth.gitlab`."""
+
+    client_id: str
+    """The client that policies use which name this provider and no client of their own."""
+    client_secret: str
+    """The secret of that client."""
+    client_secret_file: str | PathLike[str]
+    """A file that holds that secret."""
+    scopes: str
+    """What the provider is asked for with that client, if not the usual."""
+    issuer_url: str
+    """An issuer of OpenID Connect that stands for the provider, also for clients of policies."""
+    authorization_url: str
+    """Where visitors are sent to log in, if the provider is elsewhere."""
+    token_url: str
+    """Where codes are exchanged for tokens, if the provider is elsewhere."""
+    userinfo_url: str
+    """Where the provider says who somebody is, if it is elsewhere."""
+
+
+class OauthGoogleSettings(TypedDict, total=False):
+    """The settings below `oauth.google`."""
+
+    client_id: str
+    """The client that policies use which name this provider and no client of their own."""
+    client_secret: str
+    """The secret of that client."""
+    client_secret_file: str | PathLike[str]
+    """A file that holds that secret."""
+    scopes: str
+    """What the provider is asked for with that client, if not the usual."""
+    issuer_url: str
+    """An issuer of OpenID Connect that stands for the provider, also for clients of policies."""
+    authorization_url: str
+    """Where visitors are sent to log in, if the provider is elsewhere."""
+    token_url: str
+    """Where codes are exchanged for tokens, if the provider is elsewhere."""
+    userinfo_url: str
+    """Where the provider says who somebody is, if it is elsewhere."""
+
+
+class OauthLinkedinSettings(TypedDict, total=False):
+    """The settings below `oauth.linkedin`."""
+
+    client_id: str
+    """The client that policies use which name this provider and no client of their own."""
+    client_secret: str
+    """The secret of that client."""
+    client_secret_file: str | PathLike[str]
+    """A file that holds that secret."""
+    scopes: str
+    """What the provider is asked for with that client, if not the usual."""
+    issuer_url: str
+    """An issuer of OpenID Connect that stands for the provider, also for clients of policies."""
+    authorization_url: str
+    """Where visitors are sent to log in, if the provider is elsewhere."""
+    token_url: str
+    """Where codes are exchanged for tokens, if the provider is elsewhere."""
+    userinfo_url: str
+    """Where the provider says who somebody is, if it is elsewhere."""
+
+
+class OauthMicrosoftSettings(TypedDict, total=False):
+    """The settings below `oauth.microsoft`."""
+
+    client_id: str
+    """The client that policies use which name this provider and no client of their own."""
+    client_secret: str
+    """The secret of that client."""
+    client_secret_file: str | PathLike[str]
+    """A file that holds that secret."""
+    scopes: str
+    """What the provider is asked for with that client, if not the usual."""
+    issuer_url: str
+    """An issuer of OpenID Connect that stands for the provider, also for clients of policies."""
+    authorization_url: str
+    """Where visitors are sent to log in, if the provider is elsewhere."""
+    token_url: str
+    """Where codes are exchanged for tokens, if the provider is elsewhere."""
+    userinfo_url: str
+    """Where the provider says who somebody is, if it is elsewhere."""
+
+
+class OauthTwitchSettings(TypedDict, total=False):
+    """The settings below `oauth.twitch`."""
+
+    client_id: str
+    """The client that policies use which name this provider and no client of their own."""
+    client_secret: str
+    """The secret of that client."""
+    client_secret_file: str | PathLike[str]
+    """A file that holds that secret."""
+    scopes: str
+    """What the provider is asked for with that client, if not the usual."""
+    issuer_url: str
+    """An issuer of OpenID Connect that stands for the provider, also for clients of policies."""
+    authorization_url: str
+    """Where visitors are sent to log in, if the provider is elsewhere."""
+    token_url: str
+    """Where codes are exchanged for tokens, if the provider is elsewhere."""
+    userinfo_url: str
+    """Where the provider says who somebody is, if it is elsewhere."""
 
 
 class BackupSettings(TypedDict, total=False):
@@ -70,7 +247,11 @@ class Event_DeliverySettings(TypedDict, total=False):
     """How old an event may become before it is given up; from 1s to 30d; by default 1d."""
     max_waiting: int
     """How many events may wait for one destination; the oldest of more are given up; from 1 to
-    1000000; by default 10000.
+    1000000; by default 100000.
+    """
+    max_waiting_size: int | str
+    """How many bytes these events may have together; the oldest beyond that are given up; by
+    default 64MiB.
     """
     timeout: Duration
     """How long one attempt to deliver an event may take; from 100ms to 1m; by default 10s."""
@@ -185,6 +366,27 @@ class AgentSettings(TypedDict, total=False):
     """
 
 
+class OauthSettings(TypedDict, total=False):
+    """The settings below `oauth`."""
+
+    amazon: OauthAmazonSettings
+    """What `oauth.amazon` holds."""
+    facebook: OauthFacebookSettings
+    """What `oauth.facebook` holds."""
+    github: OauthGithubSettings
+    """What `oauth.github` holds."""
+    gitlab: OauthGitlabSettings
+    """What `oauth.gitlab` holds."""
+    google: OauthGoogleSettings
+    """What `oauth.google` holds."""
+    linkedin: OauthLinkedinSettings
+    """What `oauth.linkedin` holds."""
+    microsoft: OauthMicrosoftSettings
+    """What `oauth.microsoft` holds."""
+    twitch: OauthTwitchSettings
+    """What `oauth.twitch` holds."""
+
+
 class ServiceSettings(TypedDict, total=False):
     """The settings of a service."""
 
@@ -290,6 +492,10 @@ class ServiceSettings(TypedDict, total=False):
     """The authtoken for agents of a new database, or one that an existing database holds."""
     authtoken_file: str | PathLike[str]
     """A file that holds the authtoken for agents."""
+    private_issuers: bool
+    """Let agents name issuers of logins and sources of keys at private addresses; by default
+    false.
+    """
     max_connections: int
     """The most visitor connections that may be open; by default what the limit of open files
     leaves, at most 16,384.
@@ -326,3 +532,5 @@ class ServiceSettings(TypedDict, total=False):
     """What `edge` holds."""
     agent: AgentSettings
     """What `agent` holds."""
+    oauth: OauthSettings
+    """What `oauth` holds."""

@@ -13,6 +13,7 @@ from ..local.endpoints import Endpoints
 from ..local.held_requests import HeldRequests
 from ..local.holds import Holds
 from ..local.mocks import Mocks
+from ..local.proto_files import ProtoFiles
 from ..local.requests import Requests
 from ..local.root import Root
 from ..local.status import Status
@@ -294,6 +295,11 @@ class AgentClient(AgentOptions, _Blocking):
     def held_requests(self) -> AgentHeldRequests:
         """Requests that wait because of a hold."""
         return AgentHeldRequests(self._core)
+
+    @cached_property
+    def proto_files(self) -> ProtoFiles:
+        """Proto files: what describes the messages of gRPC calls, until the agent ends."""
+        return ProtoFiles(self._core)
 
     def root(self) -> Root:
         """Fetch the root resource: where the others are."""

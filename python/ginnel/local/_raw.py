@@ -10,6 +10,7 @@ from .endpoints import AsyncEndpoints, Endpoints
 from .held_requests import AsyncHeldRequests, HeldRequests
 from .holds import AsyncHolds, Holds
 from .mocks import AsyncMocks, Mocks
+from .proto_files import AsyncProtoFiles, ProtoFiles
 from .requests import AsyncRequests, Requests
 from .tunnels import AsyncTunnels, Tunnels
 
@@ -142,6 +143,26 @@ class AsyncRawHeldRequests(Resource):
     flush = raw_async(AsyncHeldRequests.flush)
 
 
+class RawProtoFiles(Resource):
+    """`proto_files`, with its responses as they came."""
+
+    list = raw_list(ProtoFiles.list)
+    add = raw(ProtoFiles.add)
+    get = raw(ProtoFiles.get)
+    delete = raw(ProtoFiles.delete)
+    clear = raw(ProtoFiles.clear)
+
+
+class AsyncRawProtoFiles(Resource):
+    """`proto_files`, with its responses as they came."""
+
+    list = raw_async_list(AsyncProtoFiles.list)
+    add = raw_async(AsyncProtoFiles.add)
+    get = raw_async(AsyncProtoFiles.get)
+    delete = raw_async(AsyncProtoFiles.delete)
+    clear = raw_async(AsyncProtoFiles.clear)
+
+
 class RawAgentResources(RawCalls):
     """The resources, with their responses as they came."""
 
@@ -174,6 +195,11 @@ class RawAgentResources(RawCalls):
     def held_requests(self) -> RawHeldRequests:
         """`held_requests`"""
         return RawHeldRequests(self._core)
+
+    @cached_property
+    def proto_files(self) -> RawProtoFiles:
+        """`proto_files`"""
+        return RawProtoFiles(self._core)
 
     root = raw(AgentClient.root)
     status = raw(AgentClient.status)
@@ -211,6 +237,11 @@ class AsyncRawAgentResources(AsyncRawCalls):
     def held_requests(self) -> AsyncRawHeldRequests:
         """`held_requests`"""
         return AsyncRawHeldRequests(self._core)
+
+    @cached_property
+    def proto_files(self) -> AsyncRawProtoFiles:
+        """`proto_files`"""
+        return AsyncRawProtoFiles(self._core)
 
     root = raw_async(AsyncAgentClient.root)
     status = raw_async(AsyncAgentClient.status)

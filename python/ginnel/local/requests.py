@@ -179,6 +179,10 @@ class StreamMessage(CustomRepr):
     """True when it is compressed, and could not be read."""
     truncated: bool | None = None
     """True when less is kept than there was."""
+    message_type: str | None = None
+    """The full name of the type of a gRPC message; absent where no proto file describes it."""
+    message: object | None = field(default=None, hash=False)
+    """The gRPC message by the names of its fields; none where no proto file describes it."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the response that this version does not know."""
 

@@ -151,6 +151,48 @@ class UserAgentFilter(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class TunnelOauth(Record):
+    """Where visitors log in with OAuth, and who of them may connect."""
+
+    provider: str | None = None
+    """The provider: `amazon`, `facebook`, `github`, `gitlab`, `google`, `linkedin`, `microsoft` or
+     `twitch`.
+    """
+    client_id: str | None = None
+    """The client at the provider; left out for that of the service's operator."""
+    client_secret: str | None = field(default=None, metadata=SECRET)
+    """The secret of the client."""
+    allow_emails: list[str] | None = field(default=None, hash=False)
+    """Email addresses that may connect; when there are any, or domains, no others may."""
+    allow_domains: list[str] | None = field(default=None, hash=False)
+    """Domains of email addresses that may connect."""
+    scopes: list[str] | None = field(default=None, hash=False)
+    """What to ask the provider for; needs a `client_id`."""
+    extra: Mapping[str, object] = field(default_factory=dict, hash=False)
+    """The fields of the response that this version does not know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class TunnelOidc(Record):
+    """Where visitors log in with OpenID Connect, and who of them may connect."""
+
+    issuer_url: str | None = None
+    """The `https` URL of the issuer."""
+    client_id: str | None = None
+    """The client at the issuer."""
+    client_secret: str | None = field(default=None, metadata=SECRET)
+    """The secret of the client; left out for a public client."""
+    allow_emails: list[str] | None = field(default=None, hash=False)
+    """Email addresses that may connect; when there are any, or domains, no others may."""
+    allow_domains: list[str] | None = field(default=None, hash=False)
+    """Domains of email addresses that may connect."""
+    scopes: list[str] | None = field(default=None, hash=False)
+    """What to ask the issuer for, beside `openid`."""
+    extra: Mapping[str, object] = field(default_factory=dict, hash=False)
+    """The fields of the response that this version does not know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class WebhookVerification(Record):
     """How webhooks are verified."""
 
@@ -196,6 +238,8 @@ class Tunnels(Resource):
         response_header: HeaderChanges | Mapping[str, object] | None = None,
         ip_restriction: IpRestriction | Mapping[str, object] | None = None,
         user_agent_filter: UserAgentFilter | Mapping[str, object] | None = None,
+        oauth: TunnelOauth | Mapping[str, object] | None = None,
+        oidc: TunnelOidc | Mapping[str, object] | None = None,
         verify_webhook: WebhookVerification | Mapping[str, object] | None = None,
         websocket_tcp_converter: bool | None = None,
         mutual_tls_cas: str | None = None,
@@ -236,6 +280,8 @@ class Tunnels(Resource):
             response_header: Changes to the headers of responses.
             ip_restriction: Which addresses may connect.
             user_agent_filter: Which user agents may connect.
+            oauth: Where visitors log in with OAuth, and who of them may connect.
+            oidc: Where visitors log in with OpenID Connect, and who of them may connect.
             verify_webhook: How webhooks are verified.
             websocket_tcp_converter: True to convert WebSockets into plain TCP streams.
             mutual_tls_cas: A file of certificates; visitors must present one that these have
@@ -281,6 +327,8 @@ class Tunnels(Resource):
                 response_header,
                 ip_restriction,
                 user_agent_filter,
+                oauth,
+                oidc,
                 verify_webhook,
                 websocket_tcp_converter,
                 mutual_tls_cas,
@@ -355,6 +403,8 @@ class AsyncTunnels(Resource):
         response_header: HeaderChanges | Mapping[str, object] | None = None,
         ip_restriction: IpRestriction | Mapping[str, object] | None = None,
         user_agent_filter: UserAgentFilter | Mapping[str, object] | None = None,
+        oauth: TunnelOauth | Mapping[str, object] | None = None,
+        oidc: TunnelOidc | Mapping[str, object] | None = None,
         verify_webhook: WebhookVerification | Mapping[str, object] | None = None,
         websocket_tcp_converter: bool | None = None,
         mutual_tls_cas: str | None = None,
@@ -395,6 +445,8 @@ class AsyncTunnels(Resource):
             response_header: Changes to the headers of responses.
             ip_restriction: Which addresses may connect.
             user_agent_filter: Which user agents may connect.
+            oauth: Where visitors log in with OAuth, and who of them may connect.
+            oidc: Where visitors log in with OpenID Connect, and who of them may connect.
             verify_webhook: How webhooks are verified.
             websocket_tcp_converter: True to convert WebSockets into plain TCP streams.
             mutual_tls_cas: A file of certificates; visitors must present one that these have
@@ -440,6 +492,8 @@ class AsyncTunnels(Resource):
                 response_header,
                 ip_restriction,
                 user_agent_filter,
+                oauth,
+                oidc,
                 verify_webhook,
                 websocket_tcp_converter,
                 mutual_tls_cas,

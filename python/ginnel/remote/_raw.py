@@ -5,6 +5,8 @@ from __future__ import annotations
 from .._core.raw_resources import AsyncRawCalls, RawCalls, raw, raw_async, raw_async_list, raw_list
 from .._core.resource import Resource, cached_property
 from .api_keys import ApiKeys, AsyncApiKeys
+from .application_sessions import ApplicationSessions, AsyncApplicationSessions
+from .application_users import ApplicationUsers, AsyncApplicationUsers
 from .audit_events import AsyncAuditEvents, AuditEvents
 from .backends.failover import AsyncBackendsFailover, BackendsFailover
 from .backends.http_response import AsyncBackendsHttpResponse, BackendsHttpResponse
@@ -27,6 +29,7 @@ from .edges.route_modules import (
     AsyncEdgesHttpsRoutesCircuitBreaker,
     AsyncEdgesHttpsRoutesCompression,
     AsyncEdgesHttpsRoutesIpRestriction,
+    AsyncEdgesHttpsRoutesOauth,
     AsyncEdgesHttpsRoutesOidc,
     AsyncEdgesHttpsRoutesPolicy,
     AsyncEdgesHttpsRoutesRequestHeaders,
@@ -39,6 +42,7 @@ from .edges.route_modules import (
     EdgesHttpsRoutesCircuitBreaker,
     EdgesHttpsRoutesCompression,
     EdgesHttpsRoutesIpRestriction,
+    EdgesHttpsRoutesOauth,
     EdgesHttpsRoutesOidc,
     EdgesHttpsRoutesPolicy,
     EdgesHttpsRoutesRequestHeaders,
@@ -552,6 +556,11 @@ class RawEdgesHttpsRoutes(Resource):
         return RawEdgesHttpsRoutesOidc(self._core)
 
     @cached_property
+    def oauth(self) -> RawEdgesHttpsRoutesOauth:
+        """`edges.https.routes.oauth`"""
+        return RawEdgesHttpsRoutesOauth(self._core)
+
+    @cached_property
     def websocket_tcp_converter(self) -> RawEdgesHttpsRoutesWebsocketTcpConverter:
         """`edges.https.routes.websocket_tcp_converter`"""
         return RawEdgesHttpsRoutesWebsocketTcpConverter(self._core)
@@ -619,6 +628,11 @@ class AsyncRawEdgesHttpsRoutes(Resource):
     def oidc(self) -> AsyncRawEdgesHttpsRoutesOidc:
         """`edges.https.routes.oidc`"""
         return AsyncRawEdgesHttpsRoutesOidc(self._core)
+
+    @cached_property
+    def oauth(self) -> AsyncRawEdgesHttpsRoutesOauth:
+        """`edges.https.routes.oauth`"""
+        return AsyncRawEdgesHttpsRoutesOauth(self._core)
 
     @cached_property
     def websocket_tcp_converter(self) -> AsyncRawEdgesHttpsRoutesWebsocketTcpConverter:
@@ -839,6 +853,38 @@ class AsyncRawServiceUsers(Resource):
     get = raw_async(AsyncServiceUsers.get)
     update = raw_async(AsyncServiceUsers.update)
     delete = raw_async(AsyncServiceUsers.delete)
+
+
+class RawApplicationUsers(Resource):
+    """`application_users`, with its responses as they came."""
+
+    list = raw_list(ApplicationUsers.list)
+    get = raw(ApplicationUsers.get)
+    delete = raw(ApplicationUsers.delete)
+
+
+class AsyncRawApplicationUsers(Resource):
+    """`application_users`, with its responses as they came."""
+
+    list = raw_async_list(AsyncApplicationUsers.list)
+    get = raw_async(AsyncApplicationUsers.get)
+    delete = raw_async(AsyncApplicationUsers.delete)
+
+
+class RawApplicationSessions(Resource):
+    """`application_sessions`, with its responses as they came."""
+
+    list = raw_list(ApplicationSessions.list)
+    get = raw(ApplicationSessions.get)
+    delete = raw(ApplicationSessions.delete)
+
+
+class AsyncRawApplicationSessions(Resource):
+    """`application_sessions`, with its responses as they came."""
+
+    list = raw_async_list(AsyncApplicationSessions.list)
+    get = raw_async(AsyncApplicationSessions.get)
+    delete = raw_async(AsyncApplicationSessions.delete)
 
 
 class RawVaults(Resource):
@@ -1195,6 +1241,22 @@ class AsyncRawEdgesHttpsRoutesOidc(Resource):
     delete = raw_async(AsyncEdgesHttpsRoutesOidc.delete)
 
 
+class RawEdgesHttpsRoutesOauth(Resource):
+    """`edges.https.routes.oauth`, with its responses as they came."""
+
+    replace = raw(EdgesHttpsRoutesOauth.replace)
+    get = raw(EdgesHttpsRoutesOauth.get)
+    delete = raw(EdgesHttpsRoutesOauth.delete)
+
+
+class AsyncRawEdgesHttpsRoutesOauth(Resource):
+    """`edges.https.routes.oauth`, with its responses as they came."""
+
+    replace = raw_async(AsyncEdgesHttpsRoutesOauth.replace)
+    get = raw_async(AsyncEdgesHttpsRoutesOauth.get)
+    delete = raw_async(AsyncEdgesHttpsRoutesOauth.delete)
+
+
 class RawEdgesHttpsRoutesWebsocketTcpConverter(Resource):
     """`edges.https.routes.websocket_tcp_converter`, with its responses as they came."""
 
@@ -1488,6 +1550,16 @@ class RawRemoteResources(RawCalls):
         return RawServiceUsers(self._core)
 
     @cached_property
+    def application_users(self) -> RawApplicationUsers:
+        """`application_users`"""
+        return RawApplicationUsers(self._core)
+
+    @cached_property
+    def application_sessions(self) -> RawApplicationSessions:
+        """`application_sessions`"""
+        return RawApplicationSessions(self._core)
+
+    @cached_property
     def vaults(self) -> RawVaults:
         """`vaults`"""
         return RawVaults(self._core)
@@ -1610,6 +1682,16 @@ class AsyncRawRemoteResources(AsyncRawCalls):
     def service_users(self) -> AsyncRawServiceUsers:
         """`service_users`"""
         return AsyncRawServiceUsers(self._core)
+
+    @cached_property
+    def application_users(self) -> AsyncRawApplicationUsers:
+        """`application_users`"""
+        return AsyncRawApplicationUsers(self._core)
+
+    @cached_property
+    def application_sessions(self) -> AsyncRawApplicationSessions:
+        """`application_sessions`"""
+        return AsyncRawApplicationSessions(self._core)
 
     @cached_property
     def vaults(self) -> AsyncRawVaults:

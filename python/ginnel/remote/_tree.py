@@ -7,6 +7,8 @@ from .._core.resource import Resource, cached_property
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .api_keys import ApiKeys, AsyncApiKeys
+    from .application_sessions import ApplicationSessions, AsyncApplicationSessions
+    from .application_users import ApplicationUsers, AsyncApplicationUsers
     from .audit_events import AsyncAuditEvents, AuditEvents
     from .backends import AsyncBackends, Backends
     from .bot_users import AsyncBotUsers, BotUsers
@@ -125,6 +127,20 @@ class RemoteResources(Resource):
         from .service_users import ServiceUsers
 
         return ServiceUsers(self._core)
+
+    @cached_property
+    def application_users(self) -> ApplicationUsers:
+        """`application_users`"""
+        from .application_users import ApplicationUsers
+
+        return ApplicationUsers(self._core)
+
+    @cached_property
+    def application_sessions(self) -> ApplicationSessions:
+        """`application_sessions`"""
+        from .application_sessions import ApplicationSessions
+
+        return ApplicationSessions(self._core)
 
     @cached_property
     def vaults(self) -> Vaults:
@@ -297,6 +313,20 @@ class AsyncRemoteResources(Resource):
         from .service_users import AsyncServiceUsers
 
         return AsyncServiceUsers(self._core)
+
+    @cached_property
+    def application_users(self) -> AsyncApplicationUsers:
+        """`application_users`"""
+        from .application_users import AsyncApplicationUsers
+
+        return AsyncApplicationUsers(self._core)
+
+    @cached_property
+    def application_sessions(self) -> AsyncApplicationSessions:
+        """`application_sessions`"""
+        from .application_sessions import AsyncApplicationSessions
+
+        return AsyncApplicationSessions(self._core)
 
     @cached_property
     def vaults(self) -> AsyncVaults:

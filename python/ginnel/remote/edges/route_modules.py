@@ -18,6 +18,7 @@ from .modules import (
     WebhookVerification,
     WebsocketTcpConverter,
 )
+from .oauth import Oauth, OauthLogins
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -926,6 +927,154 @@ class AsyncEdgesHttpsRoutesOidc(Resource):
         `DELETE /edges/https/{edge_id}/routes/{id}/oidc`
         """
         return await self._core.start("edges.https.routes.oidc.delete", None, (edge_id, id))
+
+
+class EdgesHttpsRoutesOauth(Resource):
+    """OAuth module: lets only visitors in who have logged in at a provider of OAuth."""
+
+    def replace(
+        self,
+        edge_id: str,
+        id: str,
+        *,
+        provider: OauthLogins | Mapping[str, object],
+        enabled: bool | None = None,
+        options_passthrough: bool | None = None,
+        cookie_prefix: str | None = None,
+        inactivity_timeout: int | None = None,
+        maximum_duration: int | None = None,
+        auth_check_interval: int | None = None,
+    ) -> Oauth:
+        """Replace the OAuth module of a route.
+
+        Args:
+            edge_id: The identifier of the edge.
+            id: The identifier of the resource.
+            provider: The provider, with the client and with who may come in.
+            enabled: False to switch the module off without forgetting it; true when
+                unspecified.
+            options_passthrough: True to let preflights of CORS pass without a login.
+            cookie_prefix: What the names of the cookies begin with.
+            inactivity_timeout: After how many seconds without a request a session ends; 0 or
+                unspecified for a day.
+            maximum_duration: After how many seconds a session ends in any case; 0 or
+                unspecified for 14 days.
+            auth_check_interval: After how many seconds the provider is asked again who it is; 0
+                or unspecified for never.
+
+        `PUT /edges/https/{edge_id}/routes/{id}/oauth`
+        """
+        return self._core.call(
+            "edges.https.routes.oauth.replace",
+            Oauth,
+            (
+                edge_id,
+                id,
+                provider,
+                enabled,
+                options_passthrough,
+                cookie_prefix,
+                inactivity_timeout,
+                maximum_duration,
+                auth_check_interval,
+            ),
+        )
+
+    def get(self, edge_id: str, id: str) -> Oauth:
+        """Fetch the OAuth module of a route.
+
+        Args:
+            edge_id: The identifier of the edge.
+            id: The identifier of the resource.
+
+        `GET /edges/https/{edge_id}/routes/{id}/oauth`
+        """
+        return self._core.call("edges.https.routes.oauth.get", Oauth, (edge_id, id))
+
+    def delete(self, edge_id: str, id: str) -> None:
+        """Remove the OAuth module from a route.
+
+        Args:
+            edge_id: The identifier of the edge.
+            id: The identifier of the resource.
+
+        `DELETE /edges/https/{edge_id}/routes/{id}/oauth`
+        """
+        return self._core.call("edges.https.routes.oauth.delete", None, (edge_id, id))
+
+
+class AsyncEdgesHttpsRoutesOauth(Resource):
+    """OAuth module: lets only visitors in who have logged in at a provider of OAuth."""
+
+    async def replace(
+        self,
+        edge_id: str,
+        id: str,
+        *,
+        provider: OauthLogins | Mapping[str, object],
+        enabled: bool | None = None,
+        options_passthrough: bool | None = None,
+        cookie_prefix: str | None = None,
+        inactivity_timeout: int | None = None,
+        maximum_duration: int | None = None,
+        auth_check_interval: int | None = None,
+    ) -> Oauth:
+        """Replace the OAuth module of a route.
+
+        Args:
+            edge_id: The identifier of the edge.
+            id: The identifier of the resource.
+            provider: The provider, with the client and with who may come in.
+            enabled: False to switch the module off without forgetting it; true when
+                unspecified.
+            options_passthrough: True to let preflights of CORS pass without a login.
+            cookie_prefix: What the names of the cookies begin with.
+            inactivity_timeout: After how many seconds without a request a session ends; 0 or
+                unspecified for a day.
+            maximum_duration: After how many seconds a session ends in any case; 0 or
+                unspecified for 14 days.
+            auth_check_interval: After how many seconds the provider is asked again who it is; 0
+                or unspecified for never.
+
+        `PUT /edges/https/{edge_id}/routes/{id}/oauth`
+        """
+        return await self._core.start(
+            "edges.https.routes.oauth.replace",
+            Oauth,
+            (
+                edge_id,
+                id,
+                provider,
+                enabled,
+                options_passthrough,
+                cookie_prefix,
+                inactivity_timeout,
+                maximum_duration,
+                auth_check_interval,
+            ),
+        )
+
+    async def get(self, edge_id: str, id: str) -> Oauth:
+        """Fetch the OAuth module of a route.
+
+        Args:
+            edge_id: The identifier of the edge.
+            id: The identifier of the resource.
+
+        `GET /edges/https/{edge_id}/routes/{id}/oauth`
+        """
+        return await self._core.start("edges.https.routes.oauth.get", Oauth, (edge_id, id))
+
+    async def delete(self, edge_id: str, id: str) -> None:
+        """Remove the OAuth module from a route.
+
+        Args:
+            edge_id: The identifier of the edge.
+            id: The identifier of the resource.
+
+        `DELETE /edges/https/{edge_id}/routes/{id}/oauth`
+        """
+        return await self._core.start("edges.https.routes.oauth.delete", None, (edge_id, id))
 
 
 class EdgesHttpsRoutesWebsocketTcpConverter(Resource):

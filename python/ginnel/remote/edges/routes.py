@@ -21,6 +21,7 @@ from .modules import (
     WebhookVerification,
     WebsocketTcpConverter,
 )
+from .oauth import Oauth
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
         AsyncEdgesHttpsRoutesCircuitBreaker,
         AsyncEdgesHttpsRoutesCompression,
         AsyncEdgesHttpsRoutesIpRestriction,
+        AsyncEdgesHttpsRoutesOauth,
         AsyncEdgesHttpsRoutesOidc,
         AsyncEdgesHttpsRoutesPolicy,
         AsyncEdgesHttpsRoutesRequestHeaders,
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
         EdgesHttpsRoutesCircuitBreaker,
         EdgesHttpsRoutesCompression,
         EdgesHttpsRoutesIpRestriction,
+        EdgesHttpsRoutesOauth,
         EdgesHttpsRoutesOidc,
         EdgesHttpsRoutesPolicy,
         EdgesHttpsRoutesRequestHeaders,
@@ -91,6 +94,8 @@ class HttpsEdgeRoute(Record):
     """Lets only signed webhooks through."""
     oidc: Oidc | None = None
     """Lets only visitors in who have logged in."""
+    oauth: Oauth | None = None
+    """Lets only visitors in who have logged in at a provider of OAuth."""
     websocket_tcp_converter: WebsocketTcpConverter | None = None
     """Converts WebSockets into TCP streams."""
     user_agent_filter: UserAgentFilter | None = None
@@ -99,8 +104,6 @@ class HttpsEdgeRoute(Record):
     """Rules that act on requests and responses."""
     traffic_policy: TrafficPolicyDocument | None = None
     """The same rules as one document; either this or `policy`."""
-    oauth: dict[str, object] | None = field(default=None, hash=False)
-    """Login by OAuth; not offered by the embedded service."""
     saml: dict[str, object] | None = field(default=None, hash=False)
     """Login by SAML; not offered by the embedded service."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
@@ -167,6 +170,13 @@ class EdgesHttpsRoutes(Resource):
         return EdgesHttpsRoutesOidc(self._core)
 
     @cached_property
+    def oauth(self) -> EdgesHttpsRoutesOauth:
+        """`edges.https.routes.oauth`"""
+        from .route_modules import EdgesHttpsRoutesOauth
+
+        return EdgesHttpsRoutesOauth(self._core)
+
+    @cached_property
     def websocket_tcp_converter(self) -> EdgesHttpsRoutesWebsocketTcpConverter:
         """`edges.https.routes.websocket_tcp_converter`"""
         from .route_modules import EdgesHttpsRoutesWebsocketTcpConverter
@@ -210,6 +220,7 @@ class EdgesHttpsRoutes(Resource):
         response_headers: ResponseHeaders | Mapping[str, object] | None = None,
         webhook_verification: WebhookVerification | Mapping[str, object] | None = None,
         oidc: Oidc | Mapping[str, object] | None = None,
+        oauth: Oauth | Mapping[str, object] | None = None,
         websocket_tcp_converter: WebsocketTcpConverter | Mapping[str, object] | None = None,
         user_agent_filter: UserAgentFilter | Mapping[str, object] | None = None,
         policy: TrafficPolicy | Mapping[str, object] | None = None,
@@ -233,6 +244,7 @@ class EdgesHttpsRoutes(Resource):
             response_headers: Changes the headers of responses.
             webhook_verification: Lets only signed webhooks through.
             oidc: Lets only visitors in who have logged in.
+            oauth: Lets only visitors in who have logged in at a provider of OAuth.
             websocket_tcp_converter: Converts WebSockets into TCP streams.
             user_agent_filter: Decides on the `User-Agent` header.
             policy: Rules that act on requests and responses.
@@ -257,6 +269,7 @@ class EdgesHttpsRoutes(Resource):
                 response_headers,
                 webhook_verification,
                 oidc,
+                oauth,
                 websocket_tcp_converter,
                 user_agent_filter,
                 policy,
@@ -292,6 +305,7 @@ class EdgesHttpsRoutes(Resource):
         response_headers: ResponseHeaders | Mapping[str, object] | None = None,
         webhook_verification: WebhookVerification | Mapping[str, object] | None = None,
         oidc: Oidc | Mapping[str, object] | None = None,
+        oauth: Oauth | Mapping[str, object] | None = None,
         websocket_tcp_converter: WebsocketTcpConverter | Mapping[str, object] | None = None,
         user_agent_filter: UserAgentFilter | Mapping[str, object] | None = None,
         policy: TrafficPolicy | Mapping[str, object] | None = None,
@@ -316,6 +330,7 @@ class EdgesHttpsRoutes(Resource):
             response_headers: Changes the headers of responses.
             webhook_verification: Lets only signed webhooks through.
             oidc: Lets only visitors in who have logged in.
+            oauth: Lets only visitors in who have logged in at a provider of OAuth.
             websocket_tcp_converter: Converts WebSockets into TCP streams.
             user_agent_filter: Decides on the `User-Agent` header.
             policy: Rules that act on requests and responses.
@@ -341,6 +356,7 @@ class EdgesHttpsRoutes(Resource):
                 response_headers,
                 webhook_verification,
                 oidc,
+                oauth,
                 websocket_tcp_converter,
                 user_agent_filter,
                 policy,
@@ -420,6 +436,13 @@ class AsyncEdgesHttpsRoutes(Resource):
         return AsyncEdgesHttpsRoutesOidc(self._core)
 
     @cached_property
+    def oauth(self) -> AsyncEdgesHttpsRoutesOauth:
+        """`edges.https.routes.oauth`"""
+        from .route_modules import AsyncEdgesHttpsRoutesOauth
+
+        return AsyncEdgesHttpsRoutesOauth(self._core)
+
+    @cached_property
     def websocket_tcp_converter(self) -> AsyncEdgesHttpsRoutesWebsocketTcpConverter:
         """`edges.https.routes.websocket_tcp_converter`"""
         from .route_modules import AsyncEdgesHttpsRoutesWebsocketTcpConverter
@@ -463,6 +486,7 @@ class AsyncEdgesHttpsRoutes(Resource):
         response_headers: ResponseHeaders | Mapping[str, object] | None = None,
         webhook_verification: WebhookVerification | Mapping[str, object] | None = None,
         oidc: Oidc | Mapping[str, object] | None = None,
+        oauth: Oauth | Mapping[str, object] | None = None,
         websocket_tcp_converter: WebsocketTcpConverter | Mapping[str, object] | None = None,
         user_agent_filter: UserAgentFilter | Mapping[str, object] | None = None,
         policy: TrafficPolicy | Mapping[str, object] | None = None,
@@ -486,6 +510,7 @@ class AsyncEdgesHttpsRoutes(Resource):
             response_headers: Changes the headers of responses.
             webhook_verification: Lets only signed webhooks through.
             oidc: Lets only visitors in who have logged in.
+            oauth: Lets only visitors in who have logged in at a provider of OAuth.
             websocket_tcp_converter: Converts WebSockets into TCP streams.
             user_agent_filter: Decides on the `User-Agent` header.
             policy: Rules that act on requests and responses.
@@ -510,6 +535,7 @@ class AsyncEdgesHttpsRoutes(Resource):
                 response_headers,
                 webhook_verification,
                 oidc,
+                oauth,
                 websocket_tcp_converter,
                 user_agent_filter,
                 policy,
@@ -545,6 +571,7 @@ class AsyncEdgesHttpsRoutes(Resource):
         response_headers: ResponseHeaders | Mapping[str, object] | None = None,
         webhook_verification: WebhookVerification | Mapping[str, object] | None = None,
         oidc: Oidc | Mapping[str, object] | None = None,
+        oauth: Oauth | Mapping[str, object] | None = None,
         websocket_tcp_converter: WebsocketTcpConverter | Mapping[str, object] | None = None,
         user_agent_filter: UserAgentFilter | Mapping[str, object] | None = None,
         policy: TrafficPolicy | Mapping[str, object] | None = None,
@@ -569,6 +596,7 @@ class AsyncEdgesHttpsRoutes(Resource):
             response_headers: Changes the headers of responses.
             webhook_verification: Lets only signed webhooks through.
             oidc: Lets only visitors in who have logged in.
+            oauth: Lets only visitors in who have logged in at a provider of OAuth.
             websocket_tcp_converter: Converts WebSockets into TCP streams.
             user_agent_filter: Decides on the `User-Agent` header.
             policy: Rules that act on requests and responses.
@@ -594,6 +622,7 @@ class AsyncEdgesHttpsRoutes(Resource):
                 response_headers,
                 webhook_verification,
                 oidc,
+                oauth,
                 websocket_tcp_converter,
                 user_agent_filter,
                 policy,
