@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import ginnel
 from event_receiver import quick_service
 from test_event_delivery import UPDATED, subscribe
+from test_event_secrets import everything
 
 # What only the connection over which changes are made sends.
 LOCK = b"UPDATE cluster SET version = version + 1 RETURNING"
@@ -95,6 +96,31 @@ def cost(proxy: CountingProxy, remote: ginnel.RemoteClient, policy: str) -> floa
         remote.ip_policies.update(policy, description=str(number))
         costs.append(proxy.round_trips() - before)
     return statistics.median(costs)
+
+
+def test_who_subscribes_to_much_does_not_make_more_subscriptions_dear(store: str) -> None:
+    with (
+        counting(store) as (proxy, address),
+        quick_service({"store": address}) as service,
+        service.client() as remote,
+    ):
+        destination = remote.event_destinations.create(
+            target={"webhook": {"url": "https://hooks.example.test/"}}
+        )
+        everything_there_is = [{"type": name} for name in everything()]
+
+        def cost_of_one() -> int:
+            before = proxy.round_trips()
+            remote.event_subscriptions.create(
+                sources=everything_there_is, destination_ids=[destination.id]
+            )
+            return proxy.round_trips() - before
+
+        costs = [cost_of_one() for _ in range(12)]
+
+    # All other nodes wait meanwhile, so neither types nor subscriptions may count.
+    assert max(costs[1:]) < 25, costs
+    assert statistics.median(costs[-3:]) <= statistics.median(costs[1:4]) + 2, costs
 
 
 def test_who_subscribes_costs_a_change_no_round_trip(store: str) -> None:

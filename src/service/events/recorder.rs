@@ -1,6 +1,6 @@
 //! Writes the events of a change with the change itself.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -74,10 +74,11 @@ impl EventRecorder {
         if changes.is_empty() {
             return Ok(());
         }
-        let receivers = self.subscriptions.read(change, &self.types)?;
+        let types: BTreeSet<_> = changes.iter().map(|it| it.event_type.as_str()).collect();
+        let receivers = self.subscriptions.read(change, &types)?;
         change.for_each(&changes, |it| {
             let of_type = receivers.of(&it.event_type);
-            of_type.map_or(Ok(()), |receivers| it.record(change, principal, receivers))
+            of_type.map_or(Ok(()), |receivers| it.record(change, principal, &receivers))
         })
     }
 

@@ -2,15 +2,14 @@
 //!
 //! Each change of a resource needs it, so it is not read for each: a setting has a new value with every
 //! change of a subscription. A change reads that one setting, together with what it reads anyway, and the
-//! rest only when it is another than before.
+//! rest only when it is another than before, of the types alone that it is about: there are many types, and
+//! on PostgreSQL other nodes wait meanwhile.
 
-use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwapOption;
 
-use super::types::EventTypes;
 use crate::api::id::prefix;
 use crate::service::store::{StoreError, Transaction, View};
 
@@ -29,10 +28,17 @@ pub(in crate::service) fn note_subscriptions(change: &Transaction<'_>) -> Result
     change.set(VERSION, &change.new_id(prefix::EVENT)?)
 }
 
-/// The receivers of all types of events, as they were at a version.
+/// The receivers of types of events, as they were at a version.
 struct ReceiverTable {
     version: Option<String>,
-    by_type: HashMap<String, Receivers>,
+    /// Of the types that were asked for.
+    by_type: Mutex<HashMap<String, Arc<Receivers>>>,
+}
+
+impl ReceiverTable {
+    fn by_type(&self) -> MutexGuard<'_, HashMap<String, Arc<Receivers>>> {
+        self.by_type.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Who subscribes to what, as far as this node has read it.
@@ -48,27 +54,27 @@ impl KnownSubscriptions {
         change.setting(VERSION).map(drop)
     }
 
-    /// The receivers of events, with what the change itself has made of them.
+    /// The receivers of types of events, with what the change itself has made of them.
     pub fn read(
         &self,
         change: &Transaction<'_>,
-        types: &EventTypes,
+        types: &BTreeSet<&str>,
     ) -> Result<CurrentReceivers, StoreError> {
         let version = change.setting(VERSION)?;
-        if let Some(known) = self.0.load_full().filter(|known| known.version == version) {
-            return Ok(CurrentReceivers(known));
-        }
-        let by_type = RefCell::new(HashMap::new());
-        change.for_each(&types.names().collect::<Vec<_>>(), |name| {
-            let of_type = receivers(change, name)?;
-            if !of_type.is_empty() {
-                by_type.borrow_mut().insert((*name).to_owned(), of_type);
-            }
+        let known = self.0.load_full().filter(|known| known.version == version);
+        let table = known.unwrap_or_else(|| {
+            let table = Arc::new(ReceiverTable { version, by_type: Mutex::default() });
+            // Nobody else will ever find this version if the change is not kept.
+            self.0.store(Some(table.clone()));
+            table
+        });
+        let unread: Vec<_> =
+            types.iter().copied().filter(|name| !table.by_type().contains_key(*name)).collect();
+        change.for_each(&unread, |name| {
+            let of_type = Arc::new(receivers(change, name)?);
+            table.by_type().insert((*name).to_owned(), of_type);
             Ok(())
         })?;
-        let table = Arc::new(ReceiverTable { version, by_type: by_type.into_inner() });
-        // Nobody else will ever find this version if the change is not kept.
-        self.0.store(Some(table.clone()));
         Ok(CurrentReceivers(table))
     }
 
@@ -80,18 +86,15 @@ impl KnownSubscriptions {
 
 impl CurrentReceivers {
     /// The destinations of a type of events, if there are any.
-    pub fn of(&self, event_type: &str) -> Option<&Receivers> {
-        self.0.by_type.get(event_type)
+    pub fn of(&self, event_type: &str) -> Option<Arc<Receivers>> {
+        let of_type = self.0.by_type().get(event_type).cloned();
+        of_type.filter(|receivers| !receivers.is_empty())
     }
 }
 
 /// The destinations of a type of events.
 pub(super) fn receivers(view: &View<'_>, event_type: &str) -> Result<Receivers, StoreError> {
-    let mut receivers = Receivers::new();
-    for subscription in view.referrers(event_type, EVENT_TYPE)? {
-        receivers.extend(view.references(&subscription, DESTINATION)?);
-    }
-    Ok(receivers)
+    view.references_of_referrers(event_type, EVENT_TYPE, DESTINATION)
 }
 
 #[cfg(test)]
@@ -114,9 +117,9 @@ mod tests {
     /// Which types have a receiver, as a node finds that knows what it has read before.
     async fn subscribed(store: &Arc<Store>, node: &Arc<KnownSubscriptions>) -> Vec<&'static str> {
         let node = node.clone();
-        let read = move |change: &Transaction<'_>| node.read(change, &EventTypes::of(&[]));
-        let receivers = store.write(read).await.unwrap();
         let all = [HTTP_REQUEST_COMPLETE, TCP_CONNECTION_CLOSED];
+        let read = move |change: &Transaction<'_>| node.read(change, &BTreeSet::from(all));
+        let receivers = store.write(read).await.unwrap();
         all.into_iter().filter(|name| receivers.of(name).is_some()).collect()
     }
 
@@ -145,7 +148,7 @@ mod tests {
             change.link("es_1", EVENT_TYPE, [HTTP_REQUEST_COMPLETE])?;
             change.link("es_1", DESTINATION, ["ed_1"])?;
             note_subscriptions(change)?;
-            let receivers = shared.read(change, &EventTypes::of(&[]))?;
+            let receivers = shared.read(change, &BTreeSet::from([HTTP_REQUEST_COMPLETE]))?;
             assert!(receivers.of(HTTP_REQUEST_COMPLETE).is_some());
             Err(StoreError::Closed)
         };

@@ -67,6 +67,11 @@ pub(super) trait ReadTables {
 
     /// Hands over the result of a query; its parameters are `?1` and so on.
     fn query(&self, sql: &str, values: &[Param<'_>], keep: Keep<'_>) -> Result<(), StoreError>;
+
+    /// Whether queries have results here: a change that needs one may have to be made again.
+    fn answers_queries(&self) -> bool {
+        true
+    }
 }
 
 /// Rows that can be changed.

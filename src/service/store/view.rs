@@ -1,6 +1,6 @@
 //! Reading documents, links and claims.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -158,6 +158,36 @@ impl<'connection> View<'connection> {
     /// What `id` refers to in this role.
     pub fn references(&self, id: &str, role: &str) -> Result<Vec<String>, StoreError> {
         self.texts(&select::REFERENCES, &[Text(id), Text(role)])
+    }
+
+    /// What those refer to in the role `of_role` who refer to `id` in `role`, each once: one statement where
+    /// each is a round trip.
+    pub fn references_of_referrers(
+        &self,
+        id: &str,
+        role: &str,
+        of_role: &str,
+    ) -> Result<BTreeSet<String>, StoreError> {
+        let mut found = BTreeSet::new();
+        if self.tables.answers_queries() {
+            let sql = "SELECT DISTINCT other.to_id FROM links own
+                       JOIN links other ON other.from_id = own.from_id AND other.role = ?3
+                       WHERE own.to_id = ?1 AND own.role = ?2";
+            self.query(sql, &[Text(id), Text(role), Text(of_role)], &mut |row| {
+                found.insert(row.text(0)?.to_owned());
+                Ok(())
+            })?;
+            return Ok(found);
+        }
+        let mut is_unfetched = false;
+        for referrer in self.referrers(id, role)? {
+            match self.references(&referrer, of_role) {
+                // What all of them refer to is fetched together.
+                Err(StoreError::Unfetched) => is_unfetched = true,
+                references => found.extend(references?),
+            }
+        }
+        if is_unfetched { Err(StoreError::Unfetched) } else { Ok(found) }
     }
 
     /// Who holds a claim, if anyone does.

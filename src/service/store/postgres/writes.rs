@@ -120,6 +120,10 @@ impl ReadTables for JobTables<'_> {
         self.overlay.borrow_mut().note_query();
         Err(StoreError::Unfetched)
     }
+
+    fn answers_queries(&self) -> bool {
+        self.session.is_some()
+    }
 }
 
 impl WriteTables for JobTables<'_> {
