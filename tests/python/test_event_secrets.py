@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
+import sqlite3
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -70,8 +73,13 @@ def create_all(remote: Any) -> tuple[list[Any], list[str]]:
     bot = remote.bot_users.create(name="ci")
     api_key = remote.api_keys.create(owner_id=bot.id)
     credential = remote.credentials.create()
-    certificate = remote.tls_certificates.create(certificate_pem=chain, private_key_pem=key)
-    mutual = remote.certificate_authorities.create(ca_pem=authority.cert_pem.bytes().decode())
+    # Many programs have both in one file.
+    certificate = remote.tls_certificates.create(certificate_pem=chain + key, private_key_pem=key)
+    assert certificate.certificate_pem == chain
+    authority_key = authority.private_key_pem.bytes().decode()
+    authority_pem = authority.cert_pem.bytes().decode()
+    mutual = remote.certificate_authorities.create(ca_pem=authority_key + authority_pem)
+    assert mutual.ca_pem == authority_pem
     ip_policy = remote.ip_policies.create()
     rule = remote.ip_policy_rules.create(
         ip_policy_id=ip_policy.id, cidr="127.0.0.0/8", action="allow"
@@ -115,6 +123,7 @@ def create_all(remote: Any) -> tuple[list[Any], list[str]]:
         str(made.target.webhook.secret),
         signing,
         key.splitlines()[1],
+        authority_key.splitlines()[1],
     ]
     rows = [
         (remote.api_keys, api_key),
@@ -193,6 +202,49 @@ def test_no_text_of_a_policy_is_in_an_event(text: str) -> None:
         events = [delivery.body.decode() for delivery in receiver.wait_for(4)]
 
     assert not [event for event in events if MARK in event]
+
+
+def test_a_key_that_an_earlier_version_stored_with_its_certificate_is_not_shown(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "ginnel.db"
+    authority = trustme.CA()
+    issued = authority.issue_cert("own.example.test")
+    chain = b"".join(part.bytes() for part in issued.cert_chain_pems).decode()
+    key = issued.private_key_pem.bytes().decode()
+    trusted = authority.cert_pem.bytes().decode()
+    with quick_service({"path": str(path)}) as service, service.client() as remote:
+        certificate = remote.tls_certificates.create(certificate_pem=chain, private_key_pem=key)
+        mutual = remote.certificate_authorities.create(ca_pem=trusted)
+        admin_key = service.api_key
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        for name, row in (("certificate_pem", certificate), ("ca_pem", mutual)):
+            text = getattr(row, name) + key
+            changed = database.execute(
+                f"UPDATE resources SET body = json_set(body, '$.{name}', ?) WHERE id = ?",
+                (text, row.id),
+            )
+            assert changed.rowcount == 1
+        database.commit()
+
+    with (
+        Receiver() as receiver,
+        quick_service({"path": str(path), "api_key": admin_key}) as service,
+        service.client() as remote,
+    ):
+        destination = remote.event_destinations.create(target={"webhook": {"url": receiver.url}})
+        types = ["tls_certificate_deleted.v0", "certificate_authority_deleted.v0"]
+        remote.event_subscriptions.create(
+            sources=[{"type": name} for name in types], destination_ids=[destination.id]
+        )
+        assert remote.tls_certificates.get(certificate.id).certificate_pem == chain
+        assert remote.certificate_authorities.get(mutual.id).ca_pem == trusted
+        assert [row.certificate_pem for row in remote.tls_certificates.list()] == [chain]
+        remote.tls_certificates.delete(certificate.id)
+        remote.certificate_authorities.delete(mutual.id)
+        events = [delivery.event["object"] for delivery in receiver.wait_for(2)]
+
+    assert [events[0]["certificate_pem"], events[1]["ca_pem"]] == [chain, trusted]
 
 
 @ON_BOTH_STORES

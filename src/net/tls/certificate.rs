@@ -8,6 +8,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
@@ -24,6 +26,10 @@ pub const CONTENT: &str = "holds PEM text; name a file";
 pub const MISMATCH: &str = "is not the key of the certificate";
 /// Where the process's own descriptors are, such as a pipe of the shell in `--ca <(command)`.
 const DESCRIPTORS: [&str; 2] = ["/dev/fd", "/dev/stdin"];
+/// What the names of all sections of PEM have that hold a private key.
+const PRIVATE_KEY: &str = "PRIVATE KEY";
+/// How long a line of PEM is.
+const PEM_LINE: usize = 64;
 /// How DER begins, whatever it holds.
 const DER: u8 = 0x30;
 
@@ -112,6 +118,33 @@ pub fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> 
     let read = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
     let read = read.map_err(|problem| format!("is damaged: {problem}"))?;
     if read.is_empty() { Err("holds no certificate in PEM".to_owned()) } else { Ok(read) }
+}
+
+/// A certificate as PEM, without a line break at its end.
+pub fn pem(der: &[u8]) -> String {
+    let text = STANDARD.encode(der);
+    let mut pem = String::from("-----BEGIN CERTIFICATE-----\n");
+    let mut rest = text.as_str();
+    while !rest.is_empty() {
+        let (line, more) = rest.split_at(rest.len().min(PEM_LINE));
+        pem.push_str(line);
+        pem.push('\n');
+        rest = more;
+    }
+    pem + "-----END CERTIFICATE-----"
+}
+
+/// Certificates as PEM, and nothing else.
+pub fn pem_of(certificates: &[CertificateDer<'_>]) -> String {
+    certificates.iter().map(|certificate| pem(certificate) + "\n").collect()
+}
+
+/// What may be shown of a text with certificates: the certificates alone, where it has a private key too.
+pub fn without_private_keys(text: String) -> String {
+    if !text.contains(PRIVATE_KEY) {
+        return text;
+    }
+    certificates(text.as_bytes()).map_or_else(|_| mask::MASK.to_owned(), |read| pem_of(&read))
 }
 
 fn check_version(der: &[u8], index: usize) -> Result<(), String> {

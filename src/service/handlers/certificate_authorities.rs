@@ -1,13 +1,15 @@
 //! Certificate authorities: read when they are uploaded, kept as long as an edge uses them.
 
-use super::{Context, Handler, OperationResult, on, resource};
+use super::{Context, Handler, OperationResult, on};
 use crate::api::id::prefix;
 use crate::api::remote::certificate_authorities::{
     CertificateAuthority, Create, Delete, Get, List, Update,
 };
 use crate::net::tls::x509::{self, CertificateFields};
 use crate::net::tls::{certificate, only_signed_by};
-use crate::service::context::{found, remove};
+use crate::service::address::Base;
+use crate::service::context::{StoredResource, found, remove};
+use crate::service::store::Document;
 use crate::service::{Refusal, code};
 
 /// The role of an authority for the edges whose visitors it vouches for.
@@ -15,21 +17,35 @@ pub(super) const AUTHORITY: &str = "certificate_authority";
 /// The longest text of certificates, in bytes.
 const MAX_PEM_BYTES: usize = 64 << 10;
 
-resource! { CertificateAuthority = CERTIFICATE_AUTHORITY }
+impl Document for CertificateAuthority {
+    const PREFIX: &'static str = prefix::CERTIFICATE_AUTHORITY;
+
+    fn id(&self) -> &str {
+        &self.id
+    }
+}
+
+impl StoredResource for CertificateAuthority {
+    fn locate(&mut self, base: &Base) {
+        self.uri = base.of(&self.id);
+        // Earlier versions kept the text as it was sent.
+        self.ca_pem = self.ca_pem.take().map(certificate::without_private_keys);
+    }
+}
 
 pub(super) fn handlers() -> Vec<Handler> {
     vec![on(create), on(list), on(get), on(update), on(delete)]
 }
 
 async fn create(service: Context, params: Create) -> OperationResult<Create> {
-    let certificate = read(&params.ca_pem)?;
+    let (ca_pem, certificate) = read(&params.ca_pem)?;
     let create = service.change(move |change| {
         let authority = CertificateAuthority {
             id: change.new_id(prefix::CERTIFICATE_AUTHORITY)?,
             created_at: Some(change.now()),
             description: Some(params.description.unwrap_or_default()),
             metadata: Some(params.metadata.unwrap_or_default()),
-            ca_pem: Some(params.ca_pem),
+            ca_pem: Some(ca_pem),
             subject_common_name: Some(certificate.common_name),
             not_before: Some(certificate.not_before),
             not_after: Some(certificate.not_after),
@@ -54,6 +70,7 @@ async fn get(service: Context, params: Get) -> OperationResult<Get> {
 async fn update(service: Context, params: Update) -> OperationResult<Update> {
     let update = service.change(move |change| {
         let mut authority: CertificateAuthority = found(change, &params.id)?;
+        authority.ca_pem = authority.ca_pem.take().map(certificate::without_private_keys);
         authority.description = params.description.or(authority.description);
         authority.metadata = params.metadata.or(authority.metadata);
         change.put(&authority)?;
@@ -84,27 +101,30 @@ fn not_authority(der: &[u8]) -> String {
     }
 }
 
-/// What the first certificate says; all must be those of authorities.
-fn read(pem: &str) -> Result<CertificateFields, Refusal> {
+/// The certificates as they are kept, without what else the text has, such as a key; and what the first one
+/// says. All must be those of authorities.
+fn read(pem: &str) -> Result<(String, CertificateFields), Refusal> {
     let invalid = |problem: &str| Refusal::new(code::INVALID_VALUE, format!("ca_pem: {problem}"));
     if pem.len() > MAX_PEM_BYTES {
         let problem = format!("is {} bytes long, the limit is {MAX_PEM_BYTES}", pem.len());
         return Err(invalid(&problem));
     }
     let mut first = None;
-    for certificate in certificate::certificates(pem.as_bytes()).map_err(|it| invalid(&it))? {
-        let read = CertificateFields::read(&certificate)
+    let certificates = certificate::certificates(pem.as_bytes()).map_err(|it| invalid(&it))?;
+    for certificate in &certificates {
+        let read = CertificateFields::read(certificate)
             .ok_or_else(|| invalid("a certificate cannot be read"))?;
         if !read.is_authority {
             let problem = format!(
                 "{:?} is not the certificate of an authority: {}",
                 read.common_name,
-                not_authority(&certificate)
+                not_authority(certificate)
             );
             return Err(invalid(&problem));
         }
         first.get_or_insert(read);
     }
     only_signed_by(pem.as_bytes()).map_err(|problem| invalid(&problem))?;
-    first.ok_or_else(|| invalid("holds no certificate in PEM"))
+    let first = first.ok_or_else(|| invalid("holds no certificate in PEM"))?;
+    Ok((certificate::pem_of(&certificates), first))
 }

@@ -1,19 +1,35 @@
 //! TLS certificates: read when they are uploaded; their keys are kept apart and never shown.
 
-use super::{Context, Handler, OperationResult, on, resource};
+use super::{Context, Handler, OperationResult, on};
 use crate::api::Timestamp;
 use crate::api::id::prefix;
 use crate::api::remote::tls_certificates::{Create, Delete, Get, List, TlsCertificate, Update};
 use crate::net::tls::certificate::{self, Unusable};
 use crate::net::tls::x509::LeafFields;
+use crate::service::address::Base;
 use crate::service::certificates::{self, CERTIFICATE};
-use crate::service::context::found;
+use crate::service::context::{StoredResource, found};
+use crate::service::store::Document;
 use crate::service::{Refusal, code};
 
 /// The longest text of certificates or of a key, in bytes.
 const MAX_PEM_BYTES: usize = 64 << 10;
 
-resource! { TlsCertificate = TLS_CERTIFICATE }
+impl Document for TlsCertificate {
+    const PREFIX: &'static str = prefix::TLS_CERTIFICATE;
+
+    fn id(&self) -> &str {
+        &self.id
+    }
+}
+
+impl StoredResource for TlsCertificate {
+    fn locate(&mut self, base: &Base) {
+        self.uri = base.of(&self.id);
+        // Earlier versions kept the text as it was sent.
+        self.certificate_pem = self.certificate_pem.take().map(certificate::without_private_keys);
+    }
+}
 
 pub(super) fn handlers() -> Vec<Handler> {
     vec![on(create), on(list), on(get), on(update), on(delete)]
@@ -21,7 +37,8 @@ pub(super) fn handlers() -> Vec<Handler> {
 
 async fn create(service: Context, params: Create) -> OperationResult<Create> {
     let Create { certificate_pem, private_key_pem, description, metadata } = params;
-    let leaf = read(&certificate_pem, &private_key_pem.0, &service.shared.origin.timestamp())?;
+    let now = service.shared.origin.timestamp();
+    let (certificate_pem, leaf) = read(&certificate_pem, &private_key_pem.0, &now)?;
     let create = service.change(move |change| {
         let certificate = TlsCertificate {
             id: change.new_id(prefix::TLS_CERTIFICATE)?,
@@ -47,6 +64,8 @@ async fn get(service: Context, params: Get) -> OperationResult<Get> {
 async fn update(service: Context, params: Update) -> OperationResult<Update> {
     let update = service.change(move |change| {
         let mut certificate: TlsCertificate = found(change, &params.id)?;
+        let text = certificate.certificate_pem.take();
+        certificate.certificate_pem = text.map(certificate::without_private_keys);
         certificate.description = params.description.or(certificate.description);
         certificate.metadata = params.metadata.or(certificate.metadata);
         change.put(&certificate)?;
@@ -70,8 +89,9 @@ async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
     delete.await
 }
 
-/// What the first certificate says, if it can be shown to visitors now.
-fn read(chain: &str, key: &str, now: &Timestamp) -> Result<LeafFields, Refusal> {
+/// The certificates as they are kept, without what else the text has, such as their key; and what the first
+/// one says, if it can be shown to visitors now.
+fn read(chain: &str, key: &str, now: &Timestamp) -> Result<(String, LeafFields), Refusal> {
     let invalid = |field: &str, problem: &str| {
         Refusal::new(code::INVALID_VALUE, format!("{field}: {problem}"))
     };
@@ -95,5 +115,5 @@ fn read(chain: &str, key: &str, now: &Timestamp) -> Result<LeafFields, Refusal> 
         let problem = format!("expired at {}", leaf.certificate.not_after.0);
         return Err(invalid("certificate_pem", &problem));
     }
-    Ok(leaf)
+    Ok((certificate::pem_of(&certified.cert), leaf))
 }

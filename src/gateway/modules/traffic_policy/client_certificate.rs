@@ -2,18 +2,14 @@
 
 use std::net::IpAddr;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use chrono::DateTime;
 use x509_parser::asn1_rs::{FromDer, Oid};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 use x509_parser::x509::{AttributeTypeAndValue, X509Name};
 
+use crate::net::tls::certificate;
 use crate::policy::certificate::{AlternativeNames, CertificateFacts, ExtensionFacts, NameFacts};
-
-/// How long a line of PEM is.
-const PEM_LINE: usize = 64;
 
 /// Attributes of names: object identifier, short name, and what the variable is called.
 const ATTRIBUTES: [(&str, &str, &str); 9] = [
@@ -58,7 +54,7 @@ pub(super) fn read(der: &[u8]) -> Option<CertificateFacts> {
         signature_algorithm: algorithm(&certificate.signature_algorithm.algorithm),
         validity: at(from.timestamp()).zip(at(to.timestamp())),
         extensions: extensions.collect(),
-        pem: pem(der),
+        pem: certificate::pem(der),
     })
 }
 
@@ -134,19 +130,6 @@ fn algorithm(oid: &Oid<'_>) -> String {
     let number = oid.to_id_string();
     let known = ALGORITHMS.iter().find(|(known, _)| *known == number);
     known.map_or(number, |(_, name)| (*name).to_owned())
-}
-
-fn pem(der: &[u8]) -> String {
-    let text = STANDARD.encode(der);
-    let mut pem = String::from("-----BEGIN CERTIFICATE-----\n");
-    let mut rest = text.as_str();
-    while !rest.is_empty() {
-        let (line, more) = rest.split_at(rest.len().min(PEM_LINE));
-        pem.push_str(line);
-        pem.push('\n');
-        rest = more;
-    }
-    pem + "-----END CERTIFICATE-----"
 }
 
 #[cfg(test)]
