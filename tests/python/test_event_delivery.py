@@ -385,6 +385,13 @@ def rows(storage: dict[str, Any], server: PostgresServer, table: str) -> int:
     return int(subprocess.check_output(command))
 
 
+def wait_for_rows(storage: dict[str, Any], server: PostgresServer, table: str, count: int) -> None:
+    def has_as_many() -> bool:
+        return rows(storage, server, table) == count
+
+    wait_until(has_as_many, f"{count} rows in {table}")
+
+
 @pytest.mark.parametrize("engine", ["sqlite", "postgresql"])
 def test_an_event_is_stored_once_and_goes_with_its_last_destination(
     engine: str, tmp_path: Path, postgres_server: PostgresServer, store: str
@@ -440,6 +447,31 @@ def test_what_waited_in_the_tables_of_schema_3_is_delivered_in_its_order(tmp_pat
                 assert database.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
 
     assert [delivery.event["object"]["id"] for delivery in receiver.accepted] == made
+
+
+def test_what_a_node_of_schema_3_stores_beside_a_newer_one_is_delivered(
+    store: str, postgres_server: PostgresServer, receiver: Receiver
+) -> None:
+    name = store.rpartition("/")[2]
+    with quick_service({"store": store}) as service, service.client() as remote:
+        destination = subscribe(remote, CREATED, to=receiver.url)
+        remote.ip_policies.create()
+        (first,) = receiver.wait_for(1)
+        row = first.event["event_id"] + "_again"
+        body = first.body.decode().replace(first.event["event_id"], row)
+        postgres_server.sql(
+            name,
+            "INSERT INTO ginnel.event_deliveries VALUES"
+            f" ('{destination.id}', '{row}', {int(time.time())}, '[]', $body${body}$body$)",
+        )
+        # An older node says that something waits there, as this change does.
+        remote.ip_policies.create()
+
+        deliveries = receiver.wait_for(3)
+
+        for table in ("event_deliveries", "waiting_events", "events"):
+            wait_for_rows({"store": store}, postgres_server, table, 0)
+    assert row in [delivery.event["event_id"] for delivery in deliveries]
 
 
 def test_a_receiver_says_how_long_it_wants_to_be_left_alone(

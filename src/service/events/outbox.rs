@@ -134,19 +134,32 @@ impl OutboxWorker {
         Ok(())
     }
 
-    /// Moves what was stored in the way of schema 3, by nodes of an older version perhaps.
-    async fn move_earlier_events(&self) -> Result<(), StoreError> {
-        loop {
+    /// Moves what was stored in the way of schema 3, which nodes of an older version go on doing; gives
+    /// whether there was any.
+    async fn move_earlier_events(&self) -> Result<bool, StoreError> {
+        let mut has_moved = false;
+        while self.is_running() {
             let id = self.destination_id.clone();
-            let read = self.state.store.read(move |view| view.earlier_waiting_events(&id, PAGE));
-            let earlier = read.await?;
-            if earlier.is_empty() {
-                return Ok(());
+            let read = self.state.store.read(move |view| view.earlier_waiting_events(&id, 1));
+            if read.await?.is_empty() {
+                break;
             }
-            let id = self.destination_id.clone();
-            let store = &self.state.store;
-            store.write(move |change| change.move_earlier_events(&id, &earlier)).await?;
+            let (id, own) = (self.destination_id.clone(), self.state.leases.own());
+            let move_page = move |change: &Transaction<'_>| -> Result<bool, StoreError> {
+                // Meanwhile another node may deliver, or an admin may have deleted the destination.
+                if !lease::is_held(change, EVENT_DELIVERY, own.as_ref())? || !change.exists(&id)? {
+                    return Ok(false);
+                }
+                let earlier = change.earlier_waiting_events(&id, PAGE)?;
+                change.move_earlier_events(&id, &earlier)?;
+                Ok(!earlier.is_empty())
+            };
+            if !self.state.store.write(move_page).await? {
+                break;
+            }
+            has_moved = true;
         }
+        Ok(has_moved)
     }
 
     fn is_running(&self) -> bool {
@@ -173,6 +186,9 @@ impl OutboxWorker {
             self.state.store.read(move |view| WaitingEvents::read(view, &id, own.as_ref(), PAGE));
         let Some(waiting) = read.await? else { return Ok(PageEnd::Stop) };
         if waiting.events.is_empty() {
+            if self.move_earlier_events().await? {
+                return Ok(PageEnd::Again);
+            }
             self.state.metrics.set_waiting(&self.destination_id, WaitingTotals::default());
             return Ok(PageEnd::Empty);
         }
@@ -299,6 +315,8 @@ impl OutboxWorker {
     }
 
     async fn trim_now(&self) -> Result<(), StoreError> {
+        // They count as well, and have their place in the order.
+        self.move_earlier_events().await?;
         let (id, own) = (self.destination_id.clone(), self.state.leases.own());
         let read = self.state.store.read(move |view| -> Result<_, StoreError> {
             let is_held = lease::is_held(view, EVENT_DELIVERY, own.as_ref())?;
