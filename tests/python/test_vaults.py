@@ -343,6 +343,33 @@ def test_a_copy_of_a_store_has_the_secrets_still_encrypted(
         assert visit(service) == (200, VALUE.encode())
 
 
+def test_a_copy_without_secrets_needs_no_key_that_nodes_had(tmp_path: Path, store: str) -> None:
+    with ginnel.Service(store=store, settings={"vault_key": key()}) as service:
+        admin_key = service.api_key
+    for name in ("without", "with"):
+        copied = copy(store, tmp_path / f"{name}.db")
+        assert copied.returncode == 0, copied.stderr
+
+    own: Any = {"vault_key": base64.b64encode(b"y" * 32).decode()}
+    none: Any = {}
+    for name, settings in (("without", none), ("with", own)):
+        path = tmp_path / f"{name}.db"
+        with (
+            ginnel.Service(path, api_key=admin_key, settings=settings) as service,
+            service.client() as remote,
+        ):
+            remote.vaults.create(name="app")
+            remote.vault_secrets.create(name="password", value=VALUE, vault_name="app")
+            remote.endpoints.create(url=f"http://{HOST}", traffic_policy=respond(READ))
+            assert visit(service) == (200, VALUE.encode())
+    # Once there is a secret, its key is missed.
+    with (
+        pytest.raises(ginnel.GinnelError, match="not the key they are encrypted with"),
+        ginnel.Service(tmp_path / "with.db", settings={"vault_key": key()}),
+    ):
+        pass
+
+
 POLICIES = [
     respond(READ),
     respond("matched", ["secrets.get('app', 'password') == req.headers['x-key'][0]"]),

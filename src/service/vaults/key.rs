@@ -124,9 +124,7 @@ impl VaultKey {
             true => KeyCheck::Unknown,
             false => KeyCheck::Passed,
         };
-        let Some(check) = view.setting(CHECK)?.filter(|check| !check.is_empty()) else {
-            return Ok(unknown);
-        };
+        let Some(check) = self.stored_check(view)? else { return Ok(unknown) };
         let Err(error) = self.fits(&check) else { return Ok(KeyCheck::Passed) };
         let has_secrets = view.claims(SECRET_NAMES)? > 0;
         match error {
@@ -174,6 +172,16 @@ impl VaultKey {
         Ok(())
     }
 
+    /// What the database has noted of its key. One that nodes do not share and that has no secrets may have it
+    /// from a database that nodes shared, of which it is a copy: it says nothing there.
+    fn stored_check(&self, view: &View<'_>) -> Result<Option<String>, StoreError> {
+        let check = view.setting(CHECK)?.filter(|check| !check.is_empty());
+        match check {
+            Some(_) if !self.is_shared && view.claims(SECRET_NAMES)? == 0 => Ok(None),
+            check => Ok(check),
+        }
+    }
+
     /// Encrypts a value for a row; the first one makes the key, where there is none and none must be given.
     pub fn seal(
         &self,
@@ -182,7 +190,7 @@ impl VaultKey {
         value: &str,
     ) -> Result<String, Refusal> {
         let refused = |error: KeyError| Refusal::new(code::VAULT_KEY, error.to_string());
-        let check = change.setting(CHECK)?.filter(|check| !check.is_empty());
+        let check = self.stored_check(change)?;
         match check.as_ref().map(|check| self.fits(check)) {
             Some(Ok(())) => {}
             Some(Err(error)) if !self.replaces => return Err(refused(error)),
