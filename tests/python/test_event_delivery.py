@@ -449,6 +449,82 @@ def test_what_waited_in_the_tables_of_schema_3_is_delivered_in_its_order(tmp_pat
     assert [delivery.event["object"]["id"] for delivery in receiver.accepted] == made
 
 
+@ON_BOTH_STORES
+def test_what_waits_for_a_destination_that_is_gone_is_removed(
+    storage: dict[str, Any], postgres_server: PostgresServer, tmp_path: Path
+) -> None:
+    storage = storage or {"path": str(tmp_path / "ginnel.db")}
+    with Receiver(status(503)) as receiver:
+        with quick_service(storage) as service, service.client() as remote:
+            admin_key = service.api_key
+            gone = subscribe(remote, CREATED, to=receiver.url).id
+            kept = subscribe(remote, CREATED, to=receiver.url).id
+            policy = remote.ip_policies.create().id
+        # As nodes of schema 3 leave it, which know nothing of the tables of schema 4.
+        more = [f"('{gone}', 'ev_0{number}', 0, 1)" for number in range(1300)]
+        prefix = "ginnel." if "store" in storage else ""
+        statements = [
+            f"INSERT INTO {prefix}waiting_events VALUES {', '.join(more)}",
+            f"INSERT INTO {prefix}events SELECT event_id, 'x' FROM {prefix}waiting_events"
+            f" WHERE event_id LIKE 'ev_0%' AND destination_id = '{gone}' AND at = 0",
+            f"INSERT INTO {prefix}event_deliveries VALUES ('{gone}', 'ev_0', 0, '[]', 'x')",
+            f"DELETE FROM {prefix}links WHERE to_id = '{gone}'",
+            f"DELETE FROM {prefix}resources WHERE id = '{gone}'",
+        ]
+        if "store" in storage:
+            name = storage["store"].rpartition("/")[2]
+            postgres_server.sql(name, "; ".join(statements))
+        else:
+            with contextlib.closing(sqlite3.connect(storage["path"])) as database:
+                for statement in statements:
+                    database.execute(statement)
+                database.commit()
+
+        with quick_service({**storage, "api_key": admin_key}):
+            for table, left in (("event_deliveries", 0), ("waiting_events", 1), ("events", 1)):
+                wait_for_rows(storage, postgres_server, table, left)
+            receiver.answer = status(200)
+            receiver.wait_for(1)
+
+    assert kept != gone
+    assert [it.event["object"]["id"] for it in receiver.accepted] == [policy]
+
+
+def test_the_deletion_of_a_destination_changes_nothing_of_what_waits_for_it(
+    store: str, postgres_server: PostgresServer
+) -> None:
+    name = store.rpartition("/")[2]
+    with (
+        quick_service({"store": store}) as service,
+        service.client() as remote,
+    ):
+        target = {"webhook": {"url": "https://hooks.example.test/"}}
+        destination = remote.event_destinations.create(target=target)
+        # The service does not hear of it, so nothing else uses the row.
+        row = f"INSERT INTO ginnel.waiting_events VALUES ('{destination.id}', 'ev_0', 0, 1)"
+        postgres_server.sql(name, row)
+        lock = "SELECT FROM ginnel.waiting_events FOR UPDATE; SELECT pg_sleep(4)"
+        locking = threading.Thread(target=postgres_server.sql, args=(name, lock))
+        locking.start()
+        wait_until(
+            lambda: (
+                postgres_server.sql(
+                    name, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
+                )
+                == "1"
+            ),
+            "the lock",
+        )
+
+        began = time.monotonic()
+        remote.event_destinations.delete(destination.id)
+        took = time.monotonic() - began
+
+        locking.join()
+        wait_for_rows({"store": store}, postgres_server, "waiting_events", 0)
+    assert took < 1.5
+
+
 def test_what_a_node_of_schema_3_stores_beside_a_newer_one_is_delivered(
     store: str, postgres_server: PostgresServer, receiver: Receiver
 ) -> None:

@@ -1,6 +1,6 @@
 //! Has events delivered for as long as there are destinations: one task for each, and none without.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -19,6 +19,7 @@ use super::outbox::OutboxWorker;
 use super::payload::OutgoingEvent;
 use super::recorder::EventRecorder;
 use super::routing::EventRouting;
+use super::sweep::{has_events, sweep};
 use super::traffic::{self, MAX_QUEUED, TrafficQueues};
 use crate::api::Origin;
 use crate::api::id::{Ids, has_prefix, prefix};
@@ -36,8 +37,6 @@ const LEASE_INTERVAL: Duration = Duration::from_secs(2);
 const CHECK_INTERVAL: Duration = Duration::from_secs(30);
 /// How long after a failure the database is read again.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
-/// How many stored events are removed in one change.
-const REMOVED_AT_ONCE: usize = 500;
 /// How long a stop waits for what was delivered to be removed.
 const STOP_TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -110,7 +109,7 @@ impl EventDispatcher {
         });
         let read = state.store.read(|view| -> Result<_, StoreError> {
             let has_destination = !view.page::<EventDestination>(None, 1)?.is_empty();
-            Ok(has_destination || !view.unused_events(1)?.is_empty())
+            Ok(has_destination || has_events(view)?)
         });
         if read.await? {
             state.supervise();
@@ -208,8 +207,10 @@ struct EventSupervisor {
     distributor: Option<OwnedTask>,
     /// Whether the gateway knows deliveries of events.
     has_key: bool,
-    /// The version of the routing at which stored events were removed that wait for nobody.
-    swept: Option<u64>,
+    /// Removes what destinations have left behind that are gone.
+    sweep: Option<OwnedTask>,
+    /// The destinations that there are, and those that have gone since a sweep began.
+    known: BTreeSet<String>,
 }
 
 impl Drop for EventSupervisor {
@@ -232,8 +233,8 @@ impl EventSupervisor {
     fn new(state: Arc<DispatchState>) -> Self {
         let (outboxes, traffic) = (HashMap::new(), HashMap::new());
         let queues = Arc::default();
-        let (distributor, has_key, swept) = (None, false, None);
-        Self { state, outboxes, traffic, queues, distributor, has_key, swept }
+        let (distributor, has_key, sweep, known) = (None, false, None, BTreeSet::new());
+        Self { state, outboxes, traffic, queues, distributor, has_key, sweep, known }
     }
 
     /// Runs until there is no destination, or the service stops.
@@ -241,7 +242,8 @@ impl EventSupervisor {
         let mut routing = self.state.routing.subscribe();
         loop {
             let version = *routing.borrow_and_update();
-            let pause = match self.arrange(version).await {
+            let pause = match self.arrange().await {
+                Ok(true) if self.is_sweeping() => Some(RETRY_PAUSE),
                 Ok(true) => None,
                 Ok(false) if self.ends(version) => return,
                 Ok(false) => continue,
@@ -273,18 +275,15 @@ impl EventSupervisor {
         is_unchanged
     }
 
-    /// Starts and ends tasks as the database says; false where there is no destination.
-    async fn arrange(&mut self, version: u64) -> Result<bool, StoreError> {
+    /// Starts and ends tasks as the database says; false where there is no destination, and none has left
+    /// anything behind.
+    async fn arrange(&mut self) -> Result<bool, StoreError> {
         let state = self.state.clone();
         let routing = state.store.read(EventRouting::read).await?;
         let delivers = match routing.targets.is_empty() {
             true => true,
             false => state.leases.take(&state.store, EVENT_DELIVERY).await?,
         };
-        if delivers && !self.has_swept(version) {
-            remove_unused_events(&state.store).await?;
-            self.swept = Some(version);
-        }
         if !self.has_key && !routing.targets.is_empty() {
             let key = delivery_key::shared(&self.state.store).await?;
             self.state.sender.gateway.set_delivery_key(&key);
@@ -292,12 +291,26 @@ impl EventSupervisor {
         }
         self.arrange_outboxes(&routing.targets, delivers);
         self.arrange_traffic(&routing);
-        Ok(!routing.targets.is_empty())
+        if delivers {
+            self.arrange_sweep(&routing.targets);
+        }
+        Ok(!routing.targets.is_empty() || self.is_sweeping())
     }
 
-    /// Whether what destinations have left behind that are gone was removed since they have changed.
-    fn has_swept(&self, version: u64) -> bool {
-        self.swept == Some(version)
+    /// Sweeps once at first, and after destinations have gone.
+    fn arrange_sweep(&mut self, targets: &BTreeMap<String, DeliveryTarget>) {
+        self.known.extend(targets.keys().cloned());
+        let is_due = self.sweep.is_none() || self.known.len() > targets.len();
+        if is_due && !self.is_sweeping() {
+            self.known = targets.keys().cloned().collect();
+            let store = self.state.store.clone();
+            let start = |signal| sweep(store, signal);
+            self.sweep = Some(OwnedTask::spawn(&self.state.shutdown, start));
+        }
+    }
+
+    fn is_sweeping(&self) -> bool {
+        self.sweep.as_ref().is_some_and(|task| !task.has_ended())
     }
 
     fn arrange_outboxes(&mut self, targets: &BTreeMap<String, DeliveryTarget>, delivers: bool) {
@@ -337,16 +350,5 @@ impl EventSupervisor {
             let start = |signal| traffic::distribute(state, queues, signal);
             self.distributor = Some(OwnedTask::spawn(&self.state.shutdown, start));
         }
-    }
-}
-
-/// Removes stored events that wait for no destination any more.
-async fn remove_unused_events(store: &Arc<Store>) -> Result<(), StoreError> {
-    loop {
-        let unused = store.read(|view| view.unused_events(REMOVED_AT_ONCE)).await?;
-        if unused.is_empty() {
-            return Ok(());
-        }
-        store.write(move |change| change.remove_unused_events(&unused)).await?;
     }
 }

@@ -23,6 +23,7 @@ mod recorder;
 mod routing;
 mod secret;
 mod subscriptions;
+mod sweep;
 mod traffic;
 mod types;
 mod webhook;

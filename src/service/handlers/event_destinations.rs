@@ -99,7 +99,7 @@ async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
             return Err(Refusal::new(code::DESTINATION_IN_USE, message));
         }
         DestinationSecret::remove(change, &params.id)?;
-        change.remove_all_waiting(&params.id)?;
+        // What waits for it may be much, and is removed step by step afterwards.
         remove::<EventDestination>(change, &params.id)
     });
     delete.await

@@ -48,7 +48,7 @@ pub use sqlite::{
 pub(super) use sqlite::{check_other, resolve};
 pub use transaction::Transaction;
 pub use view::{Document, StoredToken, View};
-pub use waiting_events::{EventRow, WaitingTotals, waiting_destination};
+pub use waiting_events::{EventInStore, EventRow, WaitingTotals, waiting_destination};
 
 use crate::api::Origin;
 use crate::metrics::Families;

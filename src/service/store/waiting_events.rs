@@ -18,6 +18,15 @@ pub struct EventRow {
     pub body: String,
 }
 
+/// An event that is stored.
+#[derive(Debug, Clone)]
+pub struct EventInStore {
+    /// Its identifier.
+    pub id: String,
+    /// Whether it waits for a destination.
+    pub is_awaited: bool,
+}
+
 /// How much waits for a destination.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WaitingTotals {
@@ -112,16 +121,39 @@ impl View<'_> {
         Ok(oldest)
     }
 
-    /// Some of the stored events that wait for no destination, which one that was deleted leaves behind.
-    pub fn unused_events(&self, limit: usize) -> Result<Vec<String>, StoreError> {
-        let sql = "SELECT id FROM events e WHERE NOT EXISTS
-                   (SELECT 1 FROM waiting_events w WHERE w.event_id = e.id) LIMIT ?1";
-        let mut unused = Vec::new();
-        self.query(sql, &[number(limit)], &mut |row| {
-            unused.push(row.text(0)?.to_owned());
+    /// The first destination behind this one for which something waits, in either way.
+    pub fn next_waiting_destination(&self, last: &str) -> Result<Option<String>, StoreError> {
+        let mut first: Option<String> = None;
+        for sql in [
+            "SELECT destination_id FROM waiting_events
+             WHERE destination_id > ?1 ORDER BY destination_id LIMIT 1",
+            "SELECT destination_id FROM event_deliveries
+             WHERE destination_id > ?1 ORDER BY destination_id LIMIT 1",
+        ] {
+            self.query(sql, &[Text(last)], &mut |row| {
+                let id = row.text(0)?;
+                if first.as_deref().is_none_or(|first| id < first) {
+                    first = Some(id.to_owned());
+                }
+                Ok(())
+            })?;
+        }
+        Ok(first)
+    }
+
+    /// Stored events behind this one, in their order.
+    pub fn stored_events(&self, last: &str, limit: usize) -> Result<Vec<EventInStore>, StoreError> {
+        let sql = "SELECT e.id, CAST(CASE WHEN EXISTS
+                     (SELECT 1 FROM waiting_events w WHERE w.event_id = e.id)
+                     THEN 1 ELSE 0 END AS BIGINT)
+                   FROM events e WHERE e.id > ?1 ORDER BY e.id LIMIT ?2";
+        let mut stored = Vec::new();
+        self.query(sql, &[Text(last), number(limit)], &mut |row| {
+            let (id, awaited) = (row.text(0)?.to_owned(), row.integer(1)?);
+            stored.push(EventInStore { id, is_awaited: awaited != 0 });
             Ok(())
         })?;
-        Ok(unused)
+        Ok(stored)
     }
 
     /// The destinations that an event waits for.
@@ -174,12 +206,18 @@ impl Transaction<'_> {
         })
     }
 
-    /// Removes all that waits for a destination. The events themselves are for
-    /// [`Transaction::remove_unused_events`], since there may be many.
-    pub fn remove_all_waiting(&self, destination_id: &str) -> Result<(), StoreError> {
-        let (by, row) = (&["destination_id"], [Text(destination_id)]);
-        self.tables.delete(&schema::EVENT_DELIVERIES, by, &row)?;
-        self.tables.delete(&schema::WAITING_EVENTS, by, &row)
+    /// Removes what waits for a destination that is gone, in either way. The events themselves are for
+    /// [`Transaction::remove_unused_events`].
+    pub fn remove_left(
+        &self,
+        destination_id: &str,
+        event_ids: &[String],
+    ) -> Result<(), StoreError> {
+        event_ids.iter().try_for_each(|event_id| {
+            [&schema::WAITING_EVENTS, &schema::EVENT_DELIVERIES].into_iter().try_for_each(|table| {
+                self.tables.delete(table, table.key, &[Text(destination_id), Text(event_id)])
+            })
+        })
     }
 
     /// Removes those of these events that wait for no destination.
