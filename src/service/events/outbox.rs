@@ -332,9 +332,12 @@ impl OutboxWorker {
                 return Ok(());
             }
             let (destination, given_up) = (self.destination_id.as_str(), surplus.len());
+            if !self.remove(surplus).await? {
+                return Ok(());
+            }
             tracing::warn!(destination, given_up, "too much waits; the oldest events are given up");
             self.state.metrics.gave_up(GiveUpReason::Overflow, given_up as u64);
-            if !self.remove(surplus).await? {
+            if !self.is_running() {
                 return Ok(());
             }
             totals = left;
