@@ -141,6 +141,14 @@ def test_the_secret_of_the_operator_is_shown_to_nobody(endpoint: Endpoint) -> No
         ),
         pytest.param({"client_secret": "s"}, "client_secret", id="a secret"),
         pytest.param({"scopes": ["everything"]}, "scopes", id="scopes"),
+        *(
+            pytest.param(
+                {"authz_url_params": {"prompt": "consent", name: "true"}},
+                rf"authz_url_params\.{name}",
+                id=name,
+            )
+            for name in ("include_granted_scopes", "audience", "claims", "access_type", "PROMPT")
+        ),
     ],
 )
 def test_a_policy_says_nothing_about_the_client_of_the_operator(
@@ -148,6 +156,20 @@ def test_a_policy_says_nothing_about_the_client_of_the_operator(
 ) -> None:
     with pytest.raises(ginnel.BadRequestError, match=rf"config\.{field}: "):
         endpoint.rules(oauth(**config))
+
+
+def test_a_policy_says_to_the_client_of_the_operator_who_is_to_log_in(endpoint: Endpoint) -> None:
+    parameters = {"login_hint": "ada@example.com", "hd": "example.com", "prompt": "consent"}
+    visitor = endpoint.rules(oauth(authz_url_params=parameters))
+
+    said = asked(visitor)[1]
+
+    assert {name: said[name] for name in parameters} == {
+        name: [text] for name, text in parameters.items()
+    }
+    client = {"client_id": CLIENT_ID, "client_secret": CLIENT_SECRET}
+    own = asked(endpoint.rules(oauth(**client, authz_url_params={"audience": "own"})))[1]
+    assert own["audience"] == ["own"]
 
 
 def test_a_name_leads_where_the_operator_says_for_other_clients_as_well(endpoint: Endpoint) -> None:

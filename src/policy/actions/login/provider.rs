@@ -1,9 +1,16 @@
 //! Where `oauth` sends visitors, and whose client asks there.
 
+use serde_json::Value;
+
 use super::super::super::config::Config;
 use super::super::super::login::{Endpoints, LoginProvider, OauthProvider, UserinfoForm};
 use super::super::super::problem::code;
 use super::url;
+
+/// What a document may tell a provider that is asked with the operator's client: what says who is to log in,
+/// or how they are asked. Anything else could widen what the tokens are good for.
+const HARMLESS_PARAMETERS: [&str; 6] =
+    ["domain_hint", "hd", "login_hint", "max_age", "prompt", "ui_locales"];
 
 /// What a document says of the provider.
 pub(super) struct ProviderConfig {
@@ -80,7 +87,26 @@ impl ProviderConfig {
                 config.refuse(field, code::VALUE, message);
             }
         }
+        if is_managed {
+            refuse_parameters(config);
+        }
         let provider = super::OauthApplication::public(named).provider;
         Self { provider, named: Some(named), is_managed }
+    }
+}
+
+/// Refuses parameters that decide what the operator's client asks for.
+fn refuse_parameters(config: &mut Config<'_>) {
+    let field = "authz_url_params";
+    let Some(parameters) = config.value(field).and_then(Value::as_object) else { return };
+    let others = parameters.keys().filter(|name| !HARMLESS_PARAMETERS.contains(&name.as_str()));
+    for name in others.cloned().collect::<Vec<_>>() {
+        let place = config.place().field(field).field(&name);
+        let known = HARMLESS_PARAMETERS.join(", ");
+        let message = format!(
+            "needs a client_id: without one, the client is the operator's, which is asked for with \
+             {known} alone"
+        );
+        config.refuse_at(&place, code::VALUE, message);
     }
 }
