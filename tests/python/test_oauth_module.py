@@ -103,16 +103,27 @@ class Route:
     def __init__(self, service: ginnel.Service, upstream: Recorder) -> None:
         self.service = service
         self.remote = service.client()
-        backend = self.remote.backends.static.create(address=upstream.address)
+        self.backend = self.remote.backends.static.create(address=upstream.address)
         self.edge = self.remote.edges.https.create(hostports=[f"{HOST}:443"])
         self.route = self.remote.edges.https.routes.create(
-            self.edge.id, match_type="path_prefix", match="/", backend={"backend_id": backend.id}
+            self.edge.id, match_type="path_prefix", match="/", backend={"backend_id": self.backend.id}
         )
 
     def serve(self, provider: dict[str, Any], **fields: Any) -> Visitor:
         module = self.remote.edges.https.routes.oauth
         module.replace(self.edge.id, self.route.id, provider=provider, **fields)
         return Visitor(self.service, HOST)
+
+
+    def add(self, path: str, provider: dict[str, Any]) -> None:
+        """A second route of the edge, with a login of its own."""
+        self.remote.edges.https.routes.create(
+            self.edge.id,
+            match_type="path_prefix",
+            match=path,
+            backend={"backend_id": self.backend.id},
+            oauth={"provider": provider},
+        )
 
 
 @pytest.fixture
@@ -209,6 +220,33 @@ def test_members_of_organizations_and_teams_of_github_come_in(
     visitor.log_in()
 
     assert visitor.go().status == status
+
+
+@pytest.mark.parametrize("first", ["/admin", "/"])
+def test_two_routes_of_a_host_have_logins_of_their_own_at_one_provider(
+    route: Route, issuer: Issuer, upstream: Recorder, first: str
+) -> None:
+    Github(issuer)
+    route.serve({"github": CLIENT})
+    route.add("/admin", {"github": {**CLIENT, "organizations": ["acme"]}})
+    visitor = Visitor(route.service, HOST)
+
+    for path in (first, "/admin" if first == "/" else "/"):
+        assert visitor.go(path).status == 302
+        assert visitor.log_in(path).location == f"https://{HOST}{path}"
+        assert visitor.go(path).status == 200
+    assert visitor.go(first).status == 200, "the second login has left the first one alone"
+
+
+def test_two_clients_at_one_provider_have_logins_of_their_own(route: Route, issuer: Issuer) -> None:
+    route.serve({"google": {}})
+    route.add("/own", {"google": {**CLIENT, "scopes": ["email"]}})
+    visitor = Visitor(route.service, HOST)
+
+    for path in ("/", "/own"):
+        assert visitor.log_in(path).location == f"https://{HOST}{path}"
+        assert visitor.go(path).status == 200
+    assert visitor.go("/").status == 200
 
 
 @pytest.mark.parametrize(

@@ -285,13 +285,15 @@ fn parse(config: &mut Config<'_>, kind: LoginKind, provider: ProviderConfig) -> 
         second..=MAX_SESSION_DURATION,
     );
     let allow = allow(config, named);
-    let login = LoginConfig {
+    let client_text = config.value("client_id").and_then(Value::as_str).unwrap_or_default();
+    let mut login = LoginConfig {
         kind,
         scopes: scopes(config, &provider, named, &allow),
         provider,
         named,
         is_managed,
         auth_id: name(config, "auth_id"),
+        document_hash: String::new(),
         parameters: parameters(config, named),
         allow,
         allow_cors_preflight: config.truth("allow_cors_preflight", false),
@@ -305,6 +307,7 @@ fn parse(config: &mut Config<'_>, kind: LoginKind, provider: ProviderConfig) -> 
         cookie_domain: cookie_domain(config),
         cookie_prefix: name(config, "cookie_prefix"),
     };
+    login.document_hash = login.hash_document(client_text);
     let resolved = ArcSwapOption::empty();
     Box::new(Login { config: Arc::new(login), resolved, client_id, client_secret })
 }

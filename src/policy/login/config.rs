@@ -42,6 +42,9 @@ pub struct LoginConfig {
     pub is_managed: bool,
     /// Tells logins of one endpoint from each other; may be empty.
     pub auth_id: String,
+    /// A hash of what the document says, which stays the same whatever the operator says: cookies are told
+    /// apart by it before it is known what is asked for.
+    pub document_hash: String,
     /// What the issuer is asked for.
     pub scopes: Vec<String>,
     /// What else the issuer is told when a visitor comes to it.
@@ -127,44 +130,47 @@ impl LoginConfig {
     /// What the cookies of a login are told from those of others by. `site` is the host, or the domain that
     /// shares the session.
     pub fn tag(&self, site: &str) -> String {
-        let tag = self.hash(site, self.named.is_none());
+        let tag = hash([self.document_hash.as_str(), site]);
         tag.get(..16).unwrap_or_default().to_owned()
+    }
+
+    /// What makes a login of a document another one than those beside it; `client_id` is a template.
+    pub fn hash_document(&self, client_id: &str) -> String {
+        let name = self.named.map(OauthProvider::name).unwrap_or_default();
+        let client = if self.is_managed { "managed" } else { "own" };
+        let parts = self.parts();
+        hash([name, client, client_id].into_iter().chain(parts.iter().map(String::as_str)))
     }
 
     /// What a session is bound to: it is good for nothing that asks somebody else, or for more.
     pub fn digest(&self, site: &str) -> String {
-        self.hash(site, true)
+        hash(self.parts().iter().map(String::as_str).chain([site]))
     }
 
-    /// Of what the document says, and where `is_resolved`, of what the operator knows as well.
-    fn hash(&self, site: &str, is_resolved: bool) -> String {
-        let mut digest = Context::new(&SHA256);
-        let mut part = |text: &str| {
-            digest.update(&(text.len() as u64).to_be_bytes());
-            digest.update(text.as_bytes());
-        };
-        part(self.kind.name());
+    /// Who is asked, and for what.
+    fn parts(&self) -> Vec<String> {
+        let mut parts = vec![self.kind.name().to_owned()];
         match &self.provider {
-            _ if !is_resolved => part(self.named.map(OauthProvider::name).unwrap_or_default()),
-            LoginProvider::Issuer(issuer) => part(issuer),
+            LoginProvider::Issuer(issuer) => parts.push(issuer.clone()),
             LoginProvider::Endpoints(it) => {
-                for url in [&it.authorization_url, &it.token_url, &it.userinfo_url] {
-                    part(url);
-                }
+                let urls = [&it.authorization_url, &it.token_url, &it.userinfo_url];
+                parts.extend(urls.map(String::clone));
             }
         }
-        part(&self.auth_id);
-        if is_resolved {
-            part(&self.scopes.join(" "));
-        }
-        for (name, value) in &self.parameters {
-            part(name);
-            part(value);
-        }
-        part(site);
-        let digest = digest.finish();
-        digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+        parts.extend([self.auth_id.clone(), self.scopes.join(" ")]);
+        parts.extend(self.parameters.iter().flat_map(|(name, value)| [name, value]).cloned());
+        parts
     }
+}
+
+/// Of texts, each with its length.
+fn hash<'t>(texts: impl IntoIterator<Item = &'t str>) -> String {
+    let mut digest = Context::new(&SHA256);
+    for text in texts {
+        digest.update(&(text.len() as u64).to_be_bytes());
+        digest.update(text.as_bytes());
+    }
+    digest.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Whether a URL is one that secrets may be sent to: over TLS, or to this machine.
