@@ -122,6 +122,11 @@ impl OauthProviderOptions {
             return Err(Error::setting(keys.scopes, format!("{scope:?} is not a scope")));
         }
         let client = self.client(keys)?;
+        let provider_at = place.as_ref().unwrap_or(&public.provider);
+        if !provider_at.takes_pkce() && client.as_ref().is_some_and(|it| it.secret.0.is_empty()) {
+            let problem = format!("is required: {} takes no other proof", provider.name());
+            return Err(Error::setting(keys.client_secret, problem));
+        }
         if client.is_none() && !self.scopes.is_empty() {
             let problem = format!("is for the client of {}, which is missing", keys.client_id);
             return Err(Error::setting(keys.scopes, problem));
@@ -193,6 +198,7 @@ impl OauthProviderOptions {
                     token_url: token_url.clone(),
                     userinfo_url: userinfo_url.clone(),
                     userinfo_form: provider.userinfo_form(),
+                    takes_pkce: provider.takes_pkce(),
                 })))
             }
             (Some(_), _) => {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pathlib
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
 import pytest
 
@@ -61,7 +61,8 @@ def service(
         "token_url": f"{issuer.url}/token",
         "userinfo_url": f"{issuer.url}/user",
     }
-    settings: Any = {"oauth": {"google": google, "github": github}}
+    linkedin = {**github, "userinfo_url": f"{issuer.url}/userinfo"}
+    settings: Any = {"oauth": {"google": google, "github": github, "linkedin": linkedin}}
     with ginnel.Service(
         **storage, base_domain="tunnels.example.test", settings=settings
     ) as service:
@@ -261,6 +262,41 @@ def test_organizations_and_teams_of_github_are_groups(
     visitor.log_in()
 
     assert visitor.go().status == status
+
+
+def test_linkedin_is_asked_without_pkce_and_with_the_secret_in_the_form(endpoint: Endpoint) -> None:
+    issuer = endpoint.issuer
+    issuer.userinfo = {"email": "ada@example.com", "email_verified": True}
+
+    def authorize(call: Call) -> None:
+        said = dict(parse_qsl(urlsplit(call.path).query))
+        assert not any(name.startswith("code_challenge") for name in said)
+        back = urlencode({"code": "c", "state": said["state"]})
+        call.say(302, {}, Location=f"{said['redirect_uri']}?{back}")
+
+    def token(call: Call) -> None:
+        is_client = (call.form.get("client_id"), call.form.get("client_secret")) == (
+            CLIENT_ID,
+            CLIENT_SECRET,
+        )
+        if "code_verifier" in call.form or call.headers["Authorization"] or not is_client:
+            call.say(401, {"error": "invalid_client"})
+            return
+        call.say(200, issuer.tokens(None))
+
+    issuer.answers |= {"/authorize": authorize, "/token": token}
+    visitor = endpoint.rules(oauth(SHOW, provider="linkedin", allow_domains=["example.com"]))
+
+    assert visitor.log_in().status == 302
+    assert visitor.go().body == "ada@example.com"
+
+
+def test_without_pkce_a_client_needs_its_secret(endpoint: Endpoint) -> None:
+    with pytest.raises(ginnel.BadRequestError, match=r"config\.client_secret: .*linkedin"):
+        endpoint.rules(oauth(provider="linkedin", client_id=CLIENT_ID))
+    linkedin: Any = {"client_id": CLIENT_ID}
+    with pytest.raises(ginnel.GinnelError, match=r"oauth\.linkedin\.client_secret: is required"):
+        ginnel.Service(settings={"oauth": {"linkedin": linkedin}})
 
 
 def test_without_a_client_of_the_operator_a_policy_needs_its_own(upstream: Recorder) -> None:

@@ -208,14 +208,15 @@ async fn log_in(
         slots: &slots.logins,
     };
     let redirect_uri = format!("{}{CALLBACK_PATH}", visit.origin);
-    let tokens = client
-        .tokens(&[
-            ("grant_type", "authorization_code"),
-            ("code", &code),
-            ("redirect_uri", &redirect_uri),
-            ("code_verifier", &pending.verifier),
-        ])
-        .await?;
+    let mut parameters = vec![
+        ("grant_type", "authorization_code"),
+        ("code", &code),
+        ("redirect_uri", &redirect_uri),
+    ];
+    if request.config.provider.takes_pkce() {
+        parameters.push(("code_verifier", &pending.verifier));
+    }
+    let tokens = client.tokens(&parameters).await?;
     let missing = |what: &str| LoginError::Unusable(format!("it gives no {what}"));
     let said = match (&request.config.provider, &tokens.id_token) {
         (LoginProvider::Issuer(_), Some(token)) => {
@@ -287,9 +288,12 @@ fn authorization_url(
         .append_pair("redirect_uri", &redirect_uri)
         .append_pair("scope", &request.config.scopes.join(" "))
         .append_pair("state", &pending.state)
-        .append_pair("nonce", &pending.nonce)
-        .append_pair("code_challenge", &challenge)
-        .append_pair("code_challenge_method", "S256");
+        .append_pair("nonce", &pending.nonce);
+    if request.config.provider.takes_pkce() {
+        query
+            .append_pair("code_challenge", &challenge)
+            .append_pair("code_challenge_method", "S256");
+    }
     let parameters = &request.config.parameters;
     query.extend_pairs(parameters);
     if is_fresh && !parameters.iter().any(|(name, _)| name == "prompt") {

@@ -18,6 +18,14 @@ pub enum LoginProvider {
 }
 
 impl LoginProvider {
+    /// Whether it takes the proof of RFC 7636.
+    pub fn takes_pkce(&self) -> bool {
+        match self {
+            Self::Issuer(_) => true,
+            Self::Endpoints(endpoints) => endpoints.takes_pkce,
+        }
+    }
+
     /// The address of whoever says who somebody is.
     pub fn url(&self) -> &str {
         match self {
@@ -47,6 +55,8 @@ pub struct Endpoints {
     pub userinfo_url: String,
     /// How that is said.
     pub userinfo_form: UserinfoForm,
+    /// Whether it takes the proof that who asks for tokens is who has sent the visitor (RFC 7636).
+    pub takes_pkce: bool,
 }
 
 /// What a client proves with that it is one; kept out of debug output.

@@ -70,6 +70,7 @@ impl OauthProvider {
                 token_url: token.to_owned(),
                 userinfo_url: userinfo.to_owned(),
                 userinfo_form: self.userinfo_form(),
+                takes_pkce: self.takes_pkce(),
             })
         };
         match self {
@@ -90,7 +91,12 @@ impl OauthProvider {
             ]),
             Self::Gitlab => issuer("https://gitlab.com"),
             Self::Google => issuer("https://accounts.google.com"),
-            Self::Linkedin => issuer("https://www.linkedin.com/oauth"),
+            // Its ID tokens have no nonce, so what it says of users is asked for as with OAuth.
+            Self::Linkedin => endpoints([
+                "https://www.linkedin.com/oauth/v2/authorization",
+                "https://www.linkedin.com/oauth/v2/accessToken",
+                "https://api.linkedin.com/v2/userinfo",
+            ]),
             // What is for all organizations names no issuer: each has one of its own.
             Self::Microsoft => endpoints([
                 "https://login.microsoftonline.com/common/oauth2/v2.0/authorize",
@@ -104,6 +110,12 @@ impl OauthProvider {
     /// How it says who somebody is, where it speaks OAuth alone.
     pub fn userinfo_form(self) -> UserinfoForm {
         if self == Self::Github { UserinfoForm::Github } else { UserinfoForm::Claims }
+    }
+
+    /// Whether it takes the proof that who asks for tokens is who has sent the visitor, where it speaks OAuth
+    /// alone: LinkedIn answers that the secret is wrong. The secret, the state and TLS bind a login there.
+    pub fn takes_pkce(self) -> bool {
+        self != Self::Linkedin
     }
 
     /// What it is asked for, unless somebody says otherwise.

@@ -41,13 +41,15 @@ impl ProviderConfig {
         }
         let provider = match (urls, issuer) {
             ([Some(authorization_url), Some(token_url), Some(userinfo_url)], _) => {
-                let userinfo_form = OauthProvider::of_name(name)
-                    .map_or(UserinfoForm::Claims, OauthProvider::userinfo_form);
+                let like = OauthProvider::of_name(name);
+                let userinfo_form =
+                    like.map_or(UserinfoForm::Claims, OauthProvider::userinfo_form);
                 LoginProvider::Endpoints(Endpoints {
                     authorization_url,
                     token_url,
                     userinfo_url,
                     userinfo_form,
+                    takes_pkce: like.is_none_or(OauthProvider::takes_pkce),
                 })
             }
             ([None, None, None], Some(issuer)) => LoginProvider::Issuer(issuer),
@@ -58,6 +60,7 @@ impl ProviderConfig {
                 LoginProvider::Issuer(String::new())
             }
         };
+        require_secret(config, OauthProvider::of_name(name));
         if config.value("client_id").is_none() {
             let message =
                 "client_id is required: addresses of one's own need a client of one's own";
@@ -89,6 +92,8 @@ impl ProviderConfig {
         }
         if is_managed {
             refuse_parameters(config);
+        } else {
+            require_secret(config, Some(named));
         }
         let provider = super::OauthApplication::public(named).provider;
         Self { provider, named: Some(named), is_managed }
@@ -108,5 +113,16 @@ fn refuse_parameters(config: &mut Config<'_>) {
              {known} alone"
         );
         config.refuse_at(&place, code::VALUE, message);
+    }
+}
+
+/// Refuses a client without a secret where nothing else binds a login.
+fn require_secret(config: &mut Config<'_>, like: Option<OauthProvider>) {
+    let field = "client_secret";
+    let Some(provider) = like.filter(|provider| !provider.takes_pkce()) else { return };
+    if config.value(field).is_none() {
+        let name = provider.name();
+        let message = format!("is required: {name} takes no other proof of who asks");
+        config.refuse(field, code::EMPTY, message);
     }
 }
