@@ -17,6 +17,7 @@ from recorder import Recorder, value_of
 from test_openid_connect import Endpoint
 from visitor import Visitor
 
+AGENT_HOST = "app.tunnels.example.test"
 NEEDS = r"google needs a client_id of one's own, or oauth\.google\.client_id"
 SHOW = {
     "type": "custom-response",
@@ -142,6 +143,7 @@ def test_the_secret_of_the_operator_is_shown_to_nobody(endpoint: Endpoint) -> No
         ),
         pytest.param({"client_secret": "s"}, "client_secret", id="a secret"),
         pytest.param({"scopes": ["everything"]}, "scopes", id="scopes"),
+        pytest.param({"auth_cookie_domain": "example.test"}, "auth_cookie_domain", id="a domain"),
         *(
             pytest.param(
                 {"authz_url_params": {"prompt": "consent", name: "true"}},
@@ -191,6 +193,44 @@ def test_a_session_of_a_policys_client_is_none_of_the_operators(endpoint: Endpoi
     endpoint.rules(oauth())
 
     assert visitor.go().status == 302
+
+
+@pytest.mark.parametrize("is_managed", [True, False])
+def test_sessions_of_the_operators_client_end_where_a_host_changes_hands(
+    endpoint: Endpoint, is_managed: bool
+) -> None:
+    client = {} if is_managed else {"client_id": CLIENT_ID, "client_secret": CLIENT_SECRET}
+    visitor = endpoint.rules(oauth(**client))
+    visitor.log_in()
+    assert visitor.go().status == 200
+    edge_id, _ = endpoint.ids.popitem()[1]
+    endpoint.remote.edges.https.delete(edge_id)
+
+    endpoint.rules(oauth(**client))
+
+    # Whoever knows the secret of another client may well be the same.
+    assert visitor.go().status == (302 if is_managed else 200)
+
+
+def test_a_session_of_the_operators_client_is_good_for_agents_of_its_account_alone(
+    service: ginnel.Service, upstream: Recorder
+) -> None:
+    rules = {"on_http_request": [oauth(SHOW)]}
+    visitor = None
+    with service.client() as remote:
+        users = [remote.bot_users.create(name=name) for name in ("a", "b")]
+        credentials = [remote.credentials.create(owner_id=user.id) for user in users]
+    for authtoken, status in zip([0, 0, 1], [302, 200, 302], strict=True):
+        token = credentials[authtoken].token
+        with ginnel.Agent(service, authtoken=token) as agent, agent.client() as local:
+            local.tunnels.start(
+                addr=upstream.address, proto="http", subdomain="app", traffic_policy=rules
+            )
+            visitor = visitor or Visitor(service, AGENT_HOST)
+            assert visitor.go().status == status
+            if visitor.go().status == 302:
+                visitor.log_in()
+            assert visitor.go().body == "ada@example.com"
 
 
 def test_agents_may_use_the_client_of_the_operator(

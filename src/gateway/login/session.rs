@@ -153,12 +153,14 @@ pub(super) fn forget(request: &LoginRequest, headers: &mut HeaderMap) {
 }
 
 /// What a cookie is good for: nothing but this login, for a client that knows the same secret, at this site.
+/// Nobody has shown to know the secret of the operator's client: what is good with that belongs to its owner.
 pub(super) fn binding(request: &LoginRequest) -> String {
     let site = request.visit.site(&request.config);
     let secret = ring::digest::digest(&ring::digest::SHA256, request.client_secret.0.as_bytes());
     let secret = BASE64_URL_SAFE_NO_PAD.encode(secret.as_ref());
     let digest = request.config.digest(site);
-    format!("{digest}\n{secret}\n{}\n{site}", request.client_id)
+    let binding = format!("{digest}\n{secret}\n{}\n{site}", request.client_id);
+    if request.config.is_managed { format!("{binding}\n{}", request.owner) } else { binding }
 }
 
 /// Sets a cookie for so many seconds; for none it is taken away.

@@ -14,9 +14,7 @@ use crate::gateway::routing::endpoint::{
     self, BindError, EndpointRoutes, PoolKey, PoolPlace, PoolSeat, PublicEndpoint,
 };
 use crate::gateway::routing::endpoint_modules;
-use crate::gateway::routing::endpoint_spec::{
-    EndpointOptions, EndpointSpec, Proto, TlsTerminationSpec,
-};
+use crate::gateway::routing::endpoint_spec::{EndpointSpec, Proto, TlsTerminationSpec};
 use crate::gateway::routing::internal::{self, is_internal};
 use crate::gateway::routing::target::Target;
 use crate::gateway::routing::virtual_host::VirtualHost;
@@ -74,8 +72,7 @@ impl Gateway {
             Proto::Http | Proto::Https => Scope::HttpTunnel,
             Proto::Tcp | Proto::Tls => Scope::TcpTunnel,
         };
-        let mut virtual_host =
-            compiled(gateway, spec.options.clone(), backend.clone(), scope).await?;
+        let mut virtual_host = compiled(gateway, &spec, backend.clone(), scope).await?;
         if virtual_host.has_local_issuers() {
             return Err(local_issuer());
         }
@@ -134,13 +131,14 @@ fn end_tls(spec: &mut EndpointSpec, tls: &TerminateTls) -> Result<(), BindError>
 /// Makes the virtual host of an endpoint, away from the threads that carry traffic: it may take a while.
 async fn compiled(
     gateway: &Arc<GatewayState>,
-    options: EndpointOptions,
+    spec: &EndpointSpec,
     backend: Arc<ArcSwap<Backend>>,
     scope: Scope,
 ) -> Result<VirtualHost, BindError> {
-    let gateway = gateway.clone();
+    let (gateway, options) = (gateway.clone(), spec.options.clone());
+    let owner = spec.owner.as_deref().map(Arc::from);
     let compiling = tokio::task::spawn_blocking(move || {
-        endpoint_modules::virtual_host(&options, backend, scope, &gateway)
+        endpoint_modules::virtual_host((&options, owner), backend, scope, &gateway)
     });
     compiling.await.map_err(|_| BindError::Unsupported("this policy"))?
 }

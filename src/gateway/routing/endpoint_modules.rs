@@ -33,9 +33,9 @@ use crate::policy::secrets::SecretName;
 use crate::policy::user_agent::Filter;
 use crate::policy::{Cidr, Policy, Problem, Scope};
 
-/// What is served for an agent.
+/// What is served for an agent of an account.
 pub(crate) fn virtual_host(
-    options: &EndpointOptions,
+    (options, owner): (&EndpointOptions, Option<Arc<str>>),
     backend: Arc<ArcSwap<Backend>>,
     scope: Scope,
     gateway: &GatewayState,
@@ -43,7 +43,7 @@ pub(crate) fn virtual_host(
     let host_header = options.host_header.as_deref().map(HeaderValue::from_str).transpose();
     let host_header = host_header.map_err(|problem| invalid("host_header", &problem))?;
     let find = |id: &str| gateway.ip_policies.of(id);
-    let modules = Modules::new(modules(options, scope, gateway, find)?);
+    let modules = Modules::new(modules((options, owner), scope, gateway, find)?);
     let (id, edge_id) = ("".into(), "".into());
     let metrics = gateway.metrics.as_ref().map(|metrics| metrics.edge(""));
     Ok(VirtualHost::of(Route { id, edge_id, modules, host_header, backend, metrics }))
@@ -51,7 +51,7 @@ pub(crate) fn virtual_host(
 
 /// The options of an agent as modules.
 fn modules(
-    options: &EndpointOptions,
+    (options, owner): (&EndpointOptions, Option<Arc<str>>),
     scope: Scope,
     gateway: &GatewayState,
     find: impl Fn(&str) -> Arc<ArcSwap<IpRules>>,
@@ -72,7 +72,8 @@ fn modules(
         modules.push(Box::new(PolicyModule { kind, rules }));
     }
     if let Some(text) = &options.traffic_policy {
-        let (kind, rules) = (ModuleKind::Policy, policy(text, scope, gateway, find)?);
+        let (kind, rules) =
+            (ModuleKind::Policy, policy(text, scope, gateway, find)?.of_account(owner));
         modules.push(Box::new(PolicyModule { kind, rules }));
     }
     if let Some(share) = options.circuit_breaker {

@@ -31,13 +31,16 @@ pub struct EndpointSpec {
     pub options: EndpointOptions,
     /// The account whose endpoints may share the address; none where no others may.
     pub pool_owner: Option<String>,
+    /// The account that has asked; what one has shown at an address is not shown to the next who has it.
+    pub owner: Option<String>,
 }
 
 impl EndpointSpec {
     /// An endpoint wherever there is room, without options.
     pub fn any(proto: Proto) -> Self {
         let options = EndpointOptions::default();
-        Self { proto, host: None, subdomain: None, addr: None, options, pool_owner: None }
+        let (pool_owner, owner) = (None, None);
+        Self { proto, host: None, subdomain: None, addr: None, options, pool_owner, owner }
     }
 
     /// The port to listen on, where one is asked for.

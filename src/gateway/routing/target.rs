@@ -92,6 +92,11 @@ pub struct RouteRef {
 }
 
 impl RouteRef {
+    /// What the route belongs to, which is the same for all routes of a host: its edge, or the endpoint.
+    pub fn owner(&self) -> &Arc<str> {
+        if self.edge_id.is_empty() { &self.route_id } else { &self.edge_id }
+    }
+
     /// Of what no edge has led here.
     pub fn none() -> Self {
         static EMPTY: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from(""));

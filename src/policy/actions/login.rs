@@ -97,7 +97,8 @@ impl Action for Login {
                 let Some((client_id, client_secret)) = self.client(turn, application)? else {
                     return refuse(turn, StatusCode::INTERNAL_SERVER_ERROR, NO_APPLICATION);
                 };
-                let request = LoginRequest { config, client_id, client_secret, visit };
+                let request =
+                    LoginRequest { config, client_id, client_secret, visit, owner: Arc::default() };
                 Ok(Flow::Login(Box::new(request)))
             }
             Some(LoginOutcome::Answered { response, result }) => {

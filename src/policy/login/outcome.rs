@@ -23,6 +23,8 @@ pub struct LoginRequest {
     pub client_secret: ClientSecret,
     /// What the request says.
     pub visit: LoginVisit,
+    /// Whose login it is: the edge, or the account of the agent; empty until it is said.
+    pub owner: Arc<str>,
 }
 
 /// Who has sent a request, or what is answered in place of the upstream.

@@ -166,8 +166,8 @@ impl BindAddress {
 
     fn spec(self, proto: Proto, subdomain: String, options: EndpointOptions) -> EndpointSpec {
         let subdomain = Some(subdomain).filter(|label| !label.is_empty());
-        let pool_owner = None;
-        EndpointSpec { proto, host: self.host, subdomain, addr: self.addr, options, pool_owner }
+        let Self { host, addr } = self;
+        EndpointSpec { host, subdomain, addr, options, ..EndpointSpec::any(proto) }
     }
 }
 

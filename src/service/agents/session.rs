@@ -235,6 +235,7 @@ impl AgentSession {
         let mut spec = asked.spec;
         let owner_id = &self.online.agent.owner_id;
         spec.pool_owner = bind.extra.pooling_enabled.then(|| owner_id.clone());
+        spec.owner = Some(owner_id.clone());
         let bind_id = match self.kept(bind).await? {
             // After a restart of the service: the same address, if nobody else took it.
             Some(kept) => {

@@ -95,7 +95,9 @@ impl PolicyExecution {
                 StepOutcome::Fetch(fetch) => {
                     run.answer(context.gateway.fetcher.fetch(&fetch, rules.reach).await)
                 }
-                StepOutcome::Login(request) => {
+                StepOutcome::Login(mut request) => {
+                    request.owner =
+                        rules.owner.as_ref().unwrap_or(context.route_ref.owner()).clone();
                     let place = || LoginPlace {
                         connection: context.connection(),
                         route_ref: context.route_ref.clone(),

@@ -31,6 +31,8 @@ pub(crate) struct Rules {
     applications: Arc<OauthApplications>,
     /// Where what they ask for may lead.
     pub(super) reach: Reach,
+    /// The account whose agent has brought them; none for those of edges.
+    pub(super) owner: Option<Arc<str>>,
     /// True when the response phase has something to do.
     responds: bool,
     /// True when requests may pass by their heads alone.
@@ -51,8 +53,18 @@ impl Rules {
         let pass_by_head = !responds
             && !policy.has(Phase::Connect)
             && policy.head_changes().is_some_and(|mut names| names.all(may_be_changed));
-        let (secrets, applications, reach) = Default::default();
-        Self { policy, state, ip_policies, secrets, applications, reach, responds, pass_by_head }
+        let (secrets, applications, reach, owner) = Default::default();
+        Self {
+            policy,
+            state,
+            ip_policies,
+            secrets,
+            applications,
+            reach,
+            owner,
+            responds,
+            pass_by_head,
+        }
     }
 
     /// The same rules, which may read secrets.
@@ -68,6 +80,11 @@ impl Rules {
     /// The same rules, which ask for nothing that is out of reach.
     pub(crate) fn within(self, reach: Reach) -> Self {
         Self { reach, ..self }
+    }
+
+    /// The same rules, which an agent of an account has brought.
+    pub(crate) fn of_account(self, owner: Option<Arc<str>>) -> Self {
+        Self { owner, ..self }
     }
 
     /// Whether anything is to be done in a phase.

@@ -42,8 +42,7 @@ impl ProviderConfig {
         let provider = match (urls, issuer) {
             ([Some(authorization_url), Some(token_url), Some(userinfo_url)], _) => {
                 let like = OauthProvider::of_name(name);
-                let userinfo_form =
-                    like.map_or(UserinfoForm::Claims, OauthProvider::userinfo_form);
+                let userinfo_form = like.map_or(UserinfoForm::Claims, OauthProvider::userinfo_form);
                 LoginProvider::Endpoints(Endpoints {
                     authorization_url,
                     token_url,
@@ -83,7 +82,8 @@ impl ProviderConfig {
             return Self::issuer(String::new());
         };
         let is_managed = config.value("client_id").is_none();
-        for field in ["client_secret", "scopes"] {
+        // Hosts that share a domain have their visitors' sessions in common where they have a secret in common.
+        for field in ["client_secret", "scopes", "auth_cookie_domain"] {
             if is_managed && config.value(field).is_some() {
                 let message =
                     format!("{field} needs a client_id: without one, the client is the operator's");
