@@ -67,6 +67,38 @@ def test_whoever_logs_in_all_the_time_holds_up_nobody_else(
     endpoint.remote.close()
 
 
+def test_calls_of_logins_are_bounded_whatever_hosts_visitors_name(
+    service: ginnel.Service, upstream: Recorder, issuer: Issuer
+) -> None:
+    endpoint = Endpoint(service, upstream, issuer)
+    released, lock = threading.Event(), threading.Lock()
+    running = most = 0
+
+    def token(call: Call) -> None:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        released.wait(20)
+        with lock:
+            running -= 1
+        call.say(400, {"error": "invalid_grant"})
+
+    endpoint.serve(host="*.wild.example.test")
+    issuer.answers["/token"] = token
+    names = [f"n{at}.wild.example.test" for at in range(12)]
+    with ThreadPoolExecutor(len(names)) as pool:
+        logins = [pool.submit(Visitor(service, name).log_in) for name in names]
+        wait_until(lambda: running >= 8, "eight logins are on their way")
+        time.sleep(0.5)
+        released.set()
+        statuses = {login.result().status for login in logins}
+    endpoint.remote.close()
+
+    assert most == 8
+    assert statuses == {403}
+
+
 def login_at(port: int) -> dict[str, Any]:
     config = {"issuer_url": f"https://localhost:{port}", "client_id": CLIENT_ID}
     return {"type": "openid-connect", "config": config}

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::header::{ACCEPT, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use serde::Deserialize;
-use tokio::sync::Semaphore;
+use tokio::sync::{AcquireError, Semaphore, SemaphorePermit};
 
 use crate::gateway::login::cache::PublishedCache;
 use crate::gateway::login::records::LoginRecordsError;
@@ -20,10 +20,12 @@ use crate::policy::login::{IdTokenError, LoginProvider, is_login_url};
 
 /// How many issuers are known.
 const MAX_ISSUERS: usize = 256;
-/// How many calls to one issuer are on their way, for one client and the visitors of one host: those of logins,
-/// and as many for sessions that are due.
+/// How many calls to one issuer are on their way, for one client and one owner of its logins: those of logins, and
+/// as many for sessions that are due.
 const MAX_CALLS: usize = 8;
-/// For how many clients and hosts it is known how many there are, before those without any are forgotten.
+/// How many of each kind there are for all of them: an issuer would lock a client out that calls without end.
+const MAX_ISSUER_CALLS: usize = 64;
+/// For how many clients and owners it is known how many there are, before those without any are forgotten.
 const MAX_CALLERS: usize = 1024;
 /// How long a call may wait for others.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -144,6 +146,7 @@ impl Issuers {
             reach,
             fetcher: self.fetcher.clone(),
             callers: Mutex::default(),
+            totals: std::array::from_fn(|_| Arc::new(Semaphore::new(MAX_ISSUER_CALLS))),
             metadata: PublishedCache::new(METADATA_TTL),
             keys: PublishedCache::new(KEYS_TTL),
         });
@@ -152,11 +155,31 @@ impl Issuers {
     }
 }
 
-/// How many calls for one client, and for the visitors of one host, may be on their way: those who log in take
+/// How many calls for one client, and for one owner of its logins, may be on their way: those who log in take
 /// nothing from those who have.
 pub(super) struct CallSlots {
-    pub logins: Semaphore,
-    pub renewals: Semaphore,
+    pub logins: CallLimit,
+    pub renewals: CallLimit,
+}
+
+/// How many calls of one kind there may be: for one client and owner, and for all of them.
+pub(super) struct CallLimit {
+    own: Semaphore,
+    total: Arc<Semaphore>,
+}
+
+impl CallLimit {
+    fn new(total: &Arc<Semaphore>) -> Self {
+        Self { own: Semaphore::new(MAX_CALLS), total: total.clone() }
+    }
+
+    /// Waits for a place; for one among all last, so that nobody holds one up who waits for their own.
+    async fn acquire(&self) -> Result<[SemaphorePermit<'_>; 2], LoginError> {
+        let places = async { Ok([self.own.acquire().await?, self.total.acquire().await?]) };
+        let places: Result<Result<_, AcquireError>, _> =
+            tokio::time::timeout(QUEUE_TIMEOUT, places).await;
+        places.map_err(|_| LoginError::Busy)?.map_err(|_| LoginError::Busy)
+    }
 }
 
 /// An issuer, and what is known of it.
@@ -165,14 +188,17 @@ pub(super) struct Issuer {
     reach: Reach,
     fetcher: Arc<Fetcher>,
     callers: Mutex<HashMap<(String, String), Weak<CallSlots>>>,
+    /// For all logins, and for all renewals.
+    totals: [Arc<Semaphore>; 2],
     metadata: Arc<PublishedCache<IssuerMetadata>>,
     keys: Arc<PublishedCache<KeySet>>,
 }
 
 impl Issuer {
-    /// The slots of a client, for the visitors of a host.
-    pub(super) fn slots(&self, client_id: &str, host: &str) -> Arc<CallSlots> {
-        let name = (client_id.to_owned(), host.to_owned());
+    /// The slots of a client, for an owner of its logins: hosts would be as many as visitors make up below a
+    /// wildcard.
+    pub(super) fn slots(&self, client_id: &str, owner: &str) -> Arc<CallSlots> {
+        let name = (client_id.to_owned(), owner.to_owned());
         let mut callers = self.callers.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(slots) = callers.get(&name).and_then(Weak::upgrade) {
             return slots;
@@ -180,7 +206,7 @@ impl Issuer {
         if callers.len() >= MAX_CALLERS {
             callers.retain(|_, slots| slots.strong_count() > 0);
         }
-        let [logins, renewals] = [MAX_CALLS; 2].map(Semaphore::new);
+        let [logins, renewals] = self.totals.each_ref().map(CallLimit::new);
         let slots = Arc::new(CallSlots { logins, renewals });
         callers.insert(name, Arc::downgrade(&slots));
         slots
@@ -250,7 +276,7 @@ impl Issuer {
         &self,
         url: &str,
         token: Option<&str>,
-        slots: Option<&Semaphore>,
+        slots: Option<&CallLimit>,
     ) -> Result<Response<Bytes>, LoginError> {
         let mut headers = HeaderMap::new();
         if let Some(token) = token {
@@ -273,13 +299,10 @@ impl Issuer {
         (method, url): (Method, &str),
         mut headers: HeaderMap,
         body: Bytes,
-        slots: Option<&Semaphore>,
+        slots: Option<&CallLimit>,
     ) -> Result<Response<Bytes>, LoginError> {
-        let _permit = match slots {
-            Some(slots) => match tokio::time::timeout(QUEUE_TIMEOUT, slots.acquire()).await {
-                Ok(Ok(permit)) => Some(permit),
-                _ => return Err(LoginError::Busy),
-            },
+        let _places = match slots {
+            Some(slots) => Some(slots.acquire().await?),
             None => None,
         };
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
@@ -305,4 +328,31 @@ pub(super) fn read<T: for<'de> Deserialize<'de>>(
     response: &Response<Bytes>,
 ) -> Result<T, LoginError> {
     serde_json::from_slice(response.body()).map_err(|error| LoginError::Unusable(error.to_string()))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn all_owners_of_logins_together_call_an_issuer_a_bounded_number_of_times() {
+        let provider = LoginProvider::Issuer("https://issuer.example".to_owned());
+        let issuer = Issuers::new(Arc::default()).of(&provider, Reach::Public);
+        let slots = |owner: usize| issuer.slots("client", &owner.to_string());
+        let all: Vec<_> = (0..=MAX_ISSUER_CALLS / MAX_CALLS).map(slots).collect();
+        let (last, others) = all.split_last().unwrap();
+        let mut held = Vec::new();
+        for _ in 0..MAX_CALLS {
+            for other in others {
+                held.push(other.logins.acquire().await.unwrap());
+            }
+        }
+        let soon = Duration::from_millis(50);
+
+        assert!(tokio::time::timeout(soon, last.logins.acquire()).await.is_err());
+        assert!(last.renewals.acquire().await.is_ok());
+        held.pop();
+        assert!(last.logins.acquire().await.is_ok());
+    }
 }

@@ -17,7 +17,7 @@ pub(super) struct Renewal {
     client_id: String,
     client_secret: ClientSecret,
     issuer: Arc<Issuer>,
-    host: String,
+    owner: Arc<str>,
     login: u32,
 }
 
@@ -25,7 +25,7 @@ impl Renewal {
     pub(super) fn of(request: &LoginRequest, (issuer, login): (Arc<Issuer>, u32)) -> Self {
         Self {
             issuer,
-            host: request.visit.host.clone(),
+            owner: request.owner.clone(),
             config: request.config.clone(),
             client_id: request.client_id.clone(),
             client_secret: request.client_secret.clone(),
@@ -74,7 +74,7 @@ impl Renewal {
         session: &LoginSession,
     ) -> Result<LoginSession, LoginError> {
         let metadata = self.issuer.metadata().await?;
-        let slots = self.issuer.slots(&self.client_id, &self.host);
+        let slots = self.issuer.slots(&self.client_id, &self.owner);
         let client = TokenClient {
             issuer: &self.issuer,
             metadata: &metadata,

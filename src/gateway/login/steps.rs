@@ -199,7 +199,7 @@ async fn log_in(
         return Err(LoginError::Refused(error));
     }
     let code = visit.parameter("code").ok_or(LoginError::UnknownLogin)?;
-    let slots = issuer.slots(&request.client_id, &visit.host);
+    let slots = issuer.slots(&request.client_id, &request.owner);
     let client = TokenClient {
         issuer,
         metadata: &metadata,

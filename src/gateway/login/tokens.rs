@@ -10,11 +10,10 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method};
 use serde::Deserialize;
 use serde_json::Value as Json;
-use tokio::sync::Semaphore;
 use url::form_urlencoded;
 
 use crate::gateway::login::github;
-use crate::gateway::login::issuer::{Issuer, IssuerMetadata, LoginError, read};
+use crate::gateway::login::issuer::{CallLimit, Issuer, IssuerMetadata, LoginError, read};
 use crate::policy::login::{
     ClientSecret, ExpectedToken, IdTokenError, Identity, LoginConfig, LoginProvider, UserinfoForm,
     verify_id_token,
@@ -55,7 +54,7 @@ pub(super) struct TokenClient<'a> {
     pub client_id: &'a str,
     pub client_secret: &'a ClientSecret,
     /// How many calls of this kind there may be at once.
-    pub slots: &'a Semaphore,
+    pub slots: &'a CallLimit,
 }
 
 impl TokenClient<'_> {
