@@ -244,6 +244,52 @@ def test_agents_may_use_the_client_of_the_operator(
         assert visitor.go().body == "ada@example.com"
 
 
+def scoped(
+    upstream: Recorder, issuer: Issuer, *, is_issuer: bool, **github: Any
+) -> Iterator[Endpoint]:
+    """Where the operator's GitHub is an issuer, or has scopes of its own."""
+    urls = ("authorization_url", "token_url", "userinfo_url")
+    places = {"issuer_url": issuer.url} if is_issuer else dict.fromkeys(urls, issuer.url)
+    client = {"client_id": CLIENT_ID, "client_secret": CLIENT_SECRET}
+    settings: Any = {"oauth": {"github": {**client, **places, **github}}}
+    with ginnel.Service(settings=settings) as service:
+        endpoint = Endpoint(service, upstream, issuer)
+        yield endpoint
+        endpoint.remote.close()
+
+
+def test_no_list_of_a_policy_adds_to_the_scopes_of_the_operator(
+    upstream: Recorder, issuer: Issuer
+) -> None:
+    for endpoint in scoped(upstream, issuer, is_issuer=False, scopes=["read:user"]):
+        assert asked(endpoint.rules(oauth(provider="github")))[1]["scope"] == ["read:user"]
+        for config in (
+            {"allow_groups": ["acme"]},
+            {"allow_emails": ["a@example.com"]},
+            {"allow_domains": ["example.com"]},
+        ):
+            (name,) = config
+            with pytest.raises(ginnel.BadRequestError, match=rf"{name} .*oauth\.github\.scopes"):
+                endpoint.rules(oauth(provider="github", **config))
+        client = {"client_id": CLIENT_ID, "client_secret": CLIENT_SECRET, "scopes": ["user"]}
+        with pytest.raises(ginnel.BadRequestError, match=r"allow_groups .* which scopes lacks"):
+            endpoint.rules(oauth(provider="github", **client, allow_groups=["acme"]))
+
+
+def test_wider_scopes_of_github_say_groups_as_well(upstream: Recorder, issuer: Issuer) -> None:
+    for endpoint in scoped(upstream, issuer, is_issuer=False, scopes=["user", "admin:org"]):
+        visitor = endpoint.rules(oauth(provider="github", allow_groups=["acme"]))
+        assert asked(visitor)[1]["scope"] == ["user admin:org"]
+
+
+def test_an_issuer_is_asked_for_no_scopes_of_the_provider_it_stands_for(
+    upstream: Recorder, issuer: Issuer
+) -> None:
+    for endpoint in scoped(upstream, issuer, is_issuer=True):
+        visitor = endpoint.rules(oauth(provider="github", allow_groups=["acme"]))
+        assert asked(visitor)[1]["scope"] == ["openid profile email"]
+
+
 class Github:
     """An issuer that answers as GitHub does."""
 

@@ -106,14 +106,16 @@ class Route:
         self.backend = self.remote.backends.static.create(address=upstream.address)
         self.edge = self.remote.edges.https.create(hostports=[f"{HOST}:443"])
         self.route = self.remote.edges.https.routes.create(
-            self.edge.id, match_type="path_prefix", match="/", backend={"backend_id": self.backend.id}
+            self.edge.id,
+            match_type="path_prefix",
+            match="/",
+            backend={"backend_id": self.backend.id},
         )
 
     def serve(self, provider: dict[str, Any], **fields: Any) -> Visitor:
         module = self.remote.edges.https.routes.oauth
         module.replace(self.edge.id, self.route.id, provider=provider, **fields)
         return Visitor(self.service, HOST)
-
 
     def add(self, path: str, provider: dict[str, Any]) -> None:
         """A second route of the edge, with a login of its own."""

@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use crate::gateway::login::issuer::LoginError;
 use crate::gateway::login::tokens::TokenClient;
-use crate::policy::login::{GROUP_SCOPE, Identity};
+use crate::policy::login::{ADDRESS_SCOPES, GROUP_SCOPES, Identity};
 
 /// How many organizations and how many teams are asked for: as many as there are on a page.
 const PAGE: &str = "per_page=100";
@@ -37,10 +37,10 @@ pub(super) async fn complete(
     scopes: &[String],
     identity: Identity,
 ) -> Result<Identity, LoginError> {
-    let has = |name: &str| scopes.iter().any(|scope| scope == name);
+    let has = |names: &[&str]| scopes.iter().any(|scope| names.contains(&scope.as_str()));
     let url = url.trim_end_matches('/');
     let mut identity = identity;
-    if has("user:email") || has("user") {
+    if has(&ADDRESS_SCOPES) {
         let addresses: Vec<Address> = client.ask(&format!("{url}/emails?{PAGE}"), token).await?;
         // What a profile shows may be none of those that are verified.
         let primary = addresses.into_iter().find(|address| address.primary);
@@ -49,7 +49,7 @@ pub(super) async fn complete(
             None => (None, None),
         };
     }
-    if has(GROUP_SCOPE) {
+    if has(&GROUP_SCOPES) {
         let organizations: Vec<Organization> =
             client.ask(&format!("{url}/orgs?{PAGE}"), token).await?;
         let teams: Vec<Team> = client.ask(&format!("{url}/teams?{PAGE}"), token).await?;

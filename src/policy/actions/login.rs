@@ -289,6 +289,7 @@ fn parse(config: &mut Config<'_>, kind: LoginKind, provider: ProviderConfig) -> 
     let client_text = config.value("client_id").and_then(Value::as_str).unwrap_or_default();
     let mut login = LoginConfig {
         kind,
+        has_usual_scopes: config.value("scopes").is_none(),
         scopes: scopes(config, &provider, named, &allow),
         provider,
         named,

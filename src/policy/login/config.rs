@@ -6,7 +6,7 @@ use ring::digest::{Context, SHA256};
 
 use super::super::url::Url;
 use super::allow::AllowRules;
-use super::provider::{GROUP_SCOPE, LoginProvider, OPENID};
+use super::provider::{ADDRESS_SCOPES, GROUP_SCOPES, LoginProvider, OPENID};
 use super::providers::{OauthApplication, OauthApplications, OauthProvider};
 use super::visit::LOGIN_PATH;
 
@@ -47,6 +47,8 @@ pub struct LoginConfig {
     pub document_hash: String,
     /// What the issuer is asked for.
     pub scopes: Vec<String>,
+    /// Whether that is the usual, because the document does not say it.
+    pub has_usual_scopes: bool,
     /// What else the issuer is told when a visitor comes to it.
     pub parameters: Vec<(String, String)>,
     /// Who may come in.
@@ -100,6 +102,9 @@ impl LoginConfig {
                  does not have"
             ));
         }
+        if let Some(problem) = self.unsaid(&application) {
+            return Some(problem);
+        }
         let asks_addresses = !self.allow.emails.is_empty() || !self.allow.domains.is_empty();
         (asks_addresses && !application.verifies_addresses).then(|| {
             format!(
@@ -109,15 +114,39 @@ impl LoginConfig {
         })
     }
 
+    /// Which list lets nobody in, because GitHub is not asked for what it is about: more than the operator says
+    /// is not asked for in the operator's name.
+    fn unsaid(&self, application: &OauthApplication) -> Option<String> {
+        if !application.provider.is_github() {
+            return None;
+        }
+        let resolved = self.resolve(application);
+        let lists = [
+            ("allow_groups", !self.allow.groups.is_empty(), &GROUP_SCOPES[..]),
+            ("allow_emails", !self.allow.emails.is_empty(), &ADDRESS_SCOPES[..]),
+            ("allow_domains", !self.allow.domains.is_empty(), &ADDRESS_SCOPES[..]),
+        ];
+        let lacks =
+            |scopes: &[&str]| !resolved.scopes.iter().any(|it| scopes.contains(&it.as_str()));
+        let (list, _, scopes) =
+            lists.into_iter().find(|(_, is_there, scopes)| *is_there && lacks(scopes))?;
+        let scope = scopes.first().unwrap_or(&"");
+        let whose = if self.is_managed { "oauth.github.scopes" } else { "scopes" };
+        Some(format!("{list} has no effect: it needs {scope}, which {whose} lacks"))
+    }
+
     /// The same login with what the operator knows of its provider.
     pub fn resolve(&self, application: &OauthApplication) -> Self {
         let mut resolved = self.clone();
         resolved.provider = application.provider.clone();
         if self.is_managed && !application.scopes.is_empty() {
             resolved.scopes.clone_from(&application.scopes);
-            let needs_groups = self.scopes.iter().find(|scope| *scope == GROUP_SCOPE);
-            let missing = needs_groups.filter(|scope| !application.scopes.contains(scope));
-            resolved.scopes.extend(missing.cloned());
+        } else if self.has_usual_scopes
+            && application.provider != self.provider
+            && let LoginProvider::Issuer(_) = application.provider
+        {
+            // Whatever the name says: an issuer knows no scopes of another provider's own.
+            resolved.scopes = usual_scopes();
         }
         if let LoginProvider::Issuer(_) = resolved.provider
             && !resolved.scopes.iter().any(|scope| scope == OPENID)
@@ -171,6 +200,11 @@ fn hash<'t>(texts: impl IntoIterator<Item = &'t str>) -> String {
         digest.update(text.as_bytes());
     }
     digest.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What an issuer is asked for, unless somebody says otherwise.
+pub fn usual_scopes() -> Vec<String> {
+    [OPENID, "profile", "email"].map(str::to_owned).to_vec()
 }
 
 /// Whether a URL is one that secrets may be sent to: over TLS, or to this machine.

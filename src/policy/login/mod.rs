@@ -25,7 +25,7 @@ pub use self::id_token::{ExpectedToken, IdTokenError, verify_id_token};
 pub use self::identity::Identity;
 pub use self::outcome::{Admission, LoginOutcome, LoginRequest};
 pub use self::provider::{
-    ClientSecret, Endpoints, GROUP_SCOPE, LoginProvider, OPENID, UserinfoForm,
+    ADDRESS_SCOPES, ClientSecret, Endpoints, GROUP_SCOPES, LoginProvider, OPENID, UserinfoForm,
 };
 pub use self::providers::{OauthApplication, OauthApplications, OauthClient, OauthProvider};
 pub use self::visit::{

@@ -8,6 +8,12 @@ pub const OPENID: &str = "openid";
 /// The scope that lets GitHub say which organizations and teams somebody belongs to.
 pub const GROUP_SCOPE: &str = "read:org";
 
+/// All that do.
+pub const GROUP_SCOPES: [&str; 3] = [GROUP_SCOPE, "write:org", "admin:org"];
+
+/// The scopes that let GitHub say which addresses of somebody are verified.
+pub const ADDRESS_SCOPES: [&str; 2] = ["user:email", "user"];
+
 /// Where visitors log in.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum LoginProvider {
@@ -24,6 +30,11 @@ impl LoginProvider {
             Self::Issuer(_) => true,
             Self::Endpoints(endpoints) => endpoints.takes_pkce,
         }
+    }
+
+    /// Whether it answers as GitHub does.
+    pub fn is_github(&self) -> bool {
+        matches!(self, Self::Endpoints(it) if it.userinfo_form == UserinfoForm::Github)
     }
 
     /// The address of whoever says who somebody is.
