@@ -181,3 +181,48 @@ fn reason(answer: &Json) -> String {
     let text = answer.get("error").and_then(Json::as_str).unwrap_or("unknown");
     text.chars().filter(|it| !it.is_control()).take(MAX_REASON_CHARS).collect()
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::gateway::login::issuer::Issuers;
+    use crate::net::Reach;
+
+    #[tokio::test]
+    async fn what_an_issuer_publishes_leads_nowhere_that_is_out_of_reach() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("https://{}/x", listener.local_addr().unwrap());
+        drop(listener);
+        let metadata = IssuerMetadata {
+            issuer: "https://issuer.example".to_owned(),
+            authorization_endpoint: url.clone(),
+            token_endpoint: url.clone(),
+            userinfo_endpoint: Some(url.clone()),
+            jwks_uri: Some(url.clone()),
+            token_endpoint_auth_methods_supported: None,
+            authorization_response_iss_parameter_supported: false,
+        };
+        let provider = LoginProvider::Issuer(metadata.issuer.clone());
+        for (reach, is_refused) in [(Reach::Public, true), (Reach::Any, false)] {
+            let issuer = Issuers::new(Arc::default()).of(&provider, reach);
+            let slots = issuer.slots("client", "owner");
+            let client = TokenClient {
+                issuer: &issuer,
+                metadata: &metadata,
+                client_id: "client",
+                client_secret: &ClientSecret::default(),
+                slots: &slots.logins,
+            };
+            let failures = [
+                client.tokens(&[]).await.err(),
+                client.ask::<Json>(&url, "token").await.err(),
+                issuer.keys(&metadata, false).await.err(),
+            ];
+            for failure in failures {
+                let text = failure.unwrap().to_string();
+                assert_eq!(text.contains("is not a public address"), is_refused, "{text}");
+            }
+        }
+    }
+}
