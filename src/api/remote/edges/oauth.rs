@@ -13,6 +13,7 @@ wire! {
         /// True to let preflights of CORS pass without a login.
         pub options_passthrough: Option<bool>,
         /// What the names of the cookies begin with.
+        #[public(text)]
         pub cookie_prefix: Option<String>,
         /// After how many seconds without a request a session ends; 0 or unspecified for a day.
         pub inactivity_timeout: Option<i64>,
@@ -45,10 +46,12 @@ wire! {
     /// A client at a provider, and who may come in: everybody, or whoever is on a list.
     pub struct OauthLogin {
         /// What the provider calls the client; that of the service's operator when unspecified.
+        #[public(text)]
         pub client_id: Option<String>,
         /// What the client proves with that it is the one; goes with `client_id`.
         pub client_secret: Option<Secret>,
         /// What the provider is asked for; needs a `client_id`.
+        #[public(text)]
         pub scopes: Option<Vec<String>>,
         /// Email addresses that may come in; those that the provider has verified count.
         pub email_addresses: Option<Vec<String>>,
@@ -59,10 +62,12 @@ wire! {
     /// A client at GitHub, and who may come in: everybody, or whoever is on a list.
     pub struct OauthGithubLogin {
         /// What GitHub calls the client; that of the service's operator when unspecified.
+        #[public(text)]
         pub client_id: Option<String>,
         /// What the client proves with that it is the one; goes with `client_id`.
         pub client_secret: Option<Secret>,
         /// What GitHub is asked for; needs a `client_id`.
+        #[public(text)]
         pub scopes: Option<Vec<String>>,
         /// Email addresses that may come in; those that GitHub has verified count.
         pub email_addresses: Option<Vec<String>>,
