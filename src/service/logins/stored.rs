@@ -60,7 +60,7 @@ pub(super) fn create(
     let id = change.new_id(prefix::APPLICATION_SESSION)?;
     change.put(&session(new, (&id, &user_id), change.now()))?;
     change.link(&id, SESSIONS_OF_USER, [user_id.as_str()])?;
-    change.claim(SESSION_ENDS, &key_at(new.expires, &id), &id)?;
+    change.claim_own(SESSION_ENDS, &key_at(new.expires, &id), &id)?;
     Ok(Some(id))
 }
 
@@ -95,7 +95,7 @@ fn store_user(change: &Transaction<'_>, new: &NewLoginSession) -> Result<String,
     change.put(&user)?;
     change.release(USER_ENDS, &user.id)?;
     let end = new.expires.saturating_add(USER_RETENTION);
-    change.claim(USER_ENDS, &key_at(end, &user.id), &user.id)?;
+    change.claim_own(USER_ENDS, &key_at(end, &user.id), &user.id)?;
     Ok(user.id)
 }
 
@@ -171,7 +171,7 @@ pub(super) fn store_activity(
         session.expires_at = Some(timestamp(activity.expires));
         change.put_quietly(&session)?;
         change.release(SESSION_ENDS, &session.id)?;
-        change.claim(SESSION_ENDS, &key_at(activity.expires, &session.id), &session.id)?;
+        change.claim_own(SESSION_ENDS, &key_at(activity.expires, &session.id), &session.id)?;
     }
     let user_id = session.application_user.map(|user| user.id).unwrap_or_default();
     let Some(mut user) = change.find::<ApplicationUser>(&user_id)? else { return Ok(()) };

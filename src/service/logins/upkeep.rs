@@ -71,7 +71,7 @@ async fn remove_old(store: &Store, now: i64) -> Result<(), StoreError> {
             return change.remove::<ApplicationUser>(&id).map(drop);
         }
         let later = stored::key_at(now.saturating_add(USER_RETENTION), &id);
-        change.claim(USER_ENDS, &later, &id).map(drop)
+        change.claim_own(USER_ENDS, &later, &id)
     };
     store.change_each(keys_before(store, USER_ENDS, due).await?, remove_user).await
 }
@@ -94,6 +94,7 @@ mod tests {
     use crate::gateway::RouteRef;
     use crate::gateway::login::records::{LoginActivity, LoginAttemptId, NewLoginSession};
     use crate::policy::login::{Identity, LoginBrowser};
+    use crate::service::store::rounds;
 
     const NOW: i64 = 2_000_000_000;
 
@@ -140,6 +141,16 @@ mod tests {
         assert!(first.is_some() && other.is_some());
         assert_eq!(again, None);
         assert_eq!(count(&store), (2, 1, 5), "of one user");
+    }
+
+    #[test]
+    fn a_login_takes_few_rounds_while_no_other_node_can_write() {
+        let replaces = Some("as_before".to_owned());
+        let new = NewLoginSession { replaces, ..login("ada", "state", NOW + 1000) };
+
+        let taken = rounds(|change| stored::create(change, &new));
+
+        assert!(taken.is_some_and(|taken| taken < 8), "{taken:?}");
     }
 
     #[tokio::test]

@@ -37,6 +37,8 @@ pub use error::{StorageFault, StoreError};
 pub use health::HealthEvents;
 pub(super) use job::{Job, TypedJob};
 pub use location::DatabaseLocation;
+#[cfg(test)]
+pub(super) use postgres::rounds;
 pub use postgres::{
     ChangeNews, PostgresAddressError, PostgresOptions, has_tables, is_postgres_address,
 };

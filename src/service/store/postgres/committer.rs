@@ -37,7 +37,7 @@ const RESOLUTION_TIME: Duration = Duration::from_secs(2);
 const MIN_PAUSE: Duration = Duration::from_millis(20);
 const MAX_PAUSE: Duration = Duration::from_millis(500);
 /// How many rounds of reads a batch makes for all its jobs together.
-const MAX_ROUNDS: usize = 16;
+pub(super) const MAX_ROUNDS: usize = 16;
 /// How many changes are kept for nodes that have not seen them yet.
 const KEPT_CHANGES: i64 = 100_000;
 /// How many versions pass between two removals of older ones.

@@ -13,6 +13,8 @@ mod options;
 mod overlay;
 mod passwords;
 mod pool;
+#[cfg(test)]
+mod rounds;
 mod server;
 mod services;
 mod statements;
@@ -30,6 +32,8 @@ use tokio::time::timeout;
 pub(super) use fill::fill;
 pub use follower::ChangeNews;
 pub use options::{PostgresAddressError, PostgresOptions, is_postgres_address};
+#[cfg(test)]
+pub use rounds::rounds;
 
 use super::job::ReadJob;
 use super::tables::Row;
