@@ -22,7 +22,7 @@ const MAX_LOOKUPS: usize = 32;
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long nothing is looked up after that has failed.
 const FAILURE_TTL: Duration = Duration::from_secs(1);
-/// How old the last request of a session is at most, and at least, when it is stored, in seconds.
+/// How old the last request that is stored is at most, and at least, before another one is, in seconds.
 const MAX_ACTIVITY_AGE: u32 = 5 * 60;
 const MIN_ACTIVITY_AGE: u32 = 30;
 
@@ -68,7 +68,7 @@ struct KnownSession {
     active: u32,
     stored: u32,
     expires: u32,
-    /// How old the last request may be when it is stored.
+    /// How old the last one that is stored may be.
     activity_age: u16,
 }
 
@@ -129,9 +129,9 @@ impl LiveSessions {
             return Err(LoginRecordsError("the last lookup has failed".to_owned()));
         }
         let before = self.known().begin(login, key);
-        let is_stored = records.exists(session_id).await?;
-        self.known().end(&key, before, is_stored);
-        Ok(is_stored)
+        let stored = records.last_active(session_id).await?;
+        self.known().end(&key, before, stored);
+        Ok(stored.is_some())
     }
 
     fn known(&self) -> MutexGuard<'_, KnownSessions> {
@@ -199,10 +199,6 @@ impl LiveSessions {
         if let Some(session) = self.known().sessions.get_mut(&key) {
             session.active = seconds(now).max(session.active);
             session.expires = seconds(now.saturating_add(left));
-            // Nobody knows what is stored before it was used here for the first time.
-            if session.stored == 0 {
-                session.stored = session.active;
-            }
             let age = (seconds(idle) / 2).clamp(MIN_ACTIVITY_AGE, MAX_ACTIVITY_AGE);
             session.activity_age = u16::try_from(age).unwrap_or(u16::MAX);
         }
@@ -213,9 +209,11 @@ impl LiveSessions {
         let mut known = self.known();
         let now = seconds(now);
         known.sessions.retain(|it| it.status == SessionStatus::EndedHere || !it.is_over(now));
+        // What counts is how old that is which is stored, by whichever node: the last request of a visit is
+        // stored as well, however short the visit was.
         let is_due = |it: &KnownSession| {
-            let age = it.active.saturating_sub(it.stored);
-            it.status == SessionStatus::Live && age > 0 && (all || age >= it.activity_age.into())
+            let is_old = all || now.saturating_sub(it.stored) >= it.activity_age.into();
+            it.status == SessionStatus::Live && it.active > it.stored && is_old
         };
         let due = known.sessions.iter().filter(|(_, session)| is_due(session));
         let of = |(key, it): (&SessionKey, &KnownSession)| LoginActivity {
@@ -286,12 +284,16 @@ impl KnownSessions {
     }
 
     /// Notes what was found, unless the session was changed meanwhile.
-    fn end(&mut self, key: &SessionKey, (epoch, changes): (u32, u32), is_stored: bool) {
+    fn end(&mut self, key: &SessionKey, (epoch, changes): (u32, u32), stored: Option<i64>) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         if session.changes != changes || session.status == SessionStatus::EndedHere {
             return;
         }
-        session.status = if is_stored { SessionStatus::Live } else { SessionStatus::Ended };
+        session.status = match stored {
+            Some(_) => SessionStatus::Live,
+            None => SessionStatus::Ended,
+        };
+        session.stored = stored.map(seconds).unwrap_or_default();
         (session.is_fresh, session.epoch) = (true, epoch);
     }
 }
@@ -323,6 +325,9 @@ mod tests {
     use super::*;
     use crate::gateway::login::records::{LoginAttemptId, NewLoginSession, RecordFuture};
 
+    /// The last request that is stored.
+    const STORED: i64 = 900;
+
     /// Sessions that are stored, and how often they were looked up.
     #[derive(Default)]
     struct Stored {
@@ -341,14 +346,14 @@ mod tests {
             Box::pin(async { Ok(None) })
         }
 
-        fn exists<'a>(&'a self, session_id: &'a str) -> RecordFuture<'a, bool> {
+        fn last_active<'a>(&'a self, session_id: &'a str) -> RecordFuture<'a, Option<i64>> {
             Box::pin(async move {
                 self.lookups.fetch_add(1, Ordering::Relaxed);
                 let is_stored = self.ids.lock().unwrap().contains(session_id);
                 tokio::task::yield_now().await;
                 match self.is_away.load(Ordering::Relaxed) {
                     true => Err(LoginRecordsError("away".to_owned())),
-                    false => Ok(is_stored),
+                    false => Ok(is_stored.then_some(STORED)),
                 }
             })
         }
@@ -430,24 +435,33 @@ mod tests {
         let (sessions, records) = (LiveSessions::default(), stored([1, 2]));
         for number in [1, 2] {
             sessions.is_live((0, &id(number)), &records).await.unwrap();
-            sessions.touch(&id(number), (1000, 4000, 4000));
         }
-        sessions.touch(&id(1), (1200, 4000, 4000));
-        assert_eq!(sessions.activity(1200, false), []);
-        assert_eq!(sessions.activity(1200, true).len(), 1);
+        sessions.touch(&id(1), (1000, 4000, 4000));
+        assert_eq!(sessions.activity(1199, false), []);
+        assert_eq!(sessions.activity(1199, true).len(), 1);
 
-        sessions.touch(&id(1), (1300, 4000, 4000));
-        let due = sessions.activity(1300, false);
-        let activity = LoginActivity { session_id: id(1), last_active: 1300, expires: 1300 + 4000 };
-        assert_eq!(due, [activity]);
+        let due = sessions.activity(1200, false);
+        let activity = LoginActivity { session_id: id(1), last_active: 1000, expires: 5000 };
+        assert_eq!(due, [activity], "there need not be another request");
         sessions.activity_stored(&due);
         assert_eq!(sessions.activity(1300, true), []);
 
-        sessions.touch(&id(2), (1301, 40, 40));
-        sessions.touch(&id(2), (1331, 40, 40));
-        assert_eq!(sessions.activity(1331, false).len(), 1, "of a short session more often");
+        sessions.touch(&id(2), (901, 40, 40));
+        assert_eq!(sessions.activity(930, false).len(), 1, "of a short session more often");
         sessions.activity(2000, false);
         assert!(sessions.known().sessions.get(&key_of(&id(2)).unwrap()).is_none(), "it is over");
+    }
+
+    #[tokio::test]
+    async fn the_first_use_at_a_node_is_stored_where_what_is_stored_is_old() {
+        let (sessions, records) = (LiveSessions::default(), stored([1]));
+        let (day, now) = (24 * 60 * 60, STORED + 23 * 60 * 60);
+        sessions.is_live((0, &id(1)), &records).await.unwrap();
+
+        sessions.touch(&id(1), (now, day, day));
+
+        let activity = LoginActivity { session_id: id(1), last_active: now, expires: now + day };
+        assert_eq!(sessions.activity(now + 1, false), [activity]);
     }
 
     #[test]

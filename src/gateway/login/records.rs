@@ -66,8 +66,8 @@ pub trait LoginRecords: Send + Sync + 'static {
     /// Stores a session; its identifier, or none where the login has made one before.
     fn create(&self, session: NewLoginSession) -> RecordFuture<'_, Option<String>>;
 
-    /// Whether a session is stored.
-    fn exists<'a>(&'a self, session_id: &'a str) -> RecordFuture<'a, bool>;
+    /// The last request of a session that is stored, in seconds of Unix; none where the session is not.
+    fn last_active<'a>(&'a self, session_id: &'a str) -> RecordFuture<'a, Option<i64>>;
 
     /// Removes a session, which ends it on all nodes.
     fn remove<'a>(&'a self, session_id: &'a str) -> RecordFuture<'a, ()>;

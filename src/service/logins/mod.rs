@@ -69,10 +69,10 @@ impl LoginRecords for StoredSessions {
         Box::pin(self.write(move |change| stored::create(change, &session)))
     }
 
-    fn exists<'a>(&'a self, session_id: &'a str) -> RecordFuture<'a, bool> {
+    fn last_active<'a>(&'a self, session_id: &'a str) -> RecordFuture<'a, Option<i64>> {
         let id = session_id.to_owned();
         Box::pin(async move {
-            let read = self.store()?.read(move |view| view.exists(&id)).await;
+            let read = self.store()?.read(move |view| stored::last_active(view, &id)).await;
             read.map_err(unavailable)
         })
     }

@@ -156,6 +156,13 @@ fn session(
     }
 }
 
+/// The second of the last request of a session that is stored, if the session is.
+pub(super) fn last_active(view: &View<'_>, session_id: &str) -> Result<Option<i64>, StoreError> {
+    let Some(session) = view.find::<ApplicationSession>(session_id)? else { return Ok(None) };
+    let second = session.last_active.and_then(|at| i64::try_from(at.unix()?).ok());
+    Ok(Some(second.unwrap_or_default()))
+}
+
 /// Notes when a session and its user were last active. No node is told: nothing that it knows depends on it.
 pub(super) fn store_activity(
     change: &Transaction<'_>,
