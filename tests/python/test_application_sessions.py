@@ -363,12 +363,18 @@ def test_while_the_database_is_away_known_sessions_go_on(
                 assert answer.headers["Retry-After"] == "5"
                 assert time.monotonic() - began < 6, target
             assert known.session, "who is not logged out everywhere has the cookies"
+            answer = known.go("/ngrok/logout")
+            assert (answer.status, code(answer.headers)) == (503, "3460"), "nor the second time"
+            assert known.session
             assert known.go().status == 302, "here it has ended"
 
             server.start()
             wait_until(lambda: unknown.go().status == 200, "the database is back")
             assert pending.go(back).status == 302, "the login was not used up"
             assert pending.go().status == 200
+            assert known.go("/ngrok/logout").status == 200
+            assert not known.session
+            assert len(endpoint.remote.application_sessions.list().to_list()) == 2
             endpoint.remote.close()
 
 

@@ -159,6 +159,13 @@ impl LiveSessions {
         matches!(status, Some(SessionStatus::Ended | SessionStatus::EndedHere))
     }
 
+    /// Whether a session has ended here, and may still be stored.
+    pub(super) fn has_ended_here(&self, session_id: &str) -> bool {
+        let known = self.known();
+        let session = key_of(session_id).and_then(|key| known.sessions.get(&key));
+        session.is_some_and(|it| it.status == SessionStatus::EndedHere)
+    }
+
     /// Ends a session here; whether it is still stored is said by [`LiveSessions::removed`].
     pub(super) fn end_here(&self, login: u32, session_id: &str) {
         let Some(key) = key_of(session_id) else { return };

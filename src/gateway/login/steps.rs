@@ -141,7 +141,8 @@ impl Logins {
     /// Ends the session of a visitor, who keeps the cookies where it cannot be ended everywhere.
     pub(super) async fn log_out(&self, request: &LoginRequest) -> Result<LoginOutcome, LoginError> {
         if let Some(session) = LoginSession::read(&self.seal, request)
-            && self.is_live(request, &session.id).await.unwrap_or(true)
+            && (self.sessions.has_ended_here(&session.id)
+                || self.is_live(request, &session.id).await.unwrap_or(true))
         {
             self.end((self.login(request), &session.id)).await?;
         }
