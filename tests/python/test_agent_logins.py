@@ -104,8 +104,7 @@ async def test_a_tunnel_lets_in_who_has_logged_in_at_its_issuer(
 
     issuer.claims["email"] = "ada@elsewhere.example"
     other = at(service, tunnel.public_url)
-    other.log_in()
-    assert other.go().status == 403
+    assert other.log_in().status == 403
     assert len(upstream.heads) == 1
 
 

@@ -168,6 +168,24 @@ def test_logging_out_and_another_login_end_a_session(endpoint: Endpoint) -> None
     assert sessions.list().to_list() == []
 
 
+@ON_BOTH_STORES
+def test_of_those_who_are_not_allowed_in_nothing_is_stored(endpoint: Endpoint) -> None:
+    remote = endpoint.remote
+    visitor = endpoint.serve(allow_emails=["other@example.com"])
+
+    refused = visitor.log_in()
+
+    assert (refused.status, code(refused.headers)) == (403, "3440")
+    assert refused.body.endswith("To log in as somebody else, go to /ngrok/login.")
+    assert visitor.cookies == {}
+    assert remote.application_users.list().to_list() == []
+    assert remote.application_sessions.list().to_list() == []
+    endpoint.issuer.claims["email"] = "other@example.com"
+    assert visitor.log_in().status == 302
+    assert visitor.go().status == 200
+    assert len(remote.application_users.list().to_list()) == 1
+
+
 def test_an_issuer_that_ends_a_session_ends_it_everywhere(endpoint: Endpoint) -> None:
     endpoint.serve(userinfo_refresh_interval="1s")
     visitor = logged_in(endpoint)

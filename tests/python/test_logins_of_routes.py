@@ -364,8 +364,7 @@ def test_a_login_with_an_identifier_is_offered_by_it(endpoint: Endpoint) -> None
 
     challenge = visitor.send("/").headers["WWW-Authenticate"]
     assert challenge.endswith('form-action="/ngrok/login?auth_id=x"')
-    visitor.log_in()
-    assert "/ngrok/login?auth_id=x." in visitor.go().body
+    assert "/ngrok/login?auth_id=x." in visitor.log_in().body
 
 
 def test_nobody_takes_off_what_rules_add(endpoint: Endpoint) -> None:

@@ -105,9 +105,7 @@ def test_a_policy_without_a_client_uses_the_operators(endpoint: Endpoint) -> Non
 def test_who_is_allowed_is_said_by_the_policy(endpoint: Endpoint) -> None:
     visitor = endpoint.rules(oauth(allow_emails=["eve@example.com"]))
 
-    visitor.log_in()
-
-    assert visitor.go().status == 403
+    assert visitor.log_in().status == 403
 
 
 def test_the_secret_of_the_operator_is_shown_to_nobody(endpoint: Endpoint) -> None:
@@ -330,16 +328,14 @@ def test_github_says_which_address_is_verified(
     visitor = endpoint.rules(oauth(SHOW, provider="github", allow_domains=["example.com"]))
 
     assert asked(visitor)[1]["scope"] == ["read:user user:email"]
-    visitor.log_in()
+    assert visitor.log_in().status == (302 if verified else 403)
 
-    page = visitor.go()
-    assert page.status == (200 if verified else 403)
-    assert (page.body == "ada@example.com") is verified
+    assert (visitor.go().body == "ada@example.com") is verified
     assert endpoint.issuer.calls["/user/orgs"] == 0, "nobody has asked for them"
 
 
 @pytest.mark.parametrize(
-    ("group", "status"), [("ACME", 200), ("other/ops", 200), ("other", 403), ("acme/ops", 403)]
+    ("group", "status"), [("ACME", 302), ("other/ops", 302), ("other", 403), ("acme/ops", 403)]
 )
 def test_organizations_and_teams_of_github_are_groups(
     endpoint: Endpoint, github: Github, group: str, status: int
@@ -347,9 +343,8 @@ def test_organizations_and_teams_of_github_are_groups(
     visitor = endpoint.rules(oauth(SHOW, provider="github", allow_groups=[group]))
 
     assert asked(visitor)[1]["scope"] == ["read:user user:email read:org"]
-    visitor.log_in()
-
-    assert visitor.go().status == status
+    assert visitor.log_in().status == status
+    assert (visitor.go().status == 200) is (status == 302)
 
 
 def test_linkedin_is_asked_without_pkce_and_with_the_secret_in_the_form(endpoint: Endpoint) -> None:

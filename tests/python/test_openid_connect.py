@@ -268,9 +268,8 @@ def test_an_address_that_is_not_verified_lets_nobody_in(
     endpoint.issuer.claims["email_verified"] = verified
     visitor = endpoint.serve(allow_emails=["ada@example.com"], allow_domains=["example.com"])
 
-    visitor.log_in()
-
-    assert visitor.go().status == 403
+    assert visitor.log_in().status == 403
+    assert visitor.cookies == {}
     assert endpoint.upstream.heads == []
 
 
@@ -710,9 +709,9 @@ def test_what_nobody_may_know_is_not_logged(
 ) -> None:
     caplog.set_level("DEBUG")
     visitor = endpoint.serve(userinfo_refresh_interval="1s", allow_groups=["nobody"])
-
+    assert visitor.log_in().status == 403
+    visitor = endpoint.serve(userinfo_refresh_interval="1s")
     visitor.log_in()
-    assert visitor.go().status == 403
     time.sleep(1.1)
     visitor.go()
     endpoint.issuer.answers["/token"] = lambda call: call.say(400, {"error": "invalid_grant"})

@@ -23,7 +23,7 @@ use crate::gateway::login::{LoginPlace, Logins};
 use crate::policy::LocalResponse;
 use crate::policy::login::{
     CALLBACK_PATH, Identity, LoginLocation, LoginOutcome, LoginProvider, LoginRequest,
-    MAX_COOKIE_CHUNKS,
+    MAX_COOKIE_CHUNKS, NOT_ALLOWED,
 };
 
 /// What logins on their way are sealed for.
@@ -123,6 +123,10 @@ impl Logins {
             return Err(LoginError::UnknownLogin);
         }
         let mut session = log_in(request, issuer, &pending).await?;
+        // Anybody may have an account at an issuer: of those whom this login does not let in nothing is stored.
+        if !request.config.allow.admit(&session.identity) {
+            return Ok(not_allowed(request, &name));
+        }
         // What no cookies can hold is not stored either.
         session.write(&self.seal, request, &mut HeaderMap::new())?;
         let before = LoginSession::read(&self.seal, request).map(|before| before.id);
@@ -154,6 +158,16 @@ impl Logins {
         session::forget(request, &mut response.headers);
         Ok(LoginOutcome::Answered { response, result: json!({}) })
     }
+}
+
+/// Tells somebody that they may not come in, and takes the cookie of the login away, which is over.
+fn not_allowed(request: &LoginRequest, cookie: &str) -> LoginOutcome {
+    let mut outcome = LoginOutcome::refused(StatusCode::FORBIDDEN, NOT_ALLOWED.0, NOT_ALLOWED.1);
+    if let LoginOutcome::Answered { response, .. } = &mut outcome {
+        response.body = request.config.not_allowed().into();
+        set_cookie(&mut response.headers, request, (cookie, "", 0), false);
+    }
+    outcome
 }
 
 /// What is stored of a session that begins.

@@ -16,7 +16,8 @@ use super::super::config::Config;
 use super::super::exchange::Exchange;
 use super::super::login::{
     Admission, AllowRules, ClientSecret, Identity, LoginConfig, LoginKind, LoginOutcome,
-    LoginProvider, LoginRequest, OPENID, OauthApplication, OauthProvider, is_login_url,
+    LoginProvider, LoginRequest, NOT_ALLOWED, OPENID, OauthApplication, OauthProvider,
+    is_login_url,
 };
 use super::super::problem::{DocumentPath, code};
 use super::super::template::Template;
@@ -55,7 +56,6 @@ const OWN_PARAMETERS: [&str; 12] = [
     "state",
 ];
 
-const NOT_ALLOWED: (u16, &str) = (3440, "You are logged in, but not allowed to come in here.");
 const NO_HOST: (u16, &str) = (3441, "The request names no host to log in to.");
 const NO_APPLICATION: (u16, &str) =
     (3452, "The operator of this service has no application at the provider to log in with.");
@@ -165,9 +165,7 @@ fn admit(
     if !config.allow.admit(&identity) {
         let mut flow = refuse(turn, StatusCode::FORBIDDEN, NOT_ALLOWED)?;
         if let Flow::End(Verdict::Respond(response)) = &mut flow {
-            let (sentence, path) = (NOT_ALLOWED.1, config.login_path());
-            let body = format!("{sentence} To log in as somebody else, go to {path}.");
-            response.body = body.into();
+            response.body = config.not_allowed().into();
         }
         return Ok(flow);
     }

@@ -10,6 +10,9 @@ use super::provider::{ADDRESS_SCOPES, GROUP_SCOPES, LoginProvider, OPENID};
 use super::providers::{OauthApplication, OauthApplications, OauthProvider};
 use super::visit::LOGIN_PATH;
 
+/// The code for somebody whom none of the lists lets in, and what that is.
+pub const NOT_ALLOWED: (u16, &str) = (3440, "You are logged in, but not allowed to come in here.");
+
 /// What a login is called in documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LoginKind {
@@ -88,6 +91,11 @@ impl LoginConfig {
             "" => LOGIN_PATH.to_owned(),
             id => format!("{LOGIN_PATH}?auth_id={id}"),
         }
+    }
+
+    /// What somebody is told who is not allowed to come in.
+    pub fn not_allowed(&self) -> String {
+        format!("{} To log in as somebody else, go to {}.", NOT_ALLOWED.1, self.login_path())
     }
 
     /// Why nobody could log in, or nobody who is allowed to, where the operator has these applications.

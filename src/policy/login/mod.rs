@@ -17,7 +17,7 @@ mod visit;
 
 pub use self::allow::AllowRules;
 pub use self::browser::{LoginBrowser, LoginLocation};
-pub use self::config::{LoginConfig, LoginKind, is_login_url};
+pub use self::config::{LoginConfig, LoginKind, NOT_ALLOWED, is_login_url};
 pub use self::cookies::{
     CookieKind, MAX_COOKIE_CHUNKS, WithheldCookies, cookie_name, has_login_cookie, withhold,
 };
