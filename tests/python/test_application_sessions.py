@@ -396,6 +396,30 @@ def test_while_the_database_is_away_known_sessions_go_on(
             endpoint.remote.close()
 
 
+def test_where_nothing_can_be_stored_sessions_are_looked_up(
+    postgres_server: postgres.PostgresServer, store: str, upstream: Recorder, issuer: Issuer
+) -> None:
+    database = store.rpartition("/")[2]
+    at = ("-h", "127.0.0.1", "-p", postgres_server.port, "-U", "ginnel", "-d", database)
+    hold = "BEGIN; LOCK TABLE ginnel.cluster IN EXCLUSIVE MODE; SELECT pg_sleep(30)"
+    of_holder = "FROM pg_locks WHERE granted AND mode = 'ExclusiveLock' AND locktype = 'relation'"
+    with ginnel.Service(store=store) as service:
+        endpoint = Endpoint(service, upstream, issuer)
+        endpoint.serve()
+        known, unknown = logged_in(endpoint), Visitor(service, HOST)
+        assert unknown.log_in().status == 302
+        with postgres_server.run("psql", "-X", "-q", *at, "-c", hold):
+            held = f"SELECT count(*) {of_holder}"
+            wait_until(lambda: postgres_server.sql(database, held) == "1", "the lock is held")
+            answer = known.go("/ngrok/logout")
+            assert (answer.status, code(answer.headers)) == (503, "3460")
+
+            assert unknown.go().status == 200
+
+            postgres_server.sql(database, f"SELECT pg_terminate_backend(pid) {of_holder}")
+        endpoint.remote.close()
+
+
 def test_a_session_of_an_identity_that_is_long_is_stored_short(endpoint: Endpoint) -> None:
     endpoint.serve(PASS)
     endpoint.issuer.claims["sub"] = "s" * 600

@@ -5,10 +5,11 @@
 //! can be looked up, sessions that were known go on.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::time::timeout;
 
+use crate::gateway::login::failures::LastFailure;
 use crate::gateway::login::fair_cache::FairCache;
 use crate::gateway::login::records::{LoginActivity, LoginRecords, LoginRecordsError};
 
@@ -35,7 +36,7 @@ pub(super) struct LiveSessions {
     /// A session is looked up once for all requests that wait for it.
     lookups: [tokio::sync::Mutex<()>; MAX_LOOKUPS],
     /// When a lookup has failed last.
-    failed: Mutex<Option<Instant>>,
+    failed: LastFailure,
 }
 
 struct KnownSessions {
@@ -78,7 +79,7 @@ impl Default for LiveSessions {
         Self {
             known: Mutex::new(known),
             lookups: std::array::from_fn(|_| tokio::sync::Mutex::default()),
-            failed: Mutex::default(),
+            failed: LastFailure::default(),
         }
     }
 }
@@ -138,17 +139,15 @@ impl LiveSessions {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn has_failed(&self) -> bool {
-        let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-        failed.is_some_and(|at| at.elapsed() < FAILURE_TTL)
+    /// Whether nothing could be looked up a moment ago.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed.is_within(FAILURE_TTL)
     }
 
-    /// Notes that sessions cannot be looked up or stored: for a moment nobody looks.
+    /// Notes that nothing can be looked up: for a moment nobody looks.
     pub(super) fn note_failure(&self, error: &LoginRecordsError) {
-        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-        if failed.is_none_or(|at| at.elapsed() >= FAILURE_TTL) {
-            tracing::warn!(err = %error, "sessions of visitors cannot be looked up or stored");
-            *failed = Some(Instant::now());
+        if !self.has_failed() {
+            self.failed.note("looked up", error);
         }
     }
 

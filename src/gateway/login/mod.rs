@@ -8,6 +8,7 @@
 //! `steps` takes visitors through a login, and `renewal` asks again while a session lasts.
 
 mod cache;
+mod failures;
 mod fair_cache;
 mod github;
 mod issuer;
@@ -32,6 +33,7 @@ use http::{HeaderMap, HeaderValue, Request, StatusCode};
 use serde_json::json;
 
 use crate::gateway::RouteRef;
+use crate::gateway::login::failures::LastFailure;
 use crate::gateway::login::issuer::{Issuer, Issuers, LoginError};
 use crate::gateway::login::live_sessions::LiveSessions;
 use crate::gateway::login::memory::Memory;
@@ -56,7 +58,7 @@ const TOUCHES_PER_IDLE_TIMEOUT: u32 = 10;
 const MIN_TOUCH_SECONDS: i64 = 1;
 const MAX_TOUCH_SECONDS: i64 = 60;
 
-/// How long it may take to store a session, or to remove it.
+/// How long it may take to store a session, to remove it, or to look for the end of a login.
 const RECORD_TIMEOUT: Duration = Duration::from_secs(5);
 
 const NEEDS_TLS: (StatusCode, u16, &str) = (
@@ -76,6 +78,8 @@ pub(crate) struct Logins {
     issuers: Issuers,
     memory: Memory,
     sessions: LiveSessions,
+    /// When something could not be stored last.
+    unstored: LastFailure,
     /// None where nobody stores sessions: nobody can log in there.
     records: ArcSwap<Option<Arc<dyn LoginRecords>>>,
     /// Tells clients of issuers from each other.
@@ -96,6 +100,7 @@ impl Logins {
             issuers: Issuers::new(fetcher),
             memory: Memory::default(),
             sessions: LiveSessions::default(),
+            unstored: LastFailure::default(),
             records: ArcSwap::from_pointee(None),
             hasher: RandomState::new(),
         })
@@ -241,7 +246,7 @@ impl Logins {
 
     async fn remove(&self, session_id: &str) -> Result<(), LoginRecordsError> {
         let records = self.records()?;
-        self.in_time(records.remove(session_id)).await?;
+        self.stored(records.remove(session_id)).await?;
         self.sessions.removed(session_id);
         Ok(())
     }
@@ -252,11 +257,11 @@ impl Logins {
         records.as_ref().clone().ok_or_else(missing)
     }
 
-    /// What comes of storing something, unless it takes too long.
-    async fn in_time<T>(&self, stored: RecordFuture<'_, T>) -> Result<T, LoginRecordsError> {
-        let late = |_| LoginRecordsError(format!("no answer within {RECORD_TIMEOUT:?}"));
-        let result = tokio::time::timeout(RECORD_TIMEOUT, stored).await.map_err(late).flatten();
-        result.inspect_err(|error| self.sessions.note_failure(error))
+    /// What comes of storing something, unless it takes too long. Where that fails, sessions may still be looked
+    /// up: other visitors do not wait for those who log in.
+    async fn stored<T>(&self, stored: RecordFuture<'_, T>) -> Result<T, LoginRecordsError> {
+        let result = in_time(stored).await;
+        result.inspect_err(|error| self.unstored.note("stored", error))
     }
 
     /// Whose a session is among those who share the memory of a node: the client's of an issuer.
@@ -313,6 +318,12 @@ impl Logins {
             headers,
         })))
     }
+}
+
+/// What comes of looking something up or storing it, unless it takes too long.
+async fn in_time<T>(result: RecordFuture<'_, T>) -> Result<T, LoginRecordsError> {
+    let late = |_| LoginRecordsError(format!("no answer within {RECORD_TIMEOUT:?}"));
+    tokio::time::timeout(RECORD_TIMEOUT, result).await.map_err(late).flatten()
 }
 
 /// Says to a visitor why they are not let in, and to the operator what they can do something about: anybody

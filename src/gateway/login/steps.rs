@@ -13,13 +13,13 @@ use serde_json::json;
 use url::Url;
 
 use crate::gateway::login::issuer::{Issuer, LoginError};
-use crate::gateway::login::records::{LoginAttemptId, NewLoginSession};
+use crate::gateway::login::records::{LoginAttemptId, LoginRecordsError, NewLoginSession};
 use crate::gateway::login::seal::random_text;
 use crate::gateway::login::session::{
     self, LoginSession, LoginSessionEnd, MAX_VALUE_BYTES, binding, set_cookie,
 };
 use crate::gateway::login::tokens::TokenClient;
-use crate::gateway::login::{LoginPlace, Logins};
+use crate::gateway::login::{LoginPlace, Logins, in_time};
 use crate::policy::LocalResponse;
 use crate::policy::login::{
     CALLBACK_PATH, Identity, LoginLocation, LoginOutcome, LoginProvider, LoginRequest,
@@ -117,8 +117,7 @@ impl Logins {
         // Asked before the code is used up: where nothing can be stored, the visitor may come again.
         let (login, records) = (self.login(request), self.records()?);
         let attempt = LoginAttemptId { state, ends: last };
-        if self.in_time(records.has_ended(&attempt)).await?
-            || !self.memory.end_login((login, &attempt.state), last)
+        if self.has_ended(&attempt).await? || !self.memory.end_login((login, &attempt.state), last)
         {
             return Err(LoginError::UnknownLogin);
         }
@@ -131,7 +130,7 @@ impl Logins {
         session.write(&self.seal, request, &mut HeaderMap::new())?;
         let before = LoginSession::read(&self.seal, request).map(|before| before.id);
         let new = new_session((request, place), &session, (attempt, before.clone()));
-        let stored = self.in_time(records.create(new)).await?;
+        let stored = self.stored(records.create(new)).await?;
         session.id = stored.ok_or(LoginError::UnknownLogin)?;
         if let Some(before) = before {
             self.memory.renewals.forget(&before);
@@ -140,6 +139,13 @@ impl Logins {
         set_cookie(&mut response.headers, request, (&name, "", 0), false);
         session.write(&self.seal, request, &mut response.headers)?;
         Ok(LoginOutcome::Answered { response, result: json!({}) })
+    }
+
+    /// Whether a login has made a session before, on any node.
+    async fn has_ended(&self, attempt: &LoginAttemptId) -> Result<bool, LoginRecordsError> {
+        let records = self.records()?;
+        let result = in_time(records.has_ended(attempt)).await;
+        result.inspect_err(|error| self.sessions.note_failure(error))
     }
 
     /// Ends the session of a visitor, who keeps the cookies where it cannot be ended everywhere.
