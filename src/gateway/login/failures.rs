@@ -23,6 +23,11 @@ impl LastFailure {
         *self.at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 
+    /// Forgets it, as it has not failed now.
+    pub(super) fn forget(&self) {
+        *self.at.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
     /// Whether it has failed within this time.
     pub(super) fn is_within(&self, time: Duration) -> bool {
         let at = self.at.lock().unwrap_or_else(PoisonError::into_inner);

@@ -5,7 +5,7 @@
 //! can be looked up, sessions that were known go on.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::time::timeout;
 
@@ -23,6 +23,10 @@ const MAX_LOOKUPS: usize = 32;
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long nothing is looked up after that has failed.
 const FAILURE_TTL: Duration = Duration::from_secs(1);
+/// The same for a session that was stored when it was looked up before: its visitor does not wait for long, and
+/// then goes on while the database is away.
+const DOUBT_TIMEOUT: Duration = Duration::from_millis(500);
+const DOUBT_TTL: Duration = Duration::from_secs(5);
 /// How old the last request that is stored is at most, and at least, before another one is, in seconds.
 const MAX_ACTIVITY_AGE: u32 = 5 * 60;
 const MIN_ACTIVITY_AGE: u32 = 30;
@@ -37,6 +41,18 @@ pub(super) struct LiveSessions {
     lookups: [tokio::sync::Mutex<()>; MAX_LOOKUPS],
     /// When a lookup has failed last.
     failed: LastFailure,
+    /// When the lookup of a session that was known has taken too long for its visitor.
+    late: LastFailure,
+    began: Instant,
+}
+
+/// When something is asked.
+#[derive(Clone, Copy)]
+struct Moment {
+    /// The second since this began.
+    second: u32,
+    /// Whether changes of other nodes are seen here at the moment.
+    sees_changes: bool,
 }
 
 struct KnownSessions {
@@ -61,8 +77,9 @@ struct KnownSession {
     status: SessionStatus,
     /// Whether it need not be looked up again.
     is_fresh: bool,
-    /// The epoch in which it was looked up.
+    /// The epoch in which it was looked up, and the second.
     epoch: u32,
+    looked_up: u32,
     /// How often it was changed.
     changes: u32,
     /// The last request, and the last one that is stored, in seconds of Unix.
@@ -80,6 +97,8 @@ impl Default for LiveSessions {
             known: Mutex::new(known),
             lookups: std::array::from_fn(|_| tokio::sync::Mutex::default()),
             failed: LastFailure::default(),
+            late: LastFailure::default(),
+            began: Instant::now(),
         }
     }
 }
@@ -96,17 +115,33 @@ impl LiveSessions {
     ) -> Result<bool, LoginRecordsError> {
         // Sessions of older versions were not stored.
         let Some(key) = key_of(session_id) else { return Ok(false) };
-        self.known().doubt_until(records.doubts());
-        if let Some(is_live) = self.known().status(&key) {
+        let moment = self.moment(records);
+        let (is_live, was_live) = self.known().status_and_past(&key, moment);
+        if let Some(is_live) = is_live {
             return Ok(is_live);
         }
-        let looked_up = timeout(LOOKUP_TIMEOUT, self.look_up(login, key, session_id, records));
-        let error = match looked_up.await {
+        // Whoever was in need not wait for a database that is away, nor ask it again and again.
+        if was_live && (self.has_failed() || self.late.is_within(DOUBT_TTL)) {
+            return Ok(true);
+        }
+        let limit = if was_live { DOUBT_TIMEOUT } else { LOOKUP_TIMEOUT };
+        let looked_up = timeout(limit, self.look_up(login, key, session_id, records)).await;
+        let error = match looked_up {
             Ok(Ok(is_live)) => return Ok(is_live),
-            Ok(Err(error)) => error,
-            Err(_) => LoginRecordsError(format!("no answer within {LOOKUP_TIMEOUT:?}")),
+            Ok(Err(error)) => {
+                self.note_failure(&error);
+                error
+            }
+            Err(_) => {
+                let error = LoginRecordsError(format!("no answer within {limit:?}"));
+                // Those who were not in wait longer, and may still get an answer.
+                match was_live {
+                    true => self.late.note("looked up in time", &error),
+                    false => self.note_failure(&error),
+                }
+                error
+            }
         };
-        self.note_failure(&error);
         match self.known().sessions.get(&key).map(|it| it.status) {
             Some(SessionStatus::Live) => Ok(true),
             Some(SessionStatus::Ended | SessionStatus::EndedHere) => Ok(false),
@@ -123,7 +158,8 @@ impl LiveSessions {
     ) -> Result<bool, LoginRecordsError> {
         let lookup = key.last().map_or(0, |last| usize::from(*last)) % MAX_LOOKUPS;
         let _lookup = self.lookups[lookup].lock().await;
-        if let Some(is_live) = self.known().status(&key) {
+        let moment = self.moment(records);
+        if let Some(is_live) = self.known().status(&key, moment) {
             return Ok(is_live);
         }
         if self.has_failed() {
@@ -131,8 +167,20 @@ impl LiveSessions {
         }
         let before = self.known().begin(login, key);
         let stored = records.last_active(session_id).await?;
-        self.known().end(&key, before, stored);
+        self.known().end(&key, before, (stored, moment.second));
+        self.failed.forget();
+        self.late.forget();
         Ok(stored.is_some())
+    }
+
+    /// The moment of a question, with what is known then of changes.
+    fn moment(&self, records: &dyn LoginRecords) -> Moment {
+        let doubts = records.doubts();
+        if let Some(doubts) = doubts {
+            self.known().doubt_until(doubts);
+        }
+        let second = u32::try_from(self.began.elapsed().as_secs()).unwrap_or(u32::MAX);
+        Moment { second, sees_changes: doubts.is_some() }
     }
 
     fn known(&self) -> MutexGuard<'_, KnownSessions> {
@@ -259,15 +307,25 @@ impl KnownSessions {
     }
 
     /// Whether a session is live; none where it is to be looked up.
-    fn status(&self, key: &SessionKey) -> Option<bool> {
+    fn status(&self, key: &SessionKey, moment: Moment) -> Option<bool> {
         let session = self.sessions.get(key)?;
         match session.status {
             SessionStatus::EndedHere => Some(false),
             _ if !session.is_fresh || session.epoch != self.epoch => None,
+            // Where nobody says what other nodes change, it is looked for once a second.
+            SessionStatus::Live if !moment.sees_changes && session.looked_up != moment.second => {
+                None
+            }
             SessionStatus::Live => Some(true),
             SessionStatus::Ended => Some(false),
             SessionStatus::Unknown => None,
         }
+    }
+
+    /// The same, and whether the session was live when it was looked up last.
+    fn status_and_past(&self, key: &SessionKey, moment: Moment) -> (Option<bool>, bool) {
+        let past = self.sessions.get(key).map(|it| it.status);
+        (self.status(key, moment), past == Some(SessionStatus::Live))
     }
 
     fn at(&mut self, login: u32, key: SessionKey) -> &mut KnownSession {
@@ -275,6 +333,7 @@ impl KnownSessions {
             status: SessionStatus::Unknown,
             is_fresh: false,
             epoch: self.epoch,
+            looked_up: 0,
             changes: 0,
             active: 0,
             stored: 0,
@@ -290,7 +349,12 @@ impl KnownSessions {
     }
 
     /// Notes what was found, unless the session was changed meanwhile.
-    fn end(&mut self, key: &SessionKey, (epoch, changes): (u32, u32), stored: Option<i64>) {
+    fn end(
+        &mut self,
+        key: &SessionKey,
+        (epoch, changes): (u32, u32),
+        (stored, second): (Option<i64>, u32),
+    ) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         if session.changes != changes || session.status == SessionStatus::EndedHere {
             return;
@@ -300,7 +364,7 @@ impl KnownSessions {
             None => SessionStatus::Ended,
         };
         session.stored = stored.map(seconds).unwrap_or_default();
-        (session.is_fresh, session.epoch) = (true, epoch);
+        (session.is_fresh, session.epoch, session.looked_up) = (true, epoch, second);
     }
 }
 
@@ -324,169 +388,4 @@ fn seconds(time: i64) -> u32 {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
-mod tests {
-    use std::collections::HashSet;
-    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-
-    use super::*;
-    use crate::gateway::login::records::{LoginAttemptId, NewLoginSession, RecordFuture};
-
-    /// The last request that is stored.
-    const STORED: i64 = 900;
-
-    /// Sessions that are stored, and how often they were looked up.
-    #[derive(Default)]
-    struct Stored {
-        ids: Mutex<HashSet<String>>,
-        lookups: AtomicU64,
-        doubts: AtomicU64,
-        is_away: AtomicBool,
-    }
-
-    impl LoginRecords for Stored {
-        fn has_ended<'a>(&'a self, _: &'a LoginAttemptId) -> RecordFuture<'a, bool> {
-            Box::pin(async { Ok(false) })
-        }
-
-        fn create(&self, _: NewLoginSession) -> RecordFuture<'_, Option<String>> {
-            Box::pin(async { Ok(None) })
-        }
-
-        fn last_active<'a>(&'a self, session_id: &'a str) -> RecordFuture<'a, Option<i64>> {
-            Box::pin(async move {
-                self.lookups.fetch_add(1, Ordering::Relaxed);
-                let is_stored = self.ids.lock().unwrap().contains(session_id);
-                tokio::task::yield_now().await;
-                match self.is_away.load(Ordering::Relaxed) {
-                    true => Err(LoginRecordsError("away".to_owned())),
-                    false => Ok(is_stored.then_some(STORED)),
-                }
-            })
-        }
-
-        fn remove<'a>(&'a self, _: &'a str) -> RecordFuture<'a, ()> {
-            Box::pin(async { Ok(()) })
-        }
-
-        fn doubts(&self) -> u64 {
-            self.doubts.load(Ordering::Relaxed)
-        }
-    }
-
-    fn id(number: u32) -> String {
-        format!("{PREFIX}{number:027}")
-    }
-
-    fn stored(numbers: impl IntoIterator<Item = u32>) -> Stored {
-        Stored { ids: Mutex::new(numbers.into_iter().map(id).collect()), ..Stored::default() }
-    }
-
-    #[tokio::test]
-    async fn a_session_is_looked_up_once_until_it_is_changed() {
-        let (sessions, records) = (LiveSessions::default(), stored([1]));
-        for _ in 0..3 {
-            assert!(sessions.is_live((0, &id(1)), &records).await.unwrap());
-            assert!(!sessions.is_live((0, &id(2)), &records).await.unwrap());
-        }
-        assert_eq!(records.lookups.load(Ordering::Relaxed), 2);
-
-        records.ids.lock().unwrap().clear();
-        sessions.changed(Some(&[id(1)]));
-        assert!(!sessions.is_live((0, &id(1)), &records).await.unwrap());
-
-        records.ids.lock().unwrap().insert(id(1));
-        sessions.changed(None);
-        assert!(sessions.is_live((0, &id(1)), &records).await.unwrap());
-        records.ids.lock().unwrap().clear();
-        records.doubts.store(1, Ordering::Relaxed);
-        assert!(!sessions.is_live((0, &id(1)), &records).await.unwrap());
-    }
-
-    #[tokio::test]
-    async fn a_change_during_a_lookup_is_not_missed() {
-        let (sessions, records) = (LiveSessions::default(), stored([1]));
-        let session_id = id(1);
-        let lookup = sessions.is_live((0, &session_id), &records);
-        let remove = async {
-            records.ids.lock().unwrap().clear();
-            sessions.changed(Some(&[id(1)]));
-        };
-
-        let (_, ()) = tokio::join!(lookup, remove);
-
-        assert!(!sessions.is_live((0, &id(1)), &records).await.unwrap());
-    }
-
-    #[tokio::test]
-    async fn while_nothing_can_be_looked_up_known_sessions_go_on_and_others_do_not() {
-        let (sessions, records) = (LiveSessions::default(), stored([1, 2, 3]));
-        for number in [1, 2] {
-            assert!(sessions.is_live((0, &id(number)), &records).await.unwrap());
-        }
-        records.is_away.store(true, Ordering::Relaxed);
-        sessions.changed(None);
-        sessions.changed(Some(&[id(2)]));
-        sessions.end_here(0, &id(3));
-
-        assert!(sessions.is_live((0, &id(1)), &records).await.unwrap(), "nobody says otherwise");
-        assert!(sessions.is_live((0, &id(2)), &records).await.is_err(), "it was changed");
-        assert!(!sessions.is_live((0, &id(3)), &records).await.unwrap(), "it has ended here");
-        assert!(sessions.is_live((0, &id(4)), &records).await.is_err(), "nobody knows it");
-        assert!(!sessions.is_live((0, "older"), &records).await.unwrap());
-        assert_eq!(records.lookups.load(Ordering::Relaxed), 3, "not for each request");
-    }
-
-    #[tokio::test]
-    async fn requests_are_stored_seldom() {
-        let (sessions, records) = (LiveSessions::default(), stored([1, 2]));
-        for number in [1, 2] {
-            sessions.is_live((0, &id(number)), &records).await.unwrap();
-        }
-        sessions.touch(&id(1), (1000, 4000, 4000));
-        assert_eq!(sessions.activity(1199, false), []);
-        assert_eq!(sessions.activity(1199, true).len(), 1);
-
-        let due = sessions.activity(1200, false);
-        let activity = LoginActivity { session_id: id(1), last_active: 1000, expires: 5000 };
-        assert_eq!(due, [activity], "there need not be another request");
-        sessions.activity_stored(&due);
-        assert_eq!(sessions.activity(1300, true), []);
-
-        sessions.touch(&id(2), (901, 40, 40));
-        assert_eq!(sessions.activity(930, false).len(), 1, "of a short session more often");
-        sessions.activity(2000, false);
-        assert!(sessions.known().sessions.get(&key_of(&id(2)).unwrap()).is_none(), "it is over");
-    }
-
-    #[tokio::test]
-    async fn the_first_use_at_a_node_is_stored_where_what_is_stored_is_old() {
-        let (sessions, records) = (LiveSessions::default(), stored([1]));
-        let (day, now) = (24 * 60 * 60, STORED + 23 * 60 * 60);
-        sessions.is_live((0, &id(1)), &records).await.unwrap();
-
-        sessions.touch(&id(1), (now, day, day));
-
-        let activity = LoginActivity { session_id: id(1), last_active: now, expires: now + day };
-        assert_eq!(sessions.activity(now + 1, false), [activity]);
-    }
-
-    #[test]
-    fn a_session_that_has_ended_here_stays_so_until_it_is_removed() {
-        let sessions = LiveSessions::default();
-
-        sessions.end_here(0, &id(1));
-        sessions.changed(Some(&[id(1)]));
-        sessions.changed(None);
-        assert!(sessions.has_ended(&id(1)));
-        assert_eq!(sessions.ended_here(), [id(1)]);
-
-        sessions.removed(&id(1));
-        assert!(sessions.has_ended(&id(1)));
-        assert_eq!(sessions.ended_here(), [""; 0]);
-    }
-
-    #[test]
-    fn a_known_session_is_small() {
-        assert!(size_of::<(SessionKey, u32, KnownSession)>() <= 72);
-    }
-}
+mod tests;

@@ -82,8 +82,7 @@ impl LoginRecords for StoredSessions {
         Box::pin(self.write(move |change| stored::remove(change, &id)))
     }
 
-    fn doubts(&self) -> u64 {
-        // While the changes of other nodes cannot be seen, what was known goes on.
-        self.0.upgrade().and_then(|store| store.doubts()).unwrap_or_default()
+    fn doubts(&self) -> Option<u64> {
+        self.0.upgrade().and_then(|store| store.doubts())
     }
 }
