@@ -369,6 +369,10 @@ def test_while_the_database_is_away_known_sessions_go_on(
             assert unknown.log_in().status == 302
             pending = Visitor(service, HOST)
             back = pending.begin()
+            again = Visitor(service, HOST)
+            used = again.begin()
+            before = dict(again.cookies)
+            assert again.go(used).status == 302
             server.stop()
 
             began = time.monotonic()
@@ -380,6 +384,8 @@ def test_while_the_database_is_away_known_sessions_go_on(
                 assert (answer.status, code(answer.headers)) == (503, "3460"), target
                 assert answer.headers["Retry-After"] == "5"
                 assert time.monotonic() - began < 6, target
+            answer = Visitor(service, HOST, cookies=before).go(used)
+            assert (answer.status, code(answer.headers)) == (400, "3442"), "nobody is asked"
             assert known.session, "who is not logged out everywhere has the cookies"
             answer = known.go("/ngrok/logout")
             assert (answer.status, code(answer.headers)) == (503, "3460"), "nor the second time"
@@ -392,7 +398,7 @@ def test_while_the_database_is_away_known_sessions_go_on(
             assert pending.go().status == 200
             assert known.go("/ngrok/logout").status == 200
             assert not known.session
-            assert len(endpoint.remote.application_sessions.list().to_list()) == 2
+            assert len(endpoint.remote.application_sessions.list().to_list()) == 3
             endpoint.remote.close()
 
 

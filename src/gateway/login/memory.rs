@@ -26,7 +26,12 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Remembers that a login has ended here; false when it had before. One that is forgotten is refused by
+    /// Whether it is remembered that a login has ended.
+    pub(super) fn has_ended(&self, state: &str) -> bool {
+        self.ended.states().get(&state.to_owned()).is_some()
+    }
+
+    /// Remembers that a login has ended; false when it had before. One that is forgotten is refused by
     /// whoever stores sessions.
     pub(super) fn end_login(&self, (login, state): (u32, &str), last_moment: i64) -> bool {
         self.ended.insert((login, state), last_moment)
@@ -158,7 +163,9 @@ mod tests {
     fn a_login_ends_once() {
         let memory = Memory::default();
 
+        assert!(!memory.has_ended("a"));
         assert!(memory.end_login((0, "a"), 1));
+        assert!(memory.has_ended("a"));
         assert!(!memory.end_login((0, "a"), 1));
         assert!(memory.end_login((0, "b"), 1));
     }

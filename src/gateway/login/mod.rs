@@ -7,6 +7,7 @@
 //! what issuers have said lately of sessions. `issuer` talks to issuers, `tokens` reads what they say,
 //! `steps` takes visitors through a login, and `renewal` asks again while a session lasts.
 
+mod attempts;
 mod cache;
 mod failures;
 mod fair_cache;
@@ -33,6 +34,7 @@ use http::{HeaderMap, HeaderValue, Request, StatusCode};
 use serde_json::json;
 
 use crate::gateway::RouteRef;
+use crate::gateway::login::attempts::AttemptLookups;
 use crate::gateway::login::failures::LastFailure;
 use crate::gateway::login::issuer::{Issuer, Issuers, LoginError};
 use crate::gateway::login::live_sessions::LiveSessions;
@@ -77,6 +79,7 @@ pub(crate) struct Logins {
     seal: Seal,
     issuers: Issuers,
     memory: Memory,
+    attempts: AttemptLookups,
     sessions: LiveSessions,
     /// When something could not be stored last.
     unstored: LastFailure,
@@ -99,6 +102,7 @@ impl Logins {
             seal: Seal(key),
             issuers: Issuers::new(fetcher),
             memory: Memory::default(),
+            attempts: AttemptLookups::default(),
             sessions: LiveSessions::default(),
             unstored: LastFailure::default(),
             records: ArcSwap::from_pointee(None),

@@ -13,13 +13,13 @@ use serde_json::json;
 use url::Url;
 
 use crate::gateway::login::issuer::{Issuer, LoginError};
-use crate::gateway::login::records::{LoginAttemptId, LoginRecordsError, NewLoginSession};
+use crate::gateway::login::records::{LoginAttemptId, NewLoginSession};
 use crate::gateway::login::seal::random_text;
 use crate::gateway::login::session::{
     self, LoginSession, LoginSessionEnd, MAX_VALUE_BYTES, binding, set_cookie,
 };
 use crate::gateway::login::tokens::TokenClient;
-use crate::gateway::login::{LoginPlace, Logins, in_time};
+use crate::gateway::login::{LoginPlace, Logins};
 use crate::policy::LocalResponse;
 use crate::policy::login::{
     CALLBACK_PATH, Identity, LoginLocation, LoginOutcome, LoginProvider, LoginRequest,
@@ -117,8 +117,13 @@ impl Logins {
         // Asked before the code is used up: where nothing can be stored, the visitor may come again.
         let (login, records) = (self.login(request), self.records()?);
         let attempt = LoginAttemptId { state, ends: last };
-        if self.has_ended(&attempt).await? || !self.memory.end_login((login, &attempt.state), last)
-        {
+        // The database is asked once for each login, whatever a browser sends.
+        if self.memory.has_ended(&attempt.state) {
+            return Err(LoginError::UnknownLogin);
+        }
+        let asked = (records.as_ref(), &self.sessions);
+        let has_ended = self.attempts.has_ended(&attempt, asked).await?;
+        if !self.memory.end_login((login, &attempt.state), last) || has_ended {
             return Err(LoginError::UnknownLogin);
         }
         let mut session = log_in(request, issuer, &pending).await?;
@@ -139,13 +144,6 @@ impl Logins {
         set_cookie(&mut response.headers, request, (&name, "", 0), false);
         session.write(&self.seal, request, &mut response.headers)?;
         Ok(LoginOutcome::Answered { response, result: json!({}) })
-    }
-
-    /// Whether a login has made a session before, on any node.
-    async fn has_ended(&self, attempt: &LoginAttemptId) -> Result<bool, LoginRecordsError> {
-        let records = self.records()?;
-        let result = in_time(records.has_ended(attempt)).await;
-        result.inspect_err(|error| self.sessions.note_failure(error))
     }
 
     /// Ends the session of a visitor, who keeps the cookies where it cannot be ended everywhere.
