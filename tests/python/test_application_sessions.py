@@ -176,7 +176,7 @@ def test_of_those_who_are_not_allowed_in_nothing_is_stored(endpoint: Endpoint) -
     refused = visitor.log_in()
 
     assert (refused.status, code(refused.headers)) == (403, "3440")
-    assert refused.body.endswith("To log in as somebody else, go to /ngrok/login.")
+    assert "To log in as somebody else, go to /ngrok/login." in refused.body
     assert visitor.cookies == {}
     assert remote.application_users.list().to_list() == []
     assert remote.application_sessions.list().to_list() == []
