@@ -426,6 +426,25 @@ def test_where_nothing_can_be_stored_sessions_are_looked_up(
         endpoint.remote.close()
 
 
+def test_logins_keep_no_other_node_from_writing(upstream: Recorder, issuer: Issuer) -> None:
+    with (
+        postgres.running(options=("-c", "log_statement=all")) as server,
+        ginnel.Service(store=server.new_database()) as service,
+    ):
+        endpoint = Endpoint(service, upstream, issuer)
+        endpoint.serve()
+        log = server.folder / "log"
+        begins = len(log.read_bytes())
+        logged_in(endpoint)
+        visitor = logged_in(endpoint)
+        assert visitor.go(visitor.ask(visitor.go("/ngrok/login").location)).status == 302
+        statements = log.read_bytes()[begins:].decode()
+        endpoint.remote.close()
+
+    assert statements.count("INSERT INTO changes") >= 3
+    assert "SAVEPOINT" not in statements, "a login runs one statement after the other"
+
+
 def test_a_session_of_an_identity_that_is_long_is_stored_short(endpoint: Endpoint) -> None:
     endpoint.serve(PASS)
     endpoint.issuer.claims["sub"] = "s" * 600
