@@ -3,9 +3,9 @@
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
+use crate::gateway::login::failures::{RECORD_TIMEOUT, in_time};
 use crate::gateway::login::live_sessions::LiveSessions;
 use crate::gateway::login::records::{LoginAttemptId, LoginRecords, LoginRecordsError};
-use crate::gateway::login::{RECORD_TIMEOUT, in_time};
 
 /// How many logins are looked for at once: few of the connections that everything else is read over.
 const MAX_LOOKUPS: usize = 4;
@@ -83,16 +83,21 @@ mod tests {
         let lookups = Arc::new(AttemptLookups::default());
         let sessions = Arc::new(LiveSessions::default());
         let records = Arc::new(Hanging::default());
-        let mut asking = tokio::task::JoinSet::new();
+        let mut asking = Vec::new();
         for _ in 0..3 * MAX_LOOKUPS {
             let (lookups, sessions) = (lookups.clone(), sessions.clone());
             let (records, attempt) = (records.clone(), attempt.clone());
-            asking.spawn(async move { lookups.has_ended(&attempt, (&*records, &sessions)).await });
+            asking.push(tokio::spawn(async move {
+                lookups.has_ended(&attempt, (&*records, &sessions)).await
+            }));
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
         assert_eq!(records.0.load(Ordering::Relaxed), MAX_LOOKUPS);
 
-        asking.shutdown().await;
+        for asks in asking {
+            asks.abort();
+            assert!(asks.await.is_err(), "nobody gets an answer");
+        }
         sessions.note_failure(&LoginRecordsError("away".to_owned()));
         assert!(lookups.has_ended(&attempt, (&*records, &sessions)).await.is_err());
         assert_eq!(records.0.load(Ordering::Relaxed), MAX_LOOKUPS);

@@ -1,12 +1,22 @@
-//! When the database has failed last, so that not every visitor waits for it in vain.
+//! How long the database may take, and when it has failed last, so that not every visitor waits for it in vain.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::gateway::login::records::LoginRecordsError;
+use tokio::time::timeout;
 
+use crate::gateway::login::records::{LoginRecordsError, RecordFuture};
+
+/// How long it may take to store a session, to remove it, or to look for the end of a login.
+pub(super) const RECORD_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often a failure is logged at most.
 const LOG_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What comes of looking something up or storing it, unless it takes too long.
+pub(super) async fn in_time<T>(result: RecordFuture<'_, T>) -> Result<T, LoginRecordsError> {
+    let late = |_| LoginRecordsError(format!("no answer within {RECORD_TIMEOUT:?}"));
+    timeout(RECORD_TIMEOUT, result).await.map_err(late).flatten()
+}
 
 /// When something has failed last.
 #[derive(Default)]

@@ -24,7 +24,6 @@ mod tokens;
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
@@ -35,7 +34,7 @@ use serde_json::json;
 
 use crate::gateway::RouteRef;
 use crate::gateway::login::attempts::AttemptLookups;
-use crate::gateway::login::failures::LastFailure;
+use crate::gateway::login::failures::{LastFailure, in_time};
 use crate::gateway::login::issuer::{Issuer, Issuers, LoginError};
 use crate::gateway::login::live_sessions::LiveSessions;
 use crate::gateway::login::memory::Memory;
@@ -59,9 +58,6 @@ const TOUCHES_PER_IDLE_TIMEOUT: u32 = 10;
 /// How often it is written at most, and how often at least, in seconds.
 const MIN_TOUCH_SECONDS: i64 = 1;
 const MAX_TOUCH_SECONDS: i64 = 60;
-
-/// How long it may take to store a session, to remove it, or to look for the end of a login.
-const RECORD_TIMEOUT: Duration = Duration::from_secs(5);
 
 const NEEDS_TLS: (StatusCode, u16, &str) = (
     StatusCode::FORBIDDEN,
@@ -322,12 +318,6 @@ impl Logins {
             headers,
         })))
     }
-}
-
-/// What comes of looking something up or storing it, unless it takes too long.
-async fn in_time<T>(result: RecordFuture<'_, T>) -> Result<T, LoginRecordsError> {
-    let late = |_| LoginRecordsError(format!("no answer within {RECORD_TIMEOUT:?}"));
-    tokio::time::timeout(RECORD_TIMEOUT, result).await.map_err(late).flatten()
 }
 
 /// Says to a visitor why they are not let in, and to the operator what they can do something about: anybody

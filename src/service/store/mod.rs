@@ -37,8 +37,6 @@ pub use error::{StorageFault, StoreError};
 pub use health::HealthEvents;
 pub(super) use job::{Job, TypedJob};
 pub use location::DatabaseLocation;
-#[cfg(test)]
-pub(super) use postgres::rounds;
 pub use postgres::{
     ChangeNews, PostgresAddressError, PostgresOptions, has_tables, is_postgres_address,
 };
@@ -321,3 +319,6 @@ impl Store {
         self.writer.close();
     }
 }
+
+#[cfg(test)]
+pub(super) use postgres::rounds;

@@ -13,8 +13,6 @@ mod options;
 mod overlay;
 mod passwords;
 mod pool;
-#[cfg(test)]
-mod rounds;
 mod server;
 mod services;
 mod statements;
@@ -32,8 +30,6 @@ use tokio::time::timeout;
 pub(super) use fill::fill;
 pub use follower::ChangeNews;
 pub use options::{PostgresAddressError, PostgresOptions, is_postgres_address};
-#[cfg(test)]
-pub use rounds::rounds;
 
 use super::job::ReadJob;
 use super::tables::Row;
@@ -135,3 +131,8 @@ impl PostgresReaders {
         self.pool.close();
     }
 }
+
+#[cfg(test)]
+mod rounds;
+#[cfg(test)]
+pub use rounds::rounds;
