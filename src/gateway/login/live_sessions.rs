@@ -340,7 +340,7 @@ impl KnownSessions {
             expires: u32::MAX,
             activity_age: 0,
         };
-        self.sessions.get_or_insert((login, key), || new, |it| it.active)
+        self.sessions.get_or_insert((login, key), || new, KnownSession::age)
     }
 
     /// Begins to look a session up; gives the state that the result is of.
@@ -369,6 +369,14 @@ impl KnownSessions {
 }
 
 impl KnownSession {
+    /// What is forgotten first where there is no room: not what is still to be removed.
+    fn age(&self) -> u32 {
+        match self.status {
+            SessionStatus::EndedHere => u32::MAX,
+            _ => self.active,
+        }
+    }
+
     fn is_over(&self, now: u32) -> bool {
         self.expires < now
     }

@@ -101,9 +101,11 @@ fn store_user(change: &Transaction<'_>, new: &NewLoginSession) -> Result<String,
 
 /// What a user is found by: short, however long the provider's name for them is.
 fn user_name(new: &NewLoginSession) -> String {
+    // Policies may name one issuer with a slash at the end and without.
+    let provider = new.provider_url.trim_end_matches('/');
     let digest = Sha256::new()
-        .chain_update((new.provider_url.len() as u64).to_be_bytes())
-        .chain_update(&new.provider_url)
+        .chain_update((provider.len() as u64).to_be_bytes())
+        .chain_update(provider)
         .chain_update(&new.identity.subject)
         .finalize();
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -124,10 +126,10 @@ fn session(
     let has_edge = !edge_id.is_empty();
     let is_endpoint = route_id.starts_with(&format!("{}_", prefix::ENDPOINT));
     let browser = &new.browser;
-    let known = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+    let known = |text: &str| Some(limited(text)).filter(|text| !text.is_empty());
     ApplicationSession {
         id: id.to_owned(),
-        public_url: Some(new.public_url.clone()),
+        public_url: Some(limited(&new.public_url)),
         browser_session: Some(BrowserSession {
             user_agent: Some(UserAgent {
                 raw: known(&browser.user_agent),

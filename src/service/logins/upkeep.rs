@@ -188,6 +188,21 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn an_issuer_with_a_slash_at_its_end_is_the_same() {
+        let store = Store::open(None).unwrap();
+        let provider_url = "https://issuer.example/".to_owned();
+        let mut slash = NewLoginSession { provider_url, ..login("ada", "two", NOW + 1000) };
+        slash.browser.user_agent = "\u{fffd}".repeat(512);
+        create(&store, login("ada", "one", NOW + 1000)).await;
+        create(&store, slash).await;
+
+        assert_eq!(count(&store).1, 1);
+        let sessions = store.read_blocking(|view| view.all::<ApplicationSession>()).unwrap();
+        let agent = sessions[0].browser_session.clone().unwrap().user_agent.unwrap();
+        assert_eq!(agent.raw.unwrap().len(), 510, "what is stored of a text is bounded");
+    }
+
+    #[tokio::test]
     async fn a_user_has_a_bounded_number_of_sessions() {
         let store = Store::open(None).unwrap();
         let fill = |change: &Transaction<'_>| {

@@ -198,6 +198,21 @@ fn a_session_that_has_ended_here_stays_so_until_it_is_removed() {
 }
 
 #[test]
+fn what_is_still_to_be_removed_is_not_forgotten_for_others() {
+    let sessions = LiveSessions::default();
+    let key = |number| key_of(&id(number)).unwrap();
+    sessions.known().sessions = FairCache::new(32);
+    sessions.end_here(0, &id(0));
+
+    for number in 1..100 {
+        sessions.known().at(0, key(number)).active = 1000 + number;
+    }
+
+    assert!(sessions.known().sessions.get(&key(1)).is_none(), "there was no room");
+    assert_eq!(sessions.ended_here(), [id(0)]);
+}
+
+#[test]
 fn a_known_session_is_small() {
     assert!(size_of::<(SessionKey, u32, KnownSession)>() <= 72);
 }
