@@ -94,8 +94,8 @@ mod tests {
         tokio::time::sleep(Duration::from_millis(50)).await;
         assert_eq!(records.0.load(Ordering::Relaxed), MAX_LOOKUPS);
 
+        asking.iter().for_each(|asks| asks.abort());
         for asks in asking {
-            asks.abort();
             assert!(asks.await.is_err(), "nobody gets an answer");
         }
         sessions.note_failure(&LoginRecordsError("away".to_owned()));
