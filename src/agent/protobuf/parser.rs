@@ -138,11 +138,9 @@ impl Parser {
 
     fn field(&mut self, scope: &str) -> Result<FieldDefinition, ParseProblem> {
         let begins_field = matches!(self.peek(2), Some(ProtoToken::Sign('=')));
-        let mut is_repeated = false;
-        if !begins_field {
-            is_repeated = self.take_word("repeated");
-            let _ = is_repeated || self.take_word("optional") || self.take_word("required");
-        }
+        let mut labels = ["repeated", "optional", "required"].into_iter();
+        let label = labels.find(|label| !begins_field && self.take_word(label));
+        let is_repeated = label == Some("repeated");
         let line = self.line();
         if matches!(self.peek_word(), Some("map"))
             && matches!(self.peek(1), Some(ProtoToken::Sign('<')))
