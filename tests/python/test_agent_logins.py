@@ -240,8 +240,7 @@ def test_visitors_log_in_however_the_agent_asks_for_it(
         for email, status in [("bob@elsewhere.example", 200), ("ada@elsewhere.example", 403)]:
             issuer.claims["email"] = email
             visitor = at(service, url)
-            visitor.log_in()
-            assert visitor.go().status == status
+            assert visitor.enter().status == status
     assert len(upstream.heads) == 2
 
 

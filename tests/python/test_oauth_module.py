@@ -83,8 +83,7 @@ async def test_a_route_lets_in_who_has_logged_in_at_a_provider(
     )
     assert replaced.provider.google.email_domains is None
     visitor = Visitor(service, HOST)
-    visitor.log_in("/x")
-    assert visitor.go("/x").status == 403
+    assert visitor.enter("/x").status == 403
 
     await routes.policy.delete(edge.id, route.id)
     await routes.oauth.replace(edge.id, route.id, provider={"google": {}}, enabled=False)
@@ -219,9 +218,7 @@ def test_members_of_organizations_and_teams_of_github_come_in(
     Github(issuer)
     visitor = route.serve({"github": {**CLIENT, **lists}})
 
-    visitor.log_in()
-
-    assert visitor.go().status == status
+    assert visitor.enter().status == status
 
 
 @pytest.mark.parametrize("first", ["/admin", "/"])

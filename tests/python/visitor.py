@@ -116,3 +116,8 @@ class Visitor:
     def log_in(self, target: str = "/") -> Answer:
         """Logs in, and comes back; gives what the callback answers."""
         return self.go(self.begin(target))
+
+    def enter(self, target: str = "/") -> Answer:
+        """Logs in; gives the page, or what is said in its place."""
+        back = self.log_in(target)
+        return self.go(target) if back.status == 302 else back
