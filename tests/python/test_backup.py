@@ -347,4 +347,5 @@ def test_a_migration_may_be_killed_at_any_point(tmp_path: Path) -> None:
             pass
         (backup, *_) = sorted(folder.glob("ginnel.db-schema-1-*.backup"))
         assert len(policies(backup)) == 1
-    assert outcomes <= {1, 3}
+    # Nothing in between: all steps are one change.
+    assert outcomes <= {1, 4}
