@@ -152,7 +152,8 @@ export function menu(label, items, attributes = {}) {
     const { width, height, top } = panel.getBoundingClientRect();
     panel.style.left = `${Math.max(4, Math.min(parseFloat(panel.style.left), innerWidth - width - 4))}px`;
     if (top + height > innerHeight) panel.style.top = `${Math.max(4, innerHeight - height - 4)}px`;
-    panel.querySelector("button, input, a")?.focus();
+    // Whoever was quicker than this event is somewhere in it already.
+    if (!panel.contains(document.activeElement)) panel.querySelector("button, input, a")?.focus();
   });
   panel.addEventListener("keydown", (event) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
