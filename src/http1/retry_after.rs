@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use chrono::{DateTime, Datelike, NaiveDateTime, Utc};
 
-/// The longest `Retry-After` that is told apart from others.
+/// The longest `Retry-After` that is distinguished from others.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(u32::MAX as u64);
 
 /// The `Retry-After` of an answer: seconds, or a date (RFC 9110, section 10.2.3). What is longer than

@@ -185,10 +185,10 @@ def show(page: Page, view: str, heading: str) -> None:
 
 def focus(page: Page, name: str, role: str = "button") -> None:
     """Goes on by Tab until something has the focus."""
-    wanted = page.get_by_role(role, name=name, exact=True).first  # type: ignore[arg-type]
-    expect(wanted).to_be_visible()
+    element = page.get_by_role(role, name=name, exact=True).first  # type: ignore[arg-type]
+    expect(element).to_be_visible()
     for _ in range(120):
-        if wanted.evaluate("(it) => it === document.activeElement"):
+        if element.evaluate("(it) => it === document.activeElement"):
             return
         page.keyboard.press("Tab")
     raise AssertionError(f"{name} cannot be reached by Tab")

@@ -369,9 +369,9 @@ impl Parser {
         token.map_or(1, |(_, line)| *line)
     }
 
-    fn unexpected(&self, wanted: &str) -> ParseProblem {
+    fn unexpected(&self, expected: &str) -> ParseProblem {
         let found = self.peek(0).map_or("the end of the file".to_owned(), ProtoToken::describe);
-        (self.line(), format!("expected {wanted}, found {found}"))
+        (self.line(), format!("expected {expected}, found {found}"))
     }
 
     fn take_sign(&mut self, sign: char) -> bool {

@@ -43,12 +43,12 @@ fn problem(source: &str) -> String {
 
 #[test]
 fn a_message_of_every_kind_of_field_says_what_protoc_wrote() {
-    let wanted: Value = serde_json::from_str(ORDER_JSON).unwrap();
+    let expected: Value = serde_json::from_str(ORDER_JSON).unwrap();
     let from_set = ProtoFiles::default();
     from_set.add(&BTreeMap::new(), Some(SET)).unwrap();
 
     for files in [shop(), from_set] {
-        assert_eq!(read(&files, TAKE, ORDER).unwrap(), wanted);
+        assert_eq!(read(&files, TAKE, ORDER).unwrap(), expected);
         let receipt = files.decode(
             "/shop.v1.Shop/Talk?x",
             StreamSide::Server,
@@ -124,7 +124,7 @@ fn what_is_no_such_message_is_not_decoded() {
 
 #[test]
 fn a_bad_file_is_refused_with_its_line() {
-    for (source, wanted) in [
+    for (source, expected) in [
         (
             "syntax = \"proto3\"\nmessage A {}",
             "a.proto:2: expected \";\", found the end of the file",
@@ -158,7 +158,7 @@ fn a_bad_file_is_refused_with_its_line() {
         ("message A {\n string a = 1", "a.proto:2: expected \";\", found the end of the file"),
         ("extend Z { int32 a = 1; }", "a.proto:1: there is no message Z"),
     ] {
-        assert_eq!(problem(source), wanted, "{source}");
+        assert_eq!(problem(source), expected, "{source}");
     }
     let deep = format!("{}{}", "message A {".repeat(65), "}".repeat(65));
     assert!(problem(&deep).contains("more than 64"));
@@ -206,7 +206,7 @@ fn words_of_the_language_may_be_names_of_fields() {
 
     let data = b"\x0a\x03\x0a\x01s\x1a\x01r\x20\x04\x33\x08\x01\x34";
 
-    let wanted =
+    let expected =
         json!({"message": {"syntax": "s"}, "reserved": "r", "optional": 4, "pair": {"enum": true}});
-    assert_eq!(read(&files, "/Test/Call", data).unwrap(), wanted);
+    assert_eq!(read(&files, "/Test/Call", data).unwrap(), expected);
 }

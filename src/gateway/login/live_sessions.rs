@@ -1,7 +1,7 @@
 //! Which sessions are stored, as far as this node has asked: each is looked up once, until it is changed.
 //!
 //! A session that nobody has stored is over, so that what is forgotten here lets nobody in: it is looked up
-//! again. A change is told to every node, which then forgets what it knew of that session. While nothing
+//! again. Every node is notified of a change, and then forgets what it knew of that session. While nothing
 //! can be looked up, sessions that were known go on.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -240,7 +240,7 @@ impl LiveSessions {
             let Some(session) = known.sessions.get_mut(&key) else { continue };
             session.changes = session.changes.wrapping_add(1);
             session.is_fresh = false;
-            // Its requests are not stored by a change that is told of: it was removed, or is there again.
+            // Its requests are not stored by a change that nodes are notified of: it was removed, or is there again.
             if session.status != SessionStatus::EndedHere {
                 session.status = SessionStatus::Unknown;
             }

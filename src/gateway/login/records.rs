@@ -72,6 +72,6 @@ pub trait LoginRecords: Send + Sync + 'static {
     /// Removes a session, which ends it on all nodes.
     fn remove<'a>(&'a self, session_id: &'a str) -> RecordFuture<'a, ()>;
 
-    /// Grows when sessions may have changed without a word to the gateway; none while it is not told of changes.
+    /// Grows when sessions may have changed without a word to the gateway; none while it is not notified of changes.
     fn doubts(&self) -> Option<u64>;
 }

@@ -245,7 +245,7 @@ async fn log_in(
         (LoginProvider::Issuer(_), None) => return Err(missing("ID token")),
         (LoginProvider::Endpoints(_), _) => None,
     };
-    // Who has just come from the issuer is told why not, and not sent there again.
+    // Who has just come from the issuer gets the reason, and is not sent there again.
     let more = client.userinfo(tokens.access_token.as_deref(), &request.config).await;
     let more = more.map_err(|error| match error {
         LoginError::Ended => LoginError::Refused("userinfo".to_owned()),

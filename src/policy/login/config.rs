@@ -45,7 +45,7 @@ pub struct LoginConfig {
     pub is_managed: bool,
     /// Tells logins of one endpoint from each other; may be empty.
     pub auth_id: String,
-    /// A hash of what the document says, which stays the same whatever the operator says: cookies are told
+    /// A hash of what the document says, which stays the same whatever the operator says: cookies are kept
     /// apart by it before it is known what is asked for.
     pub document_hash: String,
     /// What the issuer is asked for.
@@ -93,7 +93,7 @@ impl LoginConfig {
         }
     }
 
-    /// What somebody is told who is not allowed to come in.
+    /// What somebody gets as a response who is not allowed to come in.
     pub fn not_allowed(&self) -> String {
         format!("{} To log in as somebody else, go to {}.", NOT_ALLOWED.1, self.login_path())
     }
@@ -164,7 +164,7 @@ impl LoginConfig {
         resolved
     }
 
-    /// What the cookies of a login are told from those of others by. `site` is the host, or the domain that
+    /// What distinguishes the cookies of a login from those of others. `site` is the host, or the domain that
     /// shares the session.
     pub fn tag(&self, site: &str) -> String {
         let tag = hash([self.document_hash.as_str(), site]);

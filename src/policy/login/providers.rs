@@ -133,7 +133,7 @@ impl OauthProvider {
         scopes.iter().map(|scope| (*scope).to_owned()).collect()
     }
 
-    /// What it is told beside the usual when a visitor comes to it: Twitch says no address unless it is asked
+    /// What it is sent beside the usual when a visitor comes to it: Twitch says no address unless it is asked
     /// for that claim.
     pub fn parameters(self) -> Vec<(String, String)> {
         if self != Self::Twitch {

@@ -15,7 +15,7 @@ use super::rows::{EndpointClaim, RowOwner, SessionDocument, TunnelDocument};
 
 /// How many rows one change writes at most.
 const MAX_BATCH_ROWS: usize = 500;
-/// How many labels of lost tunnels wait for other nodes to be told.
+/// How many labels of lost tunnels wait to be sent to other nodes.
 const MAX_LOST: usize = 1024;
 
 /// What there is to write of a row or a bind.

@@ -1,7 +1,7 @@
 //! Sessions of visitors, stored where all nodes find them: a session is one for as long as it is stored.
 //!
 //! `stored` makes them of logins, and users of those who log in; `upkeep` notes when they were used, and
-//! removes them when they are over. The gateway is told of each that is changed, by whatever operation and
+//! removes them when they are over. The gateway is notified of each that is changed, by whatever operation and
 //! on whichever node, before the change is answered here, and within a second on other nodes.
 
 mod stored;

@@ -165,7 +165,7 @@ pub(super) fn last_active(view: &View<'_>, session_id: &str) -> Result<Option<i6
     Ok(Some(second.unwrap_or_default()))
 }
 
-/// Notes when a session and its user were last active. No node is told: nothing that it knows depends on it.
+/// Notes when a session and its user were last active. No node is notified: nothing that it knows depends on it.
 pub(super) fn store_activity(
     change: &Transaction<'_>,
     activity: &LoginActivity,

@@ -221,8 +221,8 @@ mod tests {
     async fn the_use_of_a_session_is_news_to_nobody() {
         let store = Store::open(None).unwrap();
         let id = create(&store, login("ada", "one", NOW + 1000)).await.unwrap();
-        let told = Arc::new(std::sync::atomic::AtomicBool::default());
-        let watcher = told.clone();
+        let is_notified = Arc::new(std::sync::atomic::AtomicBool::default());
+        let watcher = is_notified.clone();
         store.watch(move |changes| {
             watcher.fetch_or(changes.includes(&id), std::sync::atomic::Ordering::Relaxed);
         });
@@ -238,6 +238,6 @@ mod tests {
 
         let after = store.read_blocking(|view| view.find::<ApplicationSession>(&session.id));
         assert_ne!(after.unwrap().unwrap().last_active, session.last_active);
-        assert!(!told.load(std::sync::atomic::Ordering::Relaxed));
+        assert!(!is_notified.load(std::sync::atomic::Ordering::Relaxed));
     }
 }

@@ -130,7 +130,7 @@ impl<'connection> Transaction<'connection> {
         Ok(())
     }
 
-    /// As [`Transaction::put`], and nobody is told: for what is changed often, and nobody remembers.
+    /// As [`Transaction::put`], without a notification: for what is changed often, and nobody remembers.
     pub fn put_quietly<D: Document>(&self, document: &D) -> Result<(), StoreError> {
         let body = serde_json::to_string(document)?;
         let row = [Text(D::PREFIX), Text(document.id()), Text(&body)];

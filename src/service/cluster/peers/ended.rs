@@ -59,7 +59,7 @@ impl Linker {
 
 /// Tells another node which tunnels of this one have ended, each once, until the session with it is over.
 ///
-/// What was lost is told once: by the time that it could be told again, nobody would wait for it.
+/// What was lost is sent once: by the time that it could be sent again, nobody would wait for it.
 pub(super) async fn tell(cluster: Arc<Cluster>, session: MuxSession) {
     let (mut ended, mut losses) = (cluster.ended_tunnels(), cluster.lost_labels());
     let (mut sent, mut lost) = (BTreeSet::new(), Vec::new());
