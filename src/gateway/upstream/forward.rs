@@ -23,9 +23,6 @@ use crate::gateway::upstream::http1::{self, ConnectionIdentity, ExchangeError};
 use crate::gateway::upstream::http2;
 use crate::gateway::upstream::pool::UpstreamPool;
 
-/// How long a connection may have been idle without a copy being made of what it is sent.
-const FRESH_IDLE_TIME: Duration = Duration::from_millis(50);
-
 /// A target with its idle connections.
 #[derive(Clone)]
 pub(crate) struct Upstream {
@@ -118,7 +115,7 @@ async fn attempt(
         while let Some(connection) =
             UpstreamConnection::take(&upstream.pool, protocol, identity.as_ref())
         {
-            let again = again(&connection, &exchange.request);
+            let again = copy(&exchange.request);
             match send(connection, upstream, exchange, runtime).await {
                 SendOutcome::Unsent(back) => exchange = back,
                 // The upstream closed an idle connection when the request was on its way.
@@ -241,14 +238,6 @@ impl OutboundRequest {
     }
 }
 
-/// A copy of a request that may be sent twice, where the connection may have closed meanwhile.
-fn again(
-    connection: &UpstreamConnection,
-    request: &Request<RequestBody>,
-) -> Option<Request<RequestBody>> {
-    if connection.idle().is_none_or(|idle| idle < FRESH_IDLE_TIME) { None } else { copy(request) }
-}
-
 /// A copy of a request that changes nothing and has no body.
 fn copy(request: &Request<RequestBody>) -> Option<Request<RequestBody>> {
     if !request.method().is_safe() || !matches!(request.body(), RequestBody::Empty) {
@@ -277,6 +266,7 @@ mod tests {
     use std::sync::atomic::Ordering::Relaxed;
 
     use http::Method;
+    use http_body_util::BodyExt;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
@@ -346,11 +336,39 @@ mod tests {
         }
     }
 
-    /// What becomes of a request at such an agent, and how often it was sent.
-    async fn sent(method: Method, lost: usize) -> (&'static str, usize) {
-        let target = Arc::new(LosesSessions { lost, dials: AtomicUsize::new(0) });
-        let upstream =
-            Upstream { target: target.clone(), pool: UpstreamPools::new(1).of(target.as_ref()) };
+    /// A server whose connections take two requests and answer the first alone.
+    #[derive(Default)]
+    struct AnswersOnce {
+        dials: AtomicUsize,
+    }
+
+    impl Target for AnswersOnce {
+        fn key(&self) -> &str {
+            "server"
+        }
+
+        fn reuse(&self) -> ConnectionReuse {
+            ConnectionReuse::Everybody
+        }
+
+        fn dial<'a>(
+            &'a self,
+            _: &'a Visitor,
+            _: &'a RouteRef,
+        ) -> BoxFuture<'a, Result<Io, DialError>> {
+            self.dials.fetch_add(1, Relaxed);
+            let (near, mut far) = tokio::io::duplex(4096);
+            tokio::spawn(async move {
+                let mut head = [0; 4096];
+                assert_ne!(far.read(&mut head).await.unwrap(), 0);
+                far.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await.unwrap();
+                assert_ne!(far.read(&mut head).await.unwrap(), 0);
+            });
+            Box::pin(std::future::ready(Ok(Box::new(near) as Io)))
+        }
+    }
+
+    async fn forwarded(upstream: &Upstream, method: Method) -> ForwardOutcome {
         let mut request = Request::new(RequestBody::Empty);
         *request.method_mut() = method;
         let exchange = OutboundRequest { request, upgrade: None };
@@ -361,8 +379,33 @@ mod tests {
             dial_timeout: Duration::from_secs(10),
         };
         let visitor = visitor("192.0.2.1:1000", "192.0.2.9:80");
-        let outcome = forward(&upstream, &visitor, &RouteRef::none(), exchange, &runtime).await;
-        let outcome = match outcome {
+        forward(upstream, &visitor, &RouteRef::none(), exchange, &runtime).await
+    }
+
+    #[tokio::test]
+    async fn a_kept_connection_that_closes_unanswered_fails_nothing_that_may_be_repeated() {
+        let target = Arc::new(AnswersOnce::default());
+        let upstream =
+            Upstream { target: target.clone(), pool: UpstreamPools::new(1).of(target.as_ref()) };
+
+        for dials in [1, 2, 3] {
+            let ForwardOutcome::Answered(response) = forwarded(&upstream, Method::GET).await else {
+                panic!("not answered at dial {dials}");
+            };
+            response.into_body().collect().await.unwrap();
+            assert_eq!(target.dials.load(Relaxed), dials);
+        }
+        let lost = forwarded(&upstream, Method::POST).await;
+        assert!(matches!(lost, ForwardOutcome::Lost(_)));
+        assert_eq!(target.dials.load(Relaxed), 3);
+    }
+
+    /// What becomes of a request at such an agent, and how often it was sent.
+    async fn sent(method: Method, lost: usize) -> (&'static str, usize) {
+        let target = Arc::new(LosesSessions { lost, dials: AtomicUsize::new(0) });
+        let upstream =
+            Upstream { target: target.clone(), pool: UpstreamPools::new(1).of(target.as_ref()) };
+        let outcome = match forwarded(&upstream, method).await {
             ForwardOutcome::Answered(_) => "answered",
             ForwardOutcome::Unreachable(None) => "unreachable",
             _ => "something else",
