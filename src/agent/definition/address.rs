@@ -26,7 +26,8 @@ pub(super) fn address(text: &str, proto: &str) -> Result<LocalAddress, &'static 
         return of_url(text, proto);
     }
     match Url::parse(&format!("http://{text}")) {
-        Ok(url) if is_bare(&url) => {
+        // No host begins so, but negative numbers do.
+        Ok(url) if is_bare(&url) && !text.starts_with('-') => {
             let host = host_of(&url).ok_or("has no host")?;
             // A URL leaves out the usual port.
             let has_port =
@@ -97,7 +98,18 @@ mod tests {
             assert_eq!(shown(text, "http").as_deref(), Ok(expected), "{text}");
         }
         assert!(shown("app.test", "tcp").is_err());
-        for bad in ["", "0", "70000", "a b", "ftp://x", "http://", "host:port", "file://rel"] {
+        for bad in [
+            "",
+            "0",
+            "-1",
+            "-1:80",
+            "70000",
+            "a b",
+            "ftp://x",
+            "http://",
+            "host:port",
+            "file://rel",
+        ] {
             assert!(shown(bad, "http").is_err(), "{bad}");
         }
     }

@@ -228,12 +228,21 @@ impl DefinitionReader {
 
     fn tcp(&mut self) -> EndpointDefinition {
         EndpointDefinition::Tcp(TcpOpts {
-            addr: self.start.remote_addr.take().unwrap_or_default(),
+            addr: self.remote_addr(),
             proxy_proto: self.proxy_proto(),
             ip_restriction: self.ip_restriction(),
             traffic_policy: self.policy(),
             ..TcpOpts::default()
         })
+    }
+
+    fn remote_addr(&mut self) -> String {
+        let addr = self.start.remote_addr.take().unwrap_or_default();
+        let port = addr.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
+        if !addr.is_empty() && !port.is_some_and(|port| port.is_ok()) {
+            self.problem("remote_addr", &format!("{addr:?} is not host:port"));
+        }
+        addr
     }
 
     fn tls(&mut self) -> EndpointDefinition {

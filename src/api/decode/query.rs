@@ -60,6 +60,10 @@ fn limit(name: &str, text: String, max: u64) -> Result<u64, ArgumentError> {
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(ArgumentError::LimitNotANumber { name, text });
     }
-    let number = text.parse().ok().filter(|number| (1..=max).contains(number));
+    let is_negative = digits.len() < text.len();
+    // More digits than there is room for are a large number, where any is allowed.
+    let number =
+        if is_negative { 0 } else { digits.parse::<i64>().unwrap_or(i64::MAX).unsigned_abs() };
+    let number = Some(number).filter(|number| (1..=max).contains(number));
     number.ok_or(ArgumentError::LimitOutOfRange { name, text, max })
 }
