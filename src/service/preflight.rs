@@ -1,5 +1,7 @@
 //! What a service finds out before it listens, without changing anything.
 
+use std::net::IpAddr;
+
 use super::acme::AcmeManager;
 use super::options::Options;
 use super::{Error, check, store};
@@ -28,6 +30,14 @@ impl Options {
     }
 
     pub(super) fn check_names(&self) -> Result<(), Error> {
+        let hosts = [
+            ("host", &self.host),
+            ("agent_host", &self.agent_host),
+            ("edge_host", &self.edge_host),
+        ];
+        if let Some((key, host)) = hosts.into_iter().find(|(_, host)| !can_be_listened_on(host)) {
+            return Err(Error::setting(key, format!("{host:?} is no host name and no address")));
+        }
         if let Some(domain) = self.base_domain.as_ref().filter(|domain| !check::is_host(domain)) {
             let problem = format!("{domain:?} is not a domain such as tunnels.example.com");
             return Err(Error::setting("base_domain", problem));
@@ -108,6 +118,12 @@ impl Options {
         let unused = cases.into_iter().filter(|(_, is_unused, _)| *is_unused);
         unused.map(|(key, _, reason)| format!("{key} has no effect: {reason}")).collect()
     }
+}
+
+/// Whether this is an address or a host name; four numbers that are no address are neither.
+fn can_be_listened_on(host: &str) -> bool {
+    let is_number = |label: &str| label.bytes().all(|byte| byte.is_ascii_digit());
+    host.parse::<IpAddr>().is_ok() || check::is_host(host) && !host.split('.').all(is_number)
 }
 
 /// The parts of `host:port`, without the brackets of an IPv6 address.

@@ -102,9 +102,11 @@ pub fn load(sources: &SettingSources<'_>) -> Result<ResolvedSettings<ServeConfig
     options.agent_host = agent_host.clone().unwrap_or_else(|| options.host.clone());
     options.request_ids = access_log.is_some();
     problems.extend(wrong.map(|(key, problem)| resolved.problem(key, &problem)));
-    let options = &resolved.config.options;
-    problems.extend(options.problems().iter().map(|error| placed(&resolved, error)));
-    if problems.is_empty() { Ok(resolved) } else { Err(problems) }
+    if problems.is_empty() && resolved.config.options.problems().is_empty() {
+        return Ok(resolved);
+    }
+    problems.extend(preflight(&resolved).into_iter().map(|(problem, _)| problem));
+    Err(problems)
 }
 
 /// A problem of the options, with the place that says the setting.
