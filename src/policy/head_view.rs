@@ -13,7 +13,7 @@ use crate::http1::HeadField;
 
 /// The head of a request, and whose it is.
 ///
-/// Its path holds nothing that would be normalized, and no field says what only proxies may say.
+/// Its path and its host hold nothing that would be normalized, and no field says what only proxies may say.
 #[derive(Debug, Clone, Copy)]
 pub struct HeadView<'h> {
     /// The method.

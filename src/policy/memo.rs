@@ -11,6 +11,8 @@ use super::user_agent_facts::UserAgentFacts;
 pub(super) struct Memo {
     pub(super) client_ip: OnceLock<String>,
     pub(super) server_ip: OnceLock<String>,
+    /// None where the host is in its one form as it is.
+    pub(super) authority: OnceLock<Option<String>>,
     pub(super) url: OnceLock<String>,
     pub(super) raw_url: OnceLock<String>,
     /// None where the path is normalized as it is.
@@ -24,6 +26,7 @@ pub(super) struct Memo {
 
 impl Memo {
     pub(super) fn forget_request(&mut self) {
+        self.authority.take();
         self.url.take();
         self.raw_url.take();
         self.path.take();

@@ -80,6 +80,7 @@ pub use self::document::{Policy, read};
 pub use self::exchange::{
     Carried, Content, EndpointFacts, Exchange, Request, Response, TlsFacts, VisitorConnection,
 };
+pub use self::facts::is_canonical_authority;
 pub use self::phase::{Phase, Protocol, Scope};
 pub use self::problem::Problem;
 pub use self::record::{ActionTrace, PhaseDecision, Record, RuleTrace};

@@ -1,7 +1,8 @@
 //! Heads of requests and answers: what must hold before they go on, and what does not go on.
 
 use http::header::{
-    CONNECTION, COOKIE, EXPECT, Entry, HOST, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, UPGRADE,
+    CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, Entry, HOST, PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION, TE, UPGRADE,
 };
 use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, HeaderValue, Method, Request, Uri, Version};
@@ -37,6 +38,9 @@ pub(crate) fn admit<B>(request: &mut Request<B>) -> Result<(), ErrorResponse> {
         return Err(error_response::NO_CONNECT);
     }
     if request.version() == Version::HTTP_2 {
+        if is_malformed(request.headers()) {
+            return Err(error_response::BAD_REQUEST);
+        }
         join_cookies(request.headers_mut());
     }
     let uri = request.uri();
@@ -49,18 +53,44 @@ pub(crate) fn admit<B>(request: &mut Request<B>) -> Result<(), ErrorResponse> {
         return Err(error_response::BAD_REQUEST);
     }
     let Some(authority) = uri.authority() else {
-        let identity = host.is_none_or(|host| is_authority(host.as_bytes()));
-        return if identity { Ok(()) } else { Err(error_response::BAD_REQUEST) };
+        let is_fine = host.is_none_or(|host| is_authority(host.as_bytes()))
+            && (uri.path().starts_with('/') || is_asterisk_form(request));
+        return if is_fine { Ok(()) } else { Err(error_response::BAD_REQUEST) };
     };
-    if authority.as_str().contains('@') || host.is_some_and(|host| differs(host, authority)) {
+    if !is_authority(authority.as_str().as_bytes())
+        || host.is_some_and(|host| differs(host, authority))
+    {
         return Err(error_response::BAD_REQUEST);
     }
     let host =
         HeaderValue::from_str(authority.as_str()).map_err(|_| error_response::BAD_REQUEST)?;
-    let path = uri.path_and_query().cloned();
-    *request.uri_mut() = Uri::from(path.unwrap_or_else(|| PathAndQuery::from_static("/")));
+    let path = rooted(uri).ok_or(error_response::BAD_REQUEST)?;
+    *request.uri_mut() = Uri::from(path);
     request.headers_mut().insert(HOST, host);
     Ok(())
+}
+
+/// Path and query of a URI with a host, where no path stands for `/` (RFC 9110, section 4.2.3).
+fn rooted(uri: &Uri) -> Option<PathAndQuery> {
+    let sent = uri.path_and_query().map_or("", PathAndQuery::as_str);
+    match sent.strip_prefix('/') {
+        Some(_) => uri.path_and_query().cloned(),
+        None => PathAndQuery::try_from(format!("/{sent}")).ok(),
+    }
+}
+
+/// Whether a request is about a server and none of its resources (RFC 9112, section 3.2.4).
+fn is_asterisk_form<B>(request: &Request<B>) -> bool {
+    request.method() == Method::OPTIONS && request.uri() == "*"
+}
+
+/// Whether HTTP/2 has carried what HTTP/1.1 would read in another way or in two (RFC 9113, section 8.2.1).
+fn is_malformed(headers: &HeaderMap) -> bool {
+    let is_blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
+    let has_blanks = |value: &HeaderValue| {
+        is_blank(value.as_bytes().first()) || is_blank(value.as_bytes().last())
+    };
+    headers.get_all(CONTENT_LENGTH).iter().nth(1).is_some() || headers.values().any(has_blanks)
 }
 
 /// Puts cookies together that HTTP/2 lets arrive apart, and HTTP/1.1 does not.
@@ -96,11 +126,29 @@ fn differs(host: &HeaderValue, authority: &Authority) -> bool {
     !host.as_bytes().eq_ignore_ascii_case(authority.as_str().as_bytes())
 }
 
-/// Whether this can be a host with or without a port; the empty one is allowed.
-pub(crate) fn is_authority(host: &[u8]) -> bool {
-    host.iter().all(|byte| {
-        byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':' | b'[' | b']')
-    })
+/// Whether this can be a host with or without a port (RFC 3986, section 3.2); the empty one is allowed.
+pub(crate) fn is_authority(authority: &[u8]) -> bool {
+    let is_literal = |byte: &u8| byte.is_ascii_hexdigit() || matches!(byte, b':' | b'.');
+    let is_of_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+    let end = match authority {
+        [b'[', literal @ ..] => {
+            let length = literal.iter().take_while(|byte| is_literal(byte)).count();
+            if literal.get(length) != Some(&b']') {
+                return false;
+            }
+            length + 2
+        }
+        name => name.iter().take_while(|byte| is_of_name(byte)).count(),
+    };
+    let (host, port) = authority.split_at(end);
+    let has_empty_label = host.starts_with(b".") || host.windows(2).any(|pair| pair == b"..");
+    !has_empty_label && (port.is_empty() || port.strip_prefix(b":").is_some_and(is_port))
+}
+
+/// Whether this can stand behind the colon of a host; an empty port is the usual one.
+fn is_port(port: &[u8]) -> bool {
+    port.iter().all(u8::is_ascii_digit)
+        && (port.is_empty() || str::from_utf8(port).is_ok_and(|port| port.parse::<u16>().is_ok()))
 }
 
 /// Readies a request for its upstream, with who asks in its headers, unless another node adds that;
@@ -192,6 +240,47 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_target_has_a_path() {
+        let path_of = |method: Method, uri: &str| {
+            let mut request = request(&[("host", "a.test")]);
+            *request.method_mut() = method;
+            *request.uri_mut() = uri.parse().unwrap();
+            admit(&mut request).map(|()| request.uri().to_string())
+        };
+
+        for (uri, path) in [
+            ("http://a.test", "/"),
+            ("http://a.test?x", "/?x"),
+            ("http://a.test?/y", "/?/y"),
+            ("http://a.test#", "/"),
+            ("http://a.test#/x", "/"),
+            ("http://a.test/x#y", "/x"),
+        ] {
+            assert_eq!(path_of(Method::GET, uri).as_deref(), Ok(path), "{uri}");
+        }
+        assert_eq!(path_of(Method::OPTIONS, "*").as_deref(), Ok("*"));
+        assert_eq!(path_of(Method::GET, "*"), Err(error_response::BAD_REQUEST));
+    }
+
+    #[test]
+    fn what_http_2_may_not_carry_does_not_go_on() {
+        let admitted = |headers: &[(&str, &str)]| {
+            let mut request = request(headers);
+            *request.version_mut() = Version::HTTP_2;
+            admit(&mut request)
+        };
+
+        assert_eq!(admitted(&[("host", "a"), ("content-length", "3"), ("x", "a b")]), Ok(()));
+        for headers in [
+            [("host", "a"), ("content-length", "3"), ("content-length", "3")],
+            [("host", "a"), ("x", " a"), ("y", "b")],
+            [("host", "a"), ("x", "a"), ("y", "b\t")],
+        ] {
+            assert_eq!(admitted(&headers), Err(error_response::BAD_REQUEST), "{headers:?}");
+        }
+    }
+
     fn request(headers: &[(&str, &str)]) -> Request<()> {
         let builder = Request::get("/").version(Version::HTTP_11);
         headers.iter().fold(builder, |it, (name, value)| it.header(*name, *value)).body(()).unwrap()
@@ -279,7 +368,19 @@ mod tests {
         );
         assert_eq!(admitted("http://a/", &[("host", "b")]), Err(error_response::BAD_REQUEST));
         assert_eq!(admitted("http://u@a/", &[]), Err(error_response::BAD_REQUEST));
-        assert_eq!(admitted("/", &[("host", "a/b")]), Err(error_response::BAD_REQUEST));
+        for host in [
+            "a/b", "a:evil", "a:-1", "a:99999", "a:1:2", "a..b", ".a", "a..", "[::1", "[x]", "a]",
+            "[::1]a",
+        ] {
+            assert_eq!(
+                admitted("/", &[("host", host)]),
+                Err(error_response::BAD_REQUEST),
+                "{host}"
+            );
+        }
+        for host in ["", "a", "a.", "A_b-c.test:80", "a:", "[2001:db8::1]", "[::1]:443"] {
+            assert_eq!(admitted("/", &[("host", host)]), Ok(("/".into(), host.into())), "{host}");
+        }
         assert_eq!(admitted(&format!("/{}", "x".repeat(8192)), &[]), Err(error_response::TOO_LONG));
     }
 }

@@ -9,8 +9,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, Version};
 use super::super::exchange::{Content, Exchange, Request, TlsFacts};
 use super::place::{self, Place};
 use super::url::{
-    authority, host_and_port, normalized, normalized_path, normalized_path_and_query,
-    path_and_query, raw, raw_path,
+    authority, canonical_authority, host_and_port, normalized, normalized_path,
+    normalized_path_and_query, path_and_query, raw, raw_path,
 };
 
 /// A variable that is a text.
@@ -150,7 +150,7 @@ impl TextFact {
         let (uri, memo) = (&request.head.uri, &exchange.memo);
         match self {
             Self::Method => request.head.method.as_str(),
-            Self::Host => authority(request),
+            Self::Host => host(exchange, request),
             Self::Version => version(request.head.version),
             Self::Url => memo.url.get_or_init(|| normalized(request)),
             Self::RawUrl => memo.raw_url.get_or_init(|| raw(request)),
@@ -160,7 +160,7 @@ impl TextFact {
             }
             Self::RawPath => raw_path(request),
             Self::Scheme => request.scheme,
-            Self::UrlHost => host_and_port(authority(request), request.scheme).0,
+            Self::UrlHost => host_and_port(host(exchange, request), request.scheme).0,
             Self::Query => uri.query().unwrap_or_default(),
             Self::PathAndQuery => {
                 let made = memo.path_and_query.get_or_init(|| normalized_path_and_query(request));
@@ -173,6 +173,12 @@ impl TextFact {
             _ => "",
         }
     }
+}
+
+/// The host in its one form.
+fn host<'e>(exchange: &'e Exchange, request: &'e Request) -> &'e str {
+    let made = exchange.memo.authority.get_or_init(|| canonical_authority(request));
+    made.as_deref().unwrap_or(authority(request))
 }
 
 impl KnownHeader {

@@ -20,7 +20,7 @@ use crate::http1::{RequestHead, is_forwarded};
 use crate::policy::head_change::HeadChange;
 use crate::policy::head_view::HeadView;
 use crate::policy::login::is_login_path;
-use crate::policy::path;
+use crate::policy::{is_canonical_authority, path};
 
 impl HttpConnection {
     /// What modules change about a request that they let pass by its head alone; none where they want to
@@ -35,6 +35,9 @@ impl HttpConnection {
         let client_ip = self.origin.peer.to_str().ok().filter(|_| !self.is_proxy)?;
         // What visitors say that only proxies may say is removed before a rule sees the request.
         if head.fields.iter().any(|field| is_forwarded(field.name.as_bytes())) {
+            return None;
+        }
+        if !is_canonical_authority(host, visitor.proto) {
             return None;
         }
         modules.pass(&HeadView {
