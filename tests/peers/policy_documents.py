@@ -17,6 +17,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import ginnel
 from policy_examples import Placeholders, examples, secrets
@@ -97,15 +98,16 @@ class Acceptance:
         country = {"country": {"iso_code": "XX"}}
         system = {"autonomous_system_number": 64496}
         application = {"client_id": "example", "client_secret": "nobody needs to know it"}
+        settings: Any = {
+            "oauth": dict.fromkeys(PROVIDERS, application),
+            "geo_database": str(mmdb.write(folder / "geo.mmdb", {"192.0.2.0/24": country})),
+            "asn_database": str(mmdb.write(folder / "asn.mmdb", {"192.0.2.0/24": system})),
+            "address_categories": str(categories),
+        }
         self.service = ginnel.Service(
             base_domain="tunnels.example.test",
             https_port=addresses.free_port(),
-            settings={
-                "oauth": dict.fromkeys(PROVIDERS, application),
-                "geo_database": str(mmdb.write(folder / "geo.mmdb", {"192.0.2.0/24": country})),
-                "asn_database": str(mmdb.write(folder / "asn.mmdb", {"192.0.2.0/24": system})),
-                "address_categories": str(categories),
-            },
+            settings=settings,
         )
         self.remote = self.service.client()
         self.agent = ginnel.Agent(self.service)
