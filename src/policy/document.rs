@@ -249,6 +249,10 @@ fn phase(name: &str, scope: Scope) -> Result<Phase, (u16, String)> {
         "on_http_request" | "on_http_response" => {
             Err((code::PHASE, format!("{name} needs http traffic")))
         }
+        "on_event_stream_message" => {
+            let message = format!("{name} is not supported: events of a stream pass as they are");
+            Err((code::PHASE, message))
+        }
         _ => Err((code::PHASE, format!("unknown phase {name:?}"))),
     }
 }

@@ -14,7 +14,7 @@ use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedEntryEx
 use super::super::secrets::{self, SecretName};
 use super::ExpressionError;
 use super::pattern::CompiledPattern;
-use super::tree::{call, integer, is_binding, literal, qualified_name, size, variable, wrap};
+use super::tree::{call, integer, is_binding, literal, qualified_name, size, text, variable, wrap};
 
 /// How many patterns an expression may hold.
 const PATTERNS: usize = 10;
@@ -249,6 +249,15 @@ fn lower_call(node: &mut IdedExpr, state: &mut Lowering) -> Result<(), Expressio
     let name = full_name(function);
     if state.loops > 0 {
         pay_for_operands(function);
+    }
+    if name == "getMilliseconds" {
+        // The engine counts all of a duration; CEL asks for those beyond its whole seconds.
+        let whole = std::mem::take(node);
+        *node = call(id, operators::MODULO, vec![whole, integer(id, 1000)]);
+        return Ok(());
+    }
+    if name == "split" && function.args.is_empty() {
+        function.args.push(text(id, " "));
     }
     if let Some((_, reader, source)) = reader(function) {
         let arguments = std::mem::take(&mut function.args);

@@ -45,6 +45,11 @@ pub(super) fn integer(id: u64, number: usize) -> IdedExpr {
     node(id, Expr::Literal(LiteralValue::Int(number.into())))
 }
 
+/// A literal text.
+pub(super) fn text(id: u64, text: &str) -> IdedExpr {
+    node(id, Expr::Literal(LiteralValue::String(text.to_owned().into())))
+}
+
 /// How many nodes a tree has.
 pub(super) fn size(node: &IdedExpr) -> usize {
     let sum = |nodes: &[IdedExpr]| nodes.iter().map(size).sum::<usize>();

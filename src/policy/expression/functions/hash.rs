@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn checksums_are_written_like_digests() {
         assert_eq!(result("hash.crc32('123456789')"), json!("cbf43926"));
-        assert_eq!(result("'123456789'.crc64()"), json!("995dc9bbdf1939fa"));
+        assert_eq!(result("'123456789'.crc64()"), json!("b90956c775a41001"));
         assert_eq!(result("hash.xxhash64('')"), json!("ef46db3751d8e999"));
     }
 

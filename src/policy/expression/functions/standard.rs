@@ -42,7 +42,7 @@ const METHODS: &[Signature] = &[
     ("size", 0, 0),
     ("slice", 2, 2),
     ("sort", 0, 0),
-    ("split", 1, 2),
+    ("split", 0, 2),
     ("startsWith", 1, 1),
     ("substring", 1, 2),
     ("trim", 0, 0),
@@ -73,6 +73,7 @@ mod tests {
     #[test]
     fn texts_have_the_usual_methods() {
         assert_eq!(result("'ab,c'.split(',').map(x, x.upperAscii())"), json!(["AB", "C"]));
+        assert_eq!(result("'ab c'.split()"), json!(["ab", "c"]));
         assert_eq!(result("'%s is %d'.format(['x', 3])"), json!("x is 3"));
         assert_eq!(result("'hello'.substring(1, 3).indexOf('l')"), json!(1));
         assert_eq!(result("strings.quote('a\"b')"), json!("\"a\\\"b\""));
@@ -91,5 +92,10 @@ mod tests {
 
         assert_eq!(result(source), json!(2));
         assert_eq!(result("string(duration('90s'))"), json!("90s"));
+        assert_eq!(result("duration('1.234s').getMilliseconds()"), json!(234));
+        assert_eq!(
+            result("timestamp('2024-01-01T00:30:59.5Z').getMilliseconds('+02:00')"),
+            json!(500)
+        );
     }
 }

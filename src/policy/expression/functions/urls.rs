@@ -56,7 +56,9 @@ fn decode_query<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> 
 }
 
 fn is_query<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
-    some_truth(query(text_argument(&arguments, 0)?).is_ok())
+    let text = text_argument(&arguments, 0)?;
+    // A sentence is none, although it can be decoded (RFC 3986 §3.4).
+    some_truth(!text.contains(char::is_whitespace) && query(text).is_ok())
 }
 
 fn query(text: &str) -> Result<Json, ExecutionError> {
@@ -135,6 +137,8 @@ mod tests {
             json!({"a": ["1", "2"], "b": ["x y"]})
         );
         assert_eq!(result("'a=%zz'.isQueryString()"), json!(false));
+        assert_eq!(result("'a=x+y&b'.isQueryString()"), json!(true));
+        assert_eq!(result("'not a query string'.isQueryString()"), json!(false));
     }
 
     #[test]
