@@ -148,6 +148,11 @@ impl StatusError {
         }
     }
 
+    /// What an agent gives as its reason.
+    pub fn reason(&self) -> Option<&str> {
+        self.body.details.get("err")?.as_str()
+    }
+
     /// The identifier under which the server knows the failed operation.
     pub fn operation_id(&self) -> Option<&str> {
         self.body.details.get("operation_id")?.as_str()

@@ -319,6 +319,26 @@ def test_the_agent_is_called_without_a_key() -> None:
         assert all("authorization" not in request.headers for request in server.requests)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("mocks", "add", "--status", "20"), "invalid mock: status: 20 is not from 200 to 599"),
+        (("holds", "add", "--max-wait", "0"), "invalid hold: max_wait: 0 is not from 1 to 600000"),
+        (
+            ("tunnels", "start", "--name", "w", "--proto", "http", "--addr", "99999"),
+            'invalid tunnel configuration: addr: "99999" is not a port',
+        ),
+    ],
+)
+def test_the_reason_of_an_agent_is_told(
+    ginnel_agent: ginnel.Agent, arguments: tuple[str, ...], told: str
+) -> None:
+    done = run("local", *arguments, GINNEL_AGENT_URL=ginnel_agent.url)
+
+    assert done.returncode == 7
+    assert done.stderr.startswith(f"ginnel: {told} (400 10")
+
+
 def test_secrets_inside_are_taken_from_files_alone(api: Run, tmp_path: Path) -> None:
     start = ("local", "tunnels", "start", "--addr", "8080", "--proto", "http", "--name", "web")
     known = {"GINNEL_AGENT_URL": "http://127.0.0.1:1"}

@@ -137,6 +137,21 @@ impl From<Error> for CliError {
             Error::Decode { .. } | Error::ForeignPage { .. } => Exit::Server,
             _ => Exit::Failed,
         };
-        Self::new(exit, error.to_string())
+        Self::new(exit, with_reason(&error))
+    }
+}
+
+/// The message of a failure in one line; what an agent gives as its reason stands behind its words.
+fn with_reason(error: &Error) -> String {
+    let text = error.to_string();
+    let Error::Status(status) = error else { return text };
+    let in_one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let message = in_one_line(status.message());
+    let reason = in_one_line(status.reason().unwrap_or_default());
+    match text.strip_prefix(&message) {
+        Some(rest) if !reason.is_empty() && !text.contains(&reason) => {
+            format!("{message}: {reason}{rest}")
+        }
+        _ => text,
     }
 }
