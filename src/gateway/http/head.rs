@@ -72,8 +72,10 @@ pub(crate) fn admit<B>(request: &mut Request<B>) -> Result<(), ErrorResponse> {
 
 /// Path and query of a URI with a host, where no path stands for `/` (RFC 9110, section 4.2.3).
 fn rooted(uri: &Uri) -> Option<PathAndQuery> {
-    let sent = uri.path_and_query().map_or("", PathAndQuery::as_str);
+    let sent = uri.path_and_query().map_or("/", PathAndQuery::as_str);
     match sent.strip_prefix('/') {
+        // Also of a path that is empty, and only written as one slash.
+        Some("") => Some(PathAndQuery::from_static("/")),
         Some(_) => uri.path_and_query().cloned(),
         None => PathAndQuery::try_from(format!("/{sent}")).ok(),
     }
