@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import re
 import ssl
+import time
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, build_opener
@@ -121,3 +122,15 @@ class Visitor:
         """Logs in; gives the page, or what is said in its place."""
         back = self.log_in(target)
         return self.go(target) if back.status == 302 else back
+
+
+def seconds_of_a_session(visitor: Visitor, pause: float) -> float:
+    """Logs in, and asks with pauses until the visitor is to log in again; how long that took.
+
+    Everything may take longer on a slow machine, so only the bound below is sharp.
+    """
+    began = time.monotonic()
+    assert visitor.log_in().status == 302
+    while visitor.go().status == 200:
+        time.sleep(pause)
+    return time.monotonic() - began

@@ -135,7 +135,9 @@ impl RenewalSlot {
         let result = self.result();
         let newer = result.session.as_ref().filter(|it| it.generation > session.generation)?;
         // Requests were noted in the cookies.
-        Some(LoginSession { seen: newer.seen.max(session.seen), is_stale: true, ..newer.clone() })
+        let mut newer = LoginSession { is_stale: true, ..newer.clone() };
+        newer.note_request(session.seen_at());
+        Some(newer)
     }
 
     /// Why the issuer could not be asked a moment ago.

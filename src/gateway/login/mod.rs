@@ -43,7 +43,7 @@ use crate::gateway::login::records::{
 };
 use crate::gateway::login::renewal::Renewal;
 use crate::gateway::login::seal::Seal;
-use crate::gateway::login::session::{LoginSession, LoginSessionEnd};
+use crate::gateway::login::session::{LoginSession, LoginSessionEnd, whole_seconds};
 use crate::gateway::modules::traffic_policy::Fetcher;
 use crate::http1::{RequestHead, is_identity};
 use crate::net::Reach;
@@ -51,13 +51,6 @@ use crate::policy::VisitorConnection;
 use crate::policy::login::{
     self as cookies, Admission, LoginConfig, LoginOutcome, LoginRequest, VisitKind,
 };
-
-/// How often the time of the last request is written to the cookies of a session, in parts of what may
-/// pass between two.
-const TOUCHES_PER_IDLE_TIMEOUT: u32 = 10;
-/// How often it is written at most, and how often at least, in seconds.
-const MIN_TOUCH_SECONDS: i64 = 1;
-const MAX_TOUCH_SECONDS: i64 = 60;
 
 const NEEDS_TLS: (StatusCode, u16, &str) = (
     StatusCode::FORBIDDEN,
@@ -207,7 +200,7 @@ impl Logins {
         let session = LoginSession::read(&self.seal, request).ok_or(None)?;
         // A tab that has been open for long may have older cookies.
         let session = self.memory.renewals.newer(&session).unwrap_or(session);
-        match session.end(&request.config, now.timestamp()) {
+        match session.end(&request.config, now) {
             Some(end) => Err(Some(end)),
             None => Ok(session),
         }
@@ -221,7 +214,7 @@ impl Logins {
         session: LoginSession,
         now: DateTime<Utc>,
     ) -> Result<Option<(LoginSession, bool)>, LoginError> {
-        if !session.is_due(&request.config, now.timestamp()) {
+        if !session.is_due(&request.config, now) {
             return Ok(Some((session, false)));
         }
         match Renewal::of(request, (issuer.clone(), self.login(request))).run(self, session).await {
@@ -294,18 +287,16 @@ impl Logins {
         is_refreshed: bool,
         now: DateTime<Utc>,
     ) -> Result<LoginOutcome, LoginError> {
-        let is_stale = session.is_stale
-            || is_refreshed
-            || now.timestamp() - session.seen >= touch_interval(&request.config);
+        let is_stale =
+            session.is_stale || is_refreshed || session.is_to_be_noted(&request.config, now);
         let mut headers = HeaderMap::new();
         if is_stale {
-            session.seen = now.timestamp();
+            session.note_request(now.timestamp_millis());
             session.write(&self.seal, request, &mut headers)?;
         }
-        let (config, now_seconds) = (&request.config, now.timestamp());
-        let idle = i64::try_from(config.idle_timeout.as_secs()).unwrap_or(i64::MAX);
-        let left = session.seconds_left(config, now_seconds);
-        self.sessions.touch(&session.id, (now_seconds, left, idle));
+        let config = &request.config;
+        let [left, idle] = [session.left(config, now), config.idle_timeout].map(whole_seconds);
+        self.sessions.touch(&session.id, (now.timestamp(), left, idle));
         let expires_at = session.expires_at(config, now);
         Ok(LoginOutcome::Admitted(Box::new(Admission {
             identity: session.identity,
@@ -332,11 +323,6 @@ fn failed(request: &LoginRequest, error: &LoginError) -> LoginOutcome {
         _ => tracing::warn!(client_id, host, err = %error, "a login failed"),
     }
     refused(error.answer())
-}
-
-fn touch_interval(config: &LoginConfig) -> i64 {
-    let part = config.idle_timeout / TOUCHES_PER_IDLE_TIMEOUT;
-    (part.as_secs() as i64).clamp(MIN_TOUCH_SECONDS, MAX_TOUCH_SECONDS)
 }
 
 fn is_within(host: &str, domain: &str) -> bool {

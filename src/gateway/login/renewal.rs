@@ -7,7 +7,7 @@ use chrono::Utc;
 use crate::gateway::login::Logins;
 use crate::gateway::login::issuer::{Issuer, LoginError};
 use crate::gateway::login::memory::RenewalSlot;
-use crate::gateway::login::session::LoginSession;
+use crate::gateway::login::session::{LoginSession, seconds_and_millis};
 use crate::gateway::login::tokens::TokenClient;
 use crate::policy::login::{ClientSecret, Identity, LoginConfig, LoginRequest};
 
@@ -48,7 +48,7 @@ impl Renewal {
                 return Err(LoginError::Ended);
             }
             if let Some(newer) = slot.newer(&session) {
-                if !newer.is_due(&self.config, Utc::now().timestamp()) {
+                if !newer.is_due(&self.config, Utc::now()) {
                     return Ok(newer);
                 }
                 session = newer;
@@ -123,7 +123,8 @@ impl Renewal {
             None if session.refresh_token.is_none() => return Err(LoginError::Ended),
             None => renewed.identity = renewed.token_identity.clone(),
         }
-        renewed.renewed = Utc::now().timestamp();
+        let now = Utc::now().timestamp_millis();
+        (renewed.renewed, renewed.renewed_millis) = seconds_and_millis(now);
         renewed.generation += 1;
         renewed.is_stale = true;
         Ok(renewed)

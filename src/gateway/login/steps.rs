@@ -16,7 +16,8 @@ use crate::gateway::login::issuer::{Issuer, LoginError};
 use crate::gateway::login::records::{LoginAttemptId, NewLoginSession};
 use crate::gateway::login::seal::random_text;
 use crate::gateway::login::session::{
-    self, LoginSession, LoginSessionEnd, MAX_VALUE_BYTES, binding, set_cookie,
+    self, LoginSession, LoginSessionEnd, MAX_VALUE_BYTES, binding, seconds_and_millis, set_cookie,
+    whole_seconds,
 };
 use crate::gateway::login::tokens::TokenClient;
 use crate::gateway::login::{LoginPlace, Logins};
@@ -192,7 +193,7 @@ fn new_session(
         location: place.connection.lookup.facts(address).and_then(LoginLocation::of),
         browser: visit.browser.clone().unwrap_or_default(),
         route_ref: place.route_ref,
-        expires: session.started.saturating_add(session.seconds_left(config, session.started)),
+        expires: session.started.saturating_add(whole_seconds(session.left(config, Utc::now()))),
     }
 }
 
@@ -264,15 +265,18 @@ async fn log_in(
         }
         (None, None) => return Err(missing("access token")),
     };
-    let now = Utc::now().timestamp();
+    let (now, millis) = seconds_and_millis(Utc::now().timestamp_millis());
     Ok(LoginSession {
         // Until it is stored, which gives it one that is no longer.
         id: random_text()?,
         identity,
         token_identity,
         started: now,
+        started_millis: millis,
         seen: now,
+        seen_millis: millis,
         renewed: now,
+        renewed_millis: millis,
         generation: 0,
         access_expires: tokens.access_expires(),
         id_token: tokens.id_token.filter(|_| !metadata.issuer.is_empty()),
