@@ -17,7 +17,7 @@ use super::super::action::Action;
 use super::super::action_error::ActionError;
 use super::super::config::Config;
 use super::super::jwt::algorithm::{ALGORITHMS, Algorithm};
-use super::super::jwt::{InvalidClaims, KeySet, UnverifiedToken as Jwt};
+use super::super::jwt::{ClaimRules, InvalidClaims, KeySet, UnverifiedToken as Jwt};
 use super::super::problem::{DocumentPath, code};
 use super::super::state::keys::CachedKeySet;
 use super::super::turn::{Flow, Turn};
@@ -112,7 +112,13 @@ impl JwtValidation {
             Checked::Good => {}
             other => return other,
         }
-        match token.check(turn.now(), &self.issuers, &self.audiences) {
+        let rules = ClaimRules {
+            issuers: &self.issuers,
+            audiences: &self.audiences,
+            needs_expiry: false,
+            max_age: None,
+        };
+        match rules.check(&token.payload, turn.now()) {
             Ok(()) => Checked::Good,
             Err(InvalidClaims::Time) => Checked::Bad(refusal::SIGNATURE),
             Err(InvalidClaims::Claim) => Checked::Bad(refusal::CLAIM),

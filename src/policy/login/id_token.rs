@@ -4,10 +4,7 @@ use chrono::{DateTime, Utc};
 use serde_json::Value as Json;
 
 use super::super::jwt::algorithm::{ALGORITHMS, Algorithm};
-use super::super::jwt::{KeySet, UnverifiedToken};
-
-/// How far clocks may be apart, in seconds.
-const LEEWAY: i64 = 60;
+use super::super::jwt::{ClaimRules, InvalidClaims, KeySet, UnverifiedToken};
 
 /// What an ID token is to say.
 #[derive(Debug, Clone)]
@@ -69,8 +66,14 @@ pub fn verify_id_token(
     if !keys.verifies(token.key(), algorithm, token.message.as_bytes(), &token.signature) {
         return Err(IdTokenError::Signature);
     }
-    check_audience(&token.payload, expected)?;
-    check_time(&token.payload, expected)?;
+    let rules = ClaimRules {
+        issuers: &[expected.issuer],
+        audiences: &[expected.client_id],
+        needs_expiry: true,
+        max_age: expected.max_age,
+    };
+    rules.check(&token.payload, expected.now)?;
+    check_party(&token.payload, expected)?;
     let nonce = token.payload.get("nonce").and_then(Json::as_str);
     if expected.nonce.is_some() && nonce != expected.nonce {
         return Err(IdTokenError::Nonce);
@@ -82,45 +85,21 @@ fn is_public(algorithm: Algorithm) -> bool {
     !matches!(algorithm, Algorithm::Hs256 | Algorithm::Hs384 | Algorithm::Hs512)
 }
 
-fn check_audience(claims: &Json, expected: &ExpectedToken<'_>) -> Result<(), IdTokenError> {
-    let text = |name: &str| claims.get(name).and_then(Json::as_str);
-    let is_client = |audience: &Json| audience.as_str() == Some(expected.client_id);
-    let (is_for, is_shared) = match claims.get("aud") {
-        Some(Json::Array(all)) => (all.iter().any(is_client), all.len() > 1),
-        Some(one) => (is_client(one), false),
-        None => (false, false),
-    };
-    // A token for several must say who has asked for it.
-    let party = match claims.get("azp") {
+/// A token for several must say who has asked for it.
+fn check_party(claims: &Json, expected: &ExpectedToken<'_>) -> Result<(), IdTokenError> {
+    let is_shared = claims.get("aud").and_then(Json::as_array).is_some_and(|all| all.len() > 1);
+    let is_client = match claims.get("azp") {
         None | Some(Json::Null) => !is_shared,
-        Some(party) => is_client(party),
+        Some(party) => party == expected.client_id,
     };
-    if text("iss") == Some(expected.issuer) && is_for && party {
-        Ok(())
-    } else {
-        Err(IdTokenError::Claims)
-    }
+    if is_client { Ok(()) } else { Err(IdTokenError::Claims) }
 }
 
-fn check_time(claims: &Json, expected: &ExpectedToken<'_>) -> Result<(), IdTokenError> {
-    let now = expected.now.timestamp();
-    let time = |name: &str| match claims.get(name) {
-        None | Some(Json::Null) => Ok(None),
-        Some(time) => match time.as_f64() {
-            Some(time) if time.is_finite() => Ok(Some(time as i64)),
-            _ => Err(IdTokenError::Time),
-        },
-    };
-    let is_ahead = |time: Option<i64>| time.is_some_and(|time| time > now + LEEWAY);
-    let ends = time("exp")?.ok_or(IdTokenError::Time)?;
-    if now >= ends.saturating_add(LEEWAY) || is_ahead(time("nbf")?) || is_ahead(time("iat")?) {
-        return Err(IdTokenError::Time);
-    }
-    if let Some(max_age) = expected.max_age {
-        let logged_in = time("auth_time")?.ok_or(IdTokenError::Time)?;
-        if now > logged_in.saturating_add(max_age).saturating_add(LEEWAY) {
-            return Err(IdTokenError::Time);
+impl From<InvalidClaims> for IdTokenError {
+    fn from(invalid: InvalidClaims) -> Self {
+        match invalid {
+            InvalidClaims::Time => Self::Time,
+            InvalidClaims::Claim => Self::Claims,
         }
     }
-    Ok(())
 }
