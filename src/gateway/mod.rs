@@ -18,6 +18,7 @@ pub(crate) mod login;
 pub(crate) mod metered;
 pub(crate) mod metrics;
 pub(crate) mod modules;
+pub(crate) mod published;
 mod relayed;
 mod restrictions;
 pub(crate) mod routing;
@@ -67,6 +68,7 @@ use login::Logins;
 use metrics::{ByteCounts, EdgeMetrics, GatewayMetrics};
 use modules::ip_policies::IpPolicies;
 use modules::traffic_policy::Fetcher;
+use published::KeySets;
 use routing::agent_return::WaitingPlaces;
 use routing::endpoint::EndpointPools;
 use routing::hosts::{HostChanges, Hosts};
@@ -123,6 +125,7 @@ pub(crate) struct GatewayState {
     streams: Hosts,
     events: EventBus,
     fetcher: Arc<Fetcher>,
+    key_sets: Arc<KeySets>,
     logins: Arc<Logins>,
     /// Of requests that deliver events.
     delivery_mark: DeliveryMark,
@@ -198,7 +201,8 @@ impl Gateway {
         let request_ids = settings.request_ids.then(|| Ids::of(settings.origin.part(4)));
         authority.add_host(&settings.host);
         let fetcher = Arc::<Fetcher>::default();
-        let logins = Logins::new(authority.login_key(), fetcher.clone());
+        let key_sets = KeySets::new(fetcher.clone());
+        let logins = Logins::new(authority.login_key(), fetcher.clone(), key_sets.clone());
         let pools = UpstreamPools::new(settings.upstream_idle_connections);
         let gateway = Arc::new(GatewayState {
             is_open: SetOnce::new_with((!settings.opens_later).then_some(())),
@@ -220,6 +224,7 @@ impl Gateway {
             streams: Hosts::default(),
             events: EventBus::default(),
             fetcher,
+            key_sets,
             logins,
             delivery_mark: DeliveryMark::default(),
             limit,

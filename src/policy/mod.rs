@@ -21,6 +21,7 @@
 //!             StepOutcome::Done(verdict) => return verdict,
 //!             StepOutcome::NeedBody { .. } => exchange.request_mut().unwrap().body = body(),
 //!             StepOutcome::Fetch(wanted) => run.answer(fetch(&wanted)),
+//!             StepOutcome::Keys(wanted) => run.answer_keys(keys(&wanted)),
 //!             StepOutcome::Login(wanted) => run.answer_login(login(&wanted)),
 //!         }
 //!     }
@@ -56,6 +57,7 @@ mod memo;
 pub mod path;
 mod phase;
 pub mod problem;
+pub mod published;
 mod record;
 mod regex;
 mod replace;

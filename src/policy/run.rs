@@ -16,6 +16,7 @@ use super::document::Policy;
 use super::exchange::Exchange;
 use super::expression::Expression;
 use super::facts::Facts;
+use super::jwt::{KeyRequest, KeySet};
 use super::login::{LoginOutcome, LoginVisit};
 use super::phase::Phase;
 use super::record::{ActionTrace, PhaseDecision, RuleTrace};
@@ -39,6 +40,9 @@ pub struct Run<'p> {
     /// What was fetched for actions.
     answers: Vec<(Fetch, Fetched)>,
     asked: Option<Fetch>,
+    /// The keys of issuers that actions have asked for.
+    keys: Vec<(KeyRequest, Option<Arc<KeySet>>)>,
+    asked_keys: Option<KeyRequest>,
     /// Who has sent the request, once an action has asked.
     login: Option<LoginOutcome>,
     /// Whether any of the rules asks who has sent the request.
@@ -64,6 +68,8 @@ impl Policy {
             action: None,
             answers: Vec::new(),
             asked: None,
+            keys: Vec::new(),
+            asked_keys: None,
             login: None,
             has_logins: self.enabled && self.has_logins && phase == Phase::Request,
             jump: None,
@@ -117,6 +123,13 @@ impl Run<'_> {
     pub fn answer(&mut self, fetched: Fetched) {
         if let Some(asked) = self.asked.take() {
             self.answers.push((asked, fetched));
+        }
+    }
+
+    /// Gives the keys that the last [`StepOutcome::Keys`] has asked for; none where they cannot be had.
+    pub fn answer_keys(&mut self, keys: Option<Arc<KeySet>>) {
+        if let Some(asked) = self.asked_keys.take() {
+            self.keys.push((asked, keys));
         }
     }
 
@@ -222,6 +235,7 @@ impl Run<'_> {
                 rule: self.rule,
                 action: index,
                 answers: &self.answers,
+                keys: &self.keys,
                 login: self.login.take(),
                 result: None,
             };
@@ -233,6 +247,10 @@ impl Run<'_> {
                 Ok(Flow::Fetch(fetch)) => {
                     self.asked = Some(fetch.clone());
                     return Some(StepOutcome::Fetch(fetch));
+                }
+                Ok(Flow::Keys(request)) => {
+                    self.asked_keys = Some(request.clone());
+                    return Some(StepOutcome::Keys(request));
                 }
                 Ok(Flow::Login(request)) => return Some(StepOutcome::Login(request)),
                 flow => flow,

@@ -11,6 +11,7 @@ use serde_json::Value as Json;
 use super::action_error::{ActionError, failure};
 use super::exchange::{Content, Exchange};
 use super::facts::Facts;
+use super::jwt::{KeyRequest, KeySet};
 use super::login::{LoginOutcome, LoginRequest};
 use super::phase::Phase;
 use super::template::Template;
@@ -31,6 +32,8 @@ pub enum Flow {
     },
     /// The action runs again when the answer is there.
     Fetch(Fetch),
+    /// The action runs again when the keys are there, or when it is known that they are not.
+    Keys(KeyRequest),
     /// The action runs again when it is known who has sent the request.
     Login(Box<LoginRequest>),
 }
@@ -49,6 +52,8 @@ pub struct Turn<'a> {
     pub action: usize,
     /// What was fetched for the action.
     pub(super) answers: &'a [(Fetch, Fetched)],
+    /// The keys that the action has asked for; none where they cannot be had.
+    pub(super) keys: &'a [(KeyRequest, Option<Arc<KeySet>>)],
     /// Who has sent the request, once the action has asked.
     pub(super) login: Option<LoginOutcome>,
     /// What later expressions find under `actions.ngrok`.
@@ -90,6 +95,11 @@ impl Turn<'_> {
     /// What came of something that was asked for.
     pub(super) fn fetched(&self, fetch: &Fetch) -> Option<&Fetched> {
         self.answers.iter().find(|(asked, _)| asked == fetch).map(|(_, fetched)| fetched)
+    }
+
+    /// The keys that were asked for, where that was done.
+    pub(super) fn keys(&self, request: &KeyRequest) -> Option<&Option<Arc<KeySet>>> {
+        self.keys.iter().find(|(asked, _)| asked == request).map(|(_, keys)| keys)
     }
 
     pub(super) fn now(&self) -> DateTime<Utc> {

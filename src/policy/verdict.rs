@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 
+use super::jwt::KeyRequest;
 use super::login::LoginRequest;
 
 /// What happens next.
@@ -21,6 +22,8 @@ pub enum StepOutcome {
     /// An action needs something from elsewhere; give the answer to
     /// [`Run::answer`](super::Run::answer), and go on.
     Fetch(Fetch),
+    /// An action needs the keys of an issuer; give them to [`Run::answer_keys`](super::Run::answer_keys), and go on.
+    Keys(KeyRequest),
     /// An action asks who has sent the request; give the answer to
     /// [`Run::answer_login`](super::Run::answer_login), and go on.
     Login(Box<LoginRequest>),

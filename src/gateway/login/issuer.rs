@@ -1,43 +1,39 @@
 //! What issuers publish of themselves, and how they are called.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::header::{ACCEPT, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use serde::Deserialize;
-use tokio::sync::{AcquireError, Semaphore, SemaphorePermit};
+use tokio::task::JoinError;
 
-use crate::gateway::login::cache::PublishedCache;
 use crate::gateway::login::records::LoginRecordsError;
 use crate::gateway::modules::traffic_policy::Fetcher;
+use crate::gateway::published::{
+    CallLimit, CallLimits, FairCache, KeySetError, KeySets, PublishedCache, TooManyCalls,
+};
 use crate::net::Reach;
 use crate::policy::Fetch;
-use crate::policy::jwt::KeySet;
+use crate::policy::jwt::{KEYS_OF_LOGINS, KeyRequest, KeySet};
 use crate::policy::login::{IdTokenError, LoginProvider, is_login_url};
+use crate::policy::published::Lifetime;
 
 /// How many issuers are known.
 const MAX_ISSUERS: usize = 256;
-/// How many calls to one issuer are on their way, for one client and one owner of its logins: those of logins, and
-/// as many for sessions that are due.
-const MAX_CALLS: usize = 8;
-/// How many of each kind there are for all of them: an issuer would lock a client out that calls without end.
-const MAX_ISSUER_CALLS: usize = 64;
-/// For how many clients and owners it is known how many there are, before those without any are forgotten.
-const MAX_CALLERS: usize = 1024;
-/// How long a call may wait for others.
-const QUEUE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a call may take.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long an answer may be.
 const MAX_ANSWER_BYTES: usize = 256 << 10;
-/// How long it is not asked again where everything is, and with which keys it signs.
-const METADATA_TTL: Duration = Duration::from_secs(60 * 60);
-const KEYS_TTL: Duration = Duration::from_secs(15 * 60);
-/// How often it is asked for a key that it did not have.
-const MISSING_KEY_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long it is not asked again where everything is.
+const METADATA_LIFETIME: Lifetime = Lifetime {
+    refresh: Duration::from_secs(60 * 60),
+    max_age: Duration::from_secs(24 * 60 * 60),
+    after_failure: Duration::from_secs(5),
+    after_missing: Duration::ZERO,
+};
 
 /// What issuers are told of who calls them.
 const PROGRAM: &str = concat!("ginnel/", env!("CARGO_PKG_VERSION"));
@@ -105,6 +101,31 @@ impl LoginError {
     }
 }
 
+impl From<TooManyCalls> for LoginError {
+    fn from(_: TooManyCalls) -> Self {
+        Self::Busy
+    }
+}
+
+impl From<JoinError> for LoginError {
+    fn from(error: JoinError) -> Self {
+        Self::Internal(error.to_string())
+    }
+}
+
+impl From<KeySetError> for LoginError {
+    fn from(error: KeySetError) -> Self {
+        match error {
+            KeySetError::Busy(_) => Self::Busy,
+            KeySetError::Unusable(reason) => Self::Unusable(reason),
+            KeySetError::Internal(reason) => Self::Internal(reason),
+            KeySetError::Fetch(_) | KeySetError::Status { .. } => {
+                Self::Unreachable(error.to_string())
+            }
+        }
+    }
+}
+
 /// What an issuer publishes of itself (OpenID Connect Discovery, section 3).
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct IssuerMetadata {
@@ -121,64 +142,51 @@ pub(super) struct IssuerMetadata {
 
 /// All issuers that anybody logs in at.
 pub(super) struct Issuers {
-    known: Mutex<HashMap<(LoginProvider, Reach), Arc<Issuer>>>,
+    known: Mutex<FairCache<(LoginProvider, Reach), IssuerEntry>>,
     fetcher: Arc<Fetcher>,
+    key_sets: Arc<KeySets>,
+    /// Tells owners of logins from each other.
+    hasher: RandomState,
+}
+
+/// An issuer, and when somebody needed it last.
+struct IssuerEntry {
+    issuer: Arc<Issuer>,
+    used: Instant,
 }
 
 impl Issuers {
-    pub(super) fn new(fetcher: Arc<Fetcher>) -> Self {
-        Self { known: Mutex::default(), fetcher }
+    pub(super) fn new(fetcher: Arc<Fetcher>, key_sets: Arc<KeySets>) -> Self {
+        let known = Mutex::new(FairCache::new(MAX_ISSUERS));
+        Self { known, fetcher, key_sets, hasher: RandomState::new() }
     }
 
-    /// The issuer of a login, which is asked only where it is in reach.
-    pub(super) fn of(&self, provider: &LoginProvider, reach: Reach) -> Arc<Issuer> {
-        let name = (provider.clone(), reach);
+    /// The issuer of a login, which is asked only where it is in reach. It is forgotten first for an owner who
+    /// names many; those of the operator, who is none of them, stay.
+    pub(super) fn of(
+        &self,
+        provider: &LoginProvider,
+        reach: Reach,
+        owner: Option<&Arc<str>>,
+    ) -> Arc<Issuer> {
+        let new = || {
+            let issuer = Issuer {
+                provider: provider.clone(),
+                reach,
+                owner: owner.cloned().unwrap_or_default(),
+                fetcher: self.fetcher.clone(),
+                key_sets: self.key_sets.clone(),
+                login_calls: CallLimits::default(),
+                renewal_calls: CallLimits::default(),
+                metadata: Arc::default(),
+            };
+            IssuerEntry { issuer: Arc::new(issuer), used: Instant::now() }
+        };
+        let name = (self.hasher.hash_one(owner) as u32, (provider.clone(), reach));
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(issuer) = known.get(&name) {
-            return issuer.clone();
-        }
-        if known.len() >= MAX_ISSUERS {
-            // Those that somebody uses at this moment stay.
-            known.retain(|_, issuer| Arc::strong_count(issuer) > 1);
-        }
-        let issuer = Arc::new(Issuer {
-            provider: provider.clone(),
-            reach,
-            fetcher: self.fetcher.clone(),
-            callers: Mutex::default(),
-            totals: std::array::from_fn(|_| Arc::new(Semaphore::new(MAX_ISSUER_CALLS))),
-            metadata: PublishedCache::new(METADATA_TTL),
-            keys: PublishedCache::new(KEYS_TTL),
-        });
-        known.insert(name, issuer.clone());
-        issuer
-    }
-}
-
-/// How many calls for one client, and for one owner of its logins, may be on their way: those who log in take
-/// nothing from those who have.
-pub(super) struct CallSlots {
-    pub logins: CallLimit,
-    pub renewals: CallLimit,
-}
-
-/// How many calls of one kind there may be: for one client and owner, and for all of them.
-pub(super) struct CallLimit {
-    own: Semaphore,
-    total: Arc<Semaphore>,
-}
-
-impl CallLimit {
-    fn new(total: &Arc<Semaphore>) -> Self {
-        Self { own: Semaphore::new(MAX_CALLS), total: total.clone() }
-    }
-
-    /// Waits for a place; for one among all last, so that nobody holds one up who waits for their own.
-    async fn acquire(&self) -> Result<[SemaphorePermit<'_>; 2], LoginError> {
-        let places = async { Ok([self.own.acquire().await?, self.total.acquire().await?]) };
-        let places: Result<Result<_, AcquireError>, _> =
-            tokio::time::timeout(QUEUE_TIMEOUT, places).await;
-        places.map_err(|_| LoginError::Busy)?.map_err(|_| LoginError::Busy)
+        let entry = known.get_or_insert(name, new, |entry| entry.used);
+        entry.used = Instant::now();
+        entry.issuer.clone()
     }
 }
 
@@ -186,32 +194,19 @@ impl CallLimit {
 pub(super) struct Issuer {
     pub provider: LoginProvider,
     reach: Reach,
+    /// Who was the first to name it; nobody for those of the operator.
+    owner: Arc<str>,
     fetcher: Arc<Fetcher>,
-    callers: Mutex<HashMap<(String, String), Weak<CallSlots>>>,
-    /// For all logins, and for all renewals.
-    totals: [Arc<Semaphore>; 2],
-    metadata: Arc<PublishedCache<IssuerMetadata>>,
-    keys: Arc<PublishedCache<KeySet>>,
+    key_sets: Arc<KeySets>,
+    /// Of those who log in, who take nothing from those who have: by client, and by the owner of its logins, because
+    /// hosts would be as many as visitors make up below a wildcard.
+    pub login_calls: CallLimits<(String, Arc<str>)>,
+    /// For sessions that are due.
+    pub renewal_calls: CallLimits<(String, Arc<str>)>,
+    metadata: Arc<PublishedCache<IssuerMetadata, LoginError>>,
 }
 
 impl Issuer {
-    /// The slots of a client, for an owner of its logins: hosts would be as many as visitors make up below a
-    /// wildcard.
-    pub(super) fn slots(&self, client_id: &str, owner: &str) -> Arc<CallSlots> {
-        let name = (client_id.to_owned(), owner.to_owned());
-        let mut callers = self.callers.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(slots) = callers.get(&name).and_then(Weak::upgrade) {
-            return slots;
-        }
-        if callers.len() >= MAX_CALLERS {
-            callers.retain(|_, slots| slots.strong_count() > 0);
-        }
-        let [logins, renewals] = self.totals.each_ref().map(CallLimit::new);
-        let slots = Arc::new(CallSlots { logins, renewals });
-        callers.insert(name, Arc::downgrade(&slots));
-        slots
-    }
-
     /// Where everything is.
     pub(super) async fn metadata(self: &Arc<Self>) -> Result<Arc<IssuerMetadata>, LoginError> {
         let url = match &self.provider {
@@ -231,7 +226,8 @@ impl Issuer {
             }
         };
         let issuer = self.clone();
-        self.metadata.get(|_| false, async move { issuer.discover(&url).await }).await
+        let fetch = async move { issuer.discover(&url).await };
+        self.metadata.get(&METADATA_LIFETIME, false, fetch).await
     }
 
     async fn discover(&self, issuer: &str) -> Result<IssuerMetadata, LoginError> {
@@ -255,20 +251,15 @@ impl Issuer {
 
     /// The keys that it signs with; asked for again where they are known not to be enough.
     pub(super) async fn keys(
-        self: &Arc<Self>,
+        &self,
         metadata: &IssuerMetadata,
         is_missing: bool,
     ) -> Result<Arc<KeySet>, LoginError> {
-        let Some(url) = &metadata.jwks_uri else {
+        let Some(url) = metadata.jwks_uri.clone() else {
             return Err(LoginError::Unusable("it publishes no keys".to_owned()));
         };
-        let is_old = |age: Duration| is_missing && age >= MISSING_KEY_TIMEOUT;
-        let (issuer, url) = (self.clone(), url.clone());
-        let fetch = async move {
-            let response = issuer.get(&url, None, None).await?;
-            KeySet::parse(response.body()).map_err(|error| LoginError::Unusable(error.to_string()))
-        };
-        self.keys.get(is_old, fetch).await
+        let request = KeyRequest { url, is_missing, lifetime: KEYS_OF_LOGINS };
+        Ok(self.key_sets.get(&request, (&self.owner, self.reach)).await?)
     }
 
     /// Asks for something with a token, or without one.
@@ -331,28 +322,25 @@ pub(super) fn read<T: for<'de> Deserialize<'de>>(
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
-    #[tokio::test]
-    async fn all_owners_of_logins_together_call_an_issuer_a_bounded_number_of_times() {
-        let provider = LoginProvider::Issuer("https://issuer.example".to_owned());
-        let issuer = Issuers::new(Arc::default()).of(&provider, Reach::Public);
-        let slots = |owner: usize| issuer.slots("client", &owner.to_string());
-        let all: Vec<_> = (0..=MAX_ISSUER_CALLS / MAX_CALLS).map(slots).collect();
-        let (last, others) = all.split_last().unwrap();
-        let mut held = Vec::new();
-        for _ in 0..MAX_CALLS {
-            for other in others {
-                held.push(other.logins.acquire().await.unwrap());
-            }
-        }
-        let soon = Duration::from_millis(50);
+    #[test]
+    fn nobody_has_the_issuers_of_others_forgotten() {
+        let fetcher = Arc::<Fetcher>::default();
+        let issuers = Issuers::new(fetcher.clone(), KeySets::new(fetcher));
+        let of = |name: &str, owner: Option<&str>| {
+            let provider = LoginProvider::Issuer(format!("https://{name}.example"));
+            issuers.of(&provider, Reach::Public, owner.map(Arc::from).as_ref())
+        };
+        let (of_operator, of_small) = (of("google", None), of("small", Some("small")));
 
-        assert!(tokio::time::timeout(soon, last.logins.acquire()).await.is_err());
-        assert!(last.renewals.acquire().await.is_ok());
-        held.pop();
-        assert!(last.logins.acquire().await.is_ok());
+        for number in 0..3 * MAX_ISSUERS {
+            of(&number.to_string(), Some("large"));
+        }
+
+        assert!(Arc::ptr_eq(&of_operator, &of("google", None)));
+        assert!(Arc::ptr_eq(&of_small, &of("small", Some("small"))));
+        assert!(issuers.known.lock().is_ok_and(|known| known.iter().count() <= MAX_ISSUERS));
     }
 }

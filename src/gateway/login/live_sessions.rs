@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
 use crate::gateway::login::failures::LastFailure;
-use crate::gateway::login::fair_cache::FairCache;
 use crate::gateway::login::records::{LoginActivity, LoginRecords, LoginRecordsError};
+use crate::gateway::published::FairCache;
 
 /// What the identifiers of sessions begin with.
 const PREFIX: &str = "as_";

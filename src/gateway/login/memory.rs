@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use chrono::Utc;
 
-use crate::gateway::login::fair_cache::FairCache;
 use crate::gateway::login::issuer::LoginError;
 use crate::gateway::login::session::LoginSession;
+use crate::gateway::published::FairCache;
 
 /// How many logins that have ended are remembered.
 const MAX_ENDED_LOGINS: usize = 65_536;

@@ -8,9 +8,7 @@
 //! `steps` takes visitors through a login, and `renewal` asks again while a session lasts.
 
 mod attempts;
-mod cache;
 mod failures;
-mod fair_cache;
 mod github;
 mod issuer;
 mod live_sessions;
@@ -45,11 +43,12 @@ use crate::gateway::login::renewal::Renewal;
 use crate::gateway::login::seal::Seal;
 use crate::gateway::login::session::{LoginSession, LoginSessionEnd, whole_seconds};
 use crate::gateway::modules::traffic_policy::Fetcher;
+use crate::gateway::published::KeySets;
 use crate::http1::{RequestHead, is_identity};
 use crate::net::Reach;
 use crate::policy::VisitorConnection;
 use crate::policy::login::{
-    self as cookies, Admission, LoginConfig, LoginOutcome, LoginRequest, VisitKind,
+    self as cookies, Admission, LoginOutcome, LoginRequest, VisitKind,
 };
 
 const NEEDS_TLS: (StatusCode, u16, &str) = (
@@ -86,10 +85,14 @@ pub(crate) struct LoginPlace {
 
 impl Logins {
     /// Logins whose cookies are sealed with a key.
-    pub(crate) fn new(key: ring::hkdf::Prk, fetcher: Arc<Fetcher>) -> Arc<Self> {
+    pub(crate) fn new(
+        key: ring::hkdf::Prk,
+        fetcher: Arc<Fetcher>,
+        key_sets: Arc<KeySets>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             seal: Seal(key),
-            issuers: Issuers::new(fetcher),
+            issuers: Issuers::new(fetcher, key_sets),
             memory: Memory::default(),
             attempts: AttemptLookups::default(),
             sessions: LiveSessions::default(),
@@ -100,9 +103,12 @@ impl Logins {
     }
 
     /// The issuer of a login; where a provider is that is called by its name, the operator has said.
-    fn issuer(&self, config: &LoginConfig, reach: Reach) -> Arc<Issuer> {
-        let reach = if config.named.is_some() { Reach::Any } else { reach };
-        self.issuers.of(&config.provider, reach)
+    fn issuer(&self, request: &LoginRequest, reach: Reach) -> Arc<Issuer> {
+        let config = &request.config;
+        match config.named {
+            Some(_) => self.issuers.of(&config.provider, Reach::Any, None),
+            None => self.issuers.of(&config.provider, reach, Some(&request.owner)),
+        }
     }
 
     /// Says where sessions are stored.
@@ -140,7 +146,7 @@ impl Logins {
         reach: Reach,
         place: impl FnOnce() -> LoginPlace,
     ) -> LoginOutcome {
-        let issuer = self.issuer(&request.config, reach);
+        let issuer = self.issuer(&request, reach);
         let visit = &request.visit;
         if !visit.may_have_cookies() {
             return refused(NEEDS_TLS);

@@ -74,13 +74,13 @@ impl Renewal {
         session: &LoginSession,
     ) -> Result<LoginSession, LoginError> {
         let metadata = self.issuer.metadata().await?;
-        let slots = self.issuer.slots(&self.client_id, &self.owner);
+        let calls = self.issuer.renewal_calls.of((self.client_id.clone(), self.owner.clone()));
         let client = TokenClient {
             issuer: &self.issuer,
             metadata: &metadata,
             client_id: &self.client_id,
             client_secret: &self.client_secret,
-            slots: &slots.renewals,
+            slots: &calls,
         };
         let mut renewed = session.clone();
         if let Some(token) = &session.refresh_token {

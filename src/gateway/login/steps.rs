@@ -219,13 +219,13 @@ async fn log_in(
         return Err(LoginError::Refused(error));
     }
     let code = visit.parameter("code").ok_or(LoginError::UnknownLogin)?;
-    let slots = issuer.slots(&request.client_id, &request.owner);
+    let calls = issuer.login_calls.of((request.client_id.clone(), request.owner.clone()));
     let client = TokenClient {
         issuer,
         metadata: &metadata,
         client_id: &request.client_id,
         client_secret: &request.client_secret,
-        slots: &slots.logins,
+        slots: &calls,
     };
     let redirect_uri = format!("{}{CALLBACK_PATH}", visit.origin);
     let mut parameters = vec![

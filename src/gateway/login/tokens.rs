@@ -13,7 +13,8 @@ use serde_json::Value as Json;
 use url::form_urlencoded;
 
 use crate::gateway::login::github;
-use crate::gateway::login::issuer::{CallLimit, Issuer, IssuerMetadata, LoginError, read};
+use crate::gateway::login::issuer::{Issuer, IssuerMetadata, LoginError, read};
+use crate::gateway::published::CallLimit;
 use crate::policy::login::{
     ClientSecret, ExpectedToken, IdTokenError, Identity, LoginConfig, LoginProvider, UserinfoForm,
     verify_id_token,
@@ -187,6 +188,7 @@ fn reason(answer: &Json) -> String {
 mod tests {
     use super::*;
     use crate::gateway::login::issuer::Issuers;
+    use crate::gateway::published::KeySets;
     use crate::net::Reach;
 
     #[tokio::test]
@@ -205,14 +207,15 @@ mod tests {
         };
         let provider = LoginProvider::Issuer(metadata.issuer.clone());
         for (reach, is_refused) in [(Reach::Public, true), (Reach::Any, false)] {
-            let issuer = Issuers::new(Arc::default()).of(&provider, reach);
-            let slots = issuer.slots("client", "owner");
+            let issuers = Issuers::new(Arc::default(), KeySets::new(Arc::default()));
+            let issuer = issuers.of(&provider, reach, None);
+            let calls = issuer.login_calls.of(("client".to_owned(), "owner".into()));
             let client = TokenClient {
                 issuer: &issuer,
                 metadata: &metadata,
                 client_id: "client",
                 client_secret: &ClientSecret::default(),
-                slots: &slots.logins,
+                slots: &calls,
             };
             let failures = [
                 client.tokens(&[]).await.err(),

@@ -1,13 +1,7 @@
 //! `jwt-validation`: let only visitors in who carry a token.
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use bytes::Bytes;
-use http::header::ACCEPT;
-use http::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
 
 use self::present::Present;
@@ -17,12 +11,13 @@ use super::super::action::Action;
 use super::super::action_error::ActionError;
 use super::super::config::Config;
 use super::super::jwt::algorithm::{ALGORITHMS, Algorithm};
-use super::super::jwt::{ClaimRules, InvalidClaims, KeySet, UnverifiedToken as Jwt};
+use super::super::jwt::{
+    ClaimRules, InvalidClaims, KEYS_OF_TOKENS, KeyRequest, UnverifiedToken as Jwt,
+};
 use super::super::problem::{DocumentPath, code};
-use super::super::state::keys::CachedKeySet;
 use super::super::turn::{Flow, Turn};
 use super::super::url::Url;
-use super::super::verdict::{Fetch, Verdict};
+use super::super::verdict::Verdict;
 
 mod present;
 mod refusal;
@@ -81,7 +76,7 @@ impl Action for JwtValidation {
                 Present::Found(token) => token,
             };
             let checked = match self.check(&token, turn) {
-                Checked::Fetch(fetch) => return Ok(Flow::Fetch(fetch)),
+                Checked::Keys(request) => return Ok(Flow::Keys(request)),
                 Checked::Good => Ok(()),
                 Checked::Bad(refusal) => Err(refusal),
             };
@@ -100,7 +95,7 @@ enum Checked {
     Good,
     Bad(JwtRejection),
     /// Its issuer has to be asked for keys first.
-    Fetch(Fetch),
+    Keys(KeyRequest),
 }
 
 impl JwtValidation {
@@ -125,62 +120,27 @@ impl JwtValidation {
         }
     }
 
-    /// Looks for the key that made the signature, source by source.
+    /// Looks for the key that made the signature, source by source: first among those that are known. A new key
+    /// may have the name of an old one, or none.
     fn verify(&self, token: &Jwt, algorithm: Algorithm, turn: &Turn<'_>) -> Checked {
         let (key, message) = (token.key(), token.message.as_bytes());
         let mut is_unreachable = false;
-        for url in &self.key_sources {
-            let keys = match source(url, key, turn) {
-                KeySource::Keys(keys) => keys,
-                KeySource::Fetch(fetch) => return Checked::Fetch(fetch),
-                KeySource::Failed => {
-                    is_unreachable = true;
-                    continue;
+        for is_missing in [false, true] {
+            for url in &self.key_sources {
+                let request = KeyRequest { url: url.clone(), is_missing, lifetime: KEYS_OF_TOKENS };
+                match turn.keys(&request) {
+                    Some(Some(keys))
+                        if keys.verifies(key, algorithm, message, &token.signature) =>
+                    {
+                        return Checked::Good;
+                    }
+                    Some(Some(_)) => {}
+                    Some(None) => is_unreachable = true,
+                    None => return Checked::Keys(request),
                 }
-            };
-            if keys.verifies(key, algorithm, message, &token.signature) {
-                return Checked::Good;
             }
         }
         Checked::Bad(if is_unreachable { refusal::UNREACHABLE } else { refusal::SIGNATURE })
-    }
-}
-
-/// What is known of the keys of a source.
-enum KeySource {
-    Keys(Arc<KeySet>),
-    Failed,
-    Fetch(Fetch),
-}
-
-/// The keys of a source: those that are kept, unless a key is wanted that is not among them.
-fn source(url: &str, key: Option<&str>, turn: &Turn<'_>) -> KeySource {
-    let kept = &turn.world.state().keys;
-    let fetch = fetch(url);
-    if let Some(fetched) = turn.fetched(&fetch) {
-        let answer = fetched.as_ref().ok().filter(|answer| answer.status().is_success());
-        let keys = answer.and_then(|answer| KeySet::parse(answer.body()).ok()).map(Arc::new);
-        kept.keep(url, keys.clone(), turn.instant());
-        return keys.map_or(KeySource::Failed, KeySource::Keys);
-    }
-    match kept.of(url, turn.instant()) {
-        CachedKeySet::Keys { keys, recent } if recent || keys.has(key) => KeySource::Keys(keys),
-        CachedKeySet::Failed => KeySource::Failed,
-        CachedKeySet::Keys { .. } | CachedKeySet::Nothing => KeySource::Fetch(fetch),
-    }
-}
-
-fn fetch(url: &str) -> Fetch {
-    let json = HeaderValue::from_static("application/json");
-    Fetch {
-        method: http::Method::GET,
-        url: url.to_owned(),
-        headers: HeaderMap::from_iter([(ACCEPT, json)]),
-        body: Bytes::new(),
-        timeout: Duration::from_secs(5),
-        limit: 256 << 10,
-        max_redirects: 0,
-        attempt: 1,
     }
 }
 

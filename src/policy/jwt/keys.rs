@@ -41,7 +41,7 @@ enum Material {
 
 /// A key as it is published.
 #[derive(Deserialize)]
-struct Published {
+struct PublishedKey {
     kty: String,
     kid: Option<String>,
     alg: Option<String>,
@@ -85,7 +85,7 @@ impl KeySet {
 }
 
 impl Key {
-    fn read(published: Published) -> Option<Self> {
+    fn read(published: PublishedKey) -> Option<Self> {
         if published.r#use.as_deref().is_some_and(|it| it != "sig") {
             return None;
         }
@@ -103,7 +103,7 @@ impl Key {
 }
 
 impl Material {
-    fn read(published: &Published) -> Option<Self> {
+    fn read(published: &PublishedKey) -> Option<Self> {
         let bytes = |text: &Option<String>| {
             let text = text.as_deref()?.trim_end_matches('=');
             BASE64_URL_SAFE_NO_PAD.decode(text).ok()

@@ -1,14 +1,12 @@
-//! What requests share: counters, breakers and keys. Bounded, and nothing in it does I/O.
+//! What requests share: counters and breakers. Bounded, and nothing in it does I/O.
 
 pub mod breaker;
-pub mod keys;
 pub mod limits;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use self::breaker::{Breaker, BreakerLimits};
-use self::keys::Keys;
 use self::limits::RateLimits;
 
 /// What the requests of one policy share.
@@ -18,8 +16,6 @@ use self::limits::RateLimits;
 pub struct PolicyState {
     /// The counters of rate limits.
     pub rate_limits: RateLimits,
-    /// The keys that tokens are verified with.
-    pub keys: Keys,
     /// By rule and action.
     breakers: Mutex<HashMap<(usize, usize), Arc<Breaker>>>,
 }

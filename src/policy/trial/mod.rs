@@ -5,8 +5,8 @@
 mod report;
 mod traffic;
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use chrono::{DateTime, Utc};
@@ -17,8 +17,10 @@ pub use self::traffic::{InvalidTraffic, Peer, Ranges, SimulatedResponse, Traffic
 
 use super::exchange::{Carried, Content, Exchange, Response};
 use super::ip_rules::IpRules;
+use super::jwt::{KeyRequest, KeySet};
 use super::login::{ClientSecret, OauthApplication, OauthClient, OauthProvider};
 use super::path::Ambiguity;
+use super::published::{Published, PublishedStatus};
 use super::record::Record;
 use super::secrets::SecretName;
 use super::verdict::{Fetch, FetchFailed, Fetched, LocalResponse, StepOutcome, Verdict};
@@ -32,6 +34,8 @@ pub struct Trial {
     started: Instant,
     begin: DateTime<Utc>,
     elapsed: Duration,
+    /// The keys of issuers, by where they are.
+    keys: Mutex<HashMap<String, Published<KeySet, ()>>>,
 }
 
 /// Compiles a document in JSON or YAML for edges or for endpoints of agents; unless `edge` says
@@ -90,6 +94,7 @@ impl Trial {
             started: Instant::now(),
             begin,
             elapsed: Duration::ZERO,
+            keys: Mutex::default(),
         }
     }
 
@@ -192,6 +197,7 @@ impl Simulation<'_> {
             match run.step(exchange, self.world) {
                 StepOutcome::NeedBody { limit } => self.give_body(phase, limit, exchange),
                 StepOutcome::Fetch(fetch) => run.answer(self.fetched(&fetch)?),
+                StepOutcome::Keys(request) => run.answer_keys(self.keys(&request)?),
                 StepOutcome::Login(request) => run.answer_login(self.traffic.logged_in(&request)),
                 StepOutcome::Done(Verdict::Forward { url }) if self.traffic.fails(&url) => {
                     if !run.forward_failed(exchange, 3200, "nothing is online at this address") {
@@ -220,6 +226,32 @@ impl Simulation<'_> {
         } else if let Some(response) = exchange.response_mut() {
             response.body = content;
         }
+    }
+
+    /// The keys of an issuer, as a gateway keeps them, which would ask for newer ones while it uses old ones.
+    fn keys(&self, request: &KeyRequest) -> Result<Option<Arc<KeySet>>, InvalidTraffic> {
+        let (lifetime, now) = (&request.lifetime, self.world.instant());
+        let mut all = self.world.trial.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = all.entry(request.url.clone()).or_default();
+        match known.status(lifetime, request.is_missing, now) {
+            PublishedStatus::Current(keys) | PublishedStatus::Old(keys) => return Ok(Some(keys)),
+            PublishedStatus::Failed(()) => {}
+            PublishedStatus::Missing => {
+                let set = match self.traffic.reply(&request.url) {
+                    Some(reply) => {
+                        let (head, body) = reply.message()?;
+                        let set = KeySet::parse(&body).ok().filter(|_| head.status.is_success());
+                        set.map(Arc::new)
+                    }
+                    None => None,
+                };
+                known.keep(set.clone().ok_or(()), now);
+                if set.is_some() {
+                    return Ok(set);
+                }
+            }
+        }
+        Ok(known.usable(lifetime, now).filter(|_| !request.is_missing))
     }
 
     fn fetched(&self, fetch: &Fetch) -> Result<Fetched, InvalidTraffic> {

@@ -47,8 +47,10 @@ impl ConnectionExecution {
                         }
                     }
                 },
-                // A connection of bytes has no body that could be looked at, and nobody logs in on it.
-                StepOutcome::NeedBody { .. } | StepOutcome::Login(_) => break Err(()),
+                // A connection of bytes has no body that could be looked at, no token, and nobody logs in on it.
+                StepOutcome::NeedBody { .. } | StepOutcome::Keys(_) | StepOutcome::Login(_) => {
+                    break Err(());
+                }
                 StepOutcome::Fetch(fetch) => {
                     run.answer(gateway.fetcher.fetch(&fetch, rules.reach).await)
                 }

@@ -19,6 +19,7 @@ use crate::gateway::modules::traffic_policy::buffered_body::{BufferedBody, gathe
 use crate::gateway::modules::traffic_policy::rules::Rules;
 use crate::gateway::routing::virtual_host::{Rejection, VirtualHost};
 use crate::policy::head_change::RuleNotePair;
+use crate::policy::jwt::{KeyRequest, KeySet};
 use crate::policy::{
     Content, EndpointFacts, Exchange, LocalResponse, Phase, PhaseDecision, Run, StepOutcome,
     Verdict,
@@ -95,9 +96,11 @@ impl PolicyExecution {
                 StepOutcome::Fetch(fetch) => {
                     run.answer(context.gateway.fetcher.fetch(&fetch, rules.reach).await)
                 }
+                StepOutcome::Keys(request) => {
+                    run.answer_keys(keys(context, rules, &request).await);
+                }
                 StepOutcome::Login(mut request) => {
-                    request.owner =
-                        rules.owner.as_ref().unwrap_or(context.route_ref.owner()).clone();
+                    request.owner = rules.owner_of(&context.route_ref).clone();
                     let place = || LoginPlace {
                         connection: context.connection(),
                         route_ref: context.route_ref.clone(),
@@ -145,8 +148,8 @@ impl PolicyExecution {
         let mut run = rules.policy.run(Phase::Response);
         loop {
             match run.step(&mut self.exchange, rules) {
-                // Responses are for those who have logged in before.
-                StepOutcome::Done(_) | StepOutcome::Login(_) => break,
+                // Responses are for those who have logged in, or shown a token, before.
+                StepOutcome::Done(_) | StepOutcome::Keys(_) | StepOutcome::Login(_) => break,
                 StepOutcome::NeedBody { limit } => self.gather_response(&mut body, limit).await,
                 StepOutcome::Fetch(fetch) => {
                     run.answer(context.gateway.fetcher.fetch(&fetch, rules.reach).await)
@@ -281,6 +284,17 @@ impl PolicyExecution {
             }
         });
     }
+}
+
+/// The keys of an issuer; none where they cannot be had.
+async fn keys(
+    context: &RequestContext<'_>,
+    rules: &Rules,
+    request: &KeyRequest,
+) -> Option<Arc<KeySet>> {
+    let owner = rules.owner_of(&context.route_ref);
+    let keys = context.gateway.key_sets.get(request, (owner, rules.reach)).await;
+    keys.inspect_err(|err| tracing::debug!(%err, "there are no keys of an issuer")).ok()
 }
 
 /// Brings a request that rules may have changed back into its form: the host in `Host` alone.

@@ -7,6 +7,7 @@ use arc_swap::ArcSwap;
 use http::HeaderName;
 use http::header::{CONTENT_LENGTH, EXPECT, HOST, PROXY_AUTHORIZATION, TRAILER};
 
+use crate::gateway::routing::target::RouteRef;
 use crate::gateway::secrets::SecretTable;
 use crate::http1::{CDN_LOOP, is_forwarded, is_hop_by_hop};
 use crate::net::Reach;
@@ -32,7 +33,7 @@ pub(crate) struct Rules {
     /// Where what they ask for may lead.
     pub(super) reach: Reach,
     /// The account whose agent has brought them; none for those of edges.
-    pub(super) owner: Option<Arc<str>>,
+    owner: Option<Arc<str>>,
     /// True when the response phase has something to do.
     responds: bool,
     /// True when requests may pass by their heads alone.
@@ -85,6 +86,11 @@ impl Rules {
     /// The same rules, which an agent of an account has brought.
     pub(crate) fn of_account(self, owner: Option<Arc<str>>) -> Self {
         Self { owner, ..self }
+    }
+
+    /// Who has them ask for something: whose agent has brought them, or else whose endpoint it is.
+    pub(super) fn owner_of<'a>(&'a self, route_ref: &'a RouteRef) -> &'a Arc<str> {
+        self.owner.as_ref().unwrap_or(route_ref.owner())
     }
 
     /// Whether anything is to be done in a phase.

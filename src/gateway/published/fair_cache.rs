@@ -1,4 +1,4 @@
-//! A bounded map that logins share: where it is full, those go first of whom there are most.
+//! A bounded map that owners share: where it is full, those go first of whom there are most.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -6,41 +6,41 @@ use std::hash::Hash;
 /// What part of the entries makes room at once, so that a full map is not searched for each new entry.
 const ROOM_PARTS: usize = 16;
 
-/// Entries by key, each of a login.
-pub(super) struct FairCache<K, V> {
+/// Entries by key, each of an owner.
+pub(crate) struct FairCache<K, V> {
     max_entries: usize,
     entries: HashMap<K, Owned<V>>,
-    /// How many entries each login has.
+    /// How many entries each owner has.
     counts: HashMap<u32, usize>,
 }
 
 struct Owned<V> {
-    login: u32,
+    owner: u32,
     value: V,
 }
 
 impl<K: Hash + Eq + Clone, V> FairCache<K, V> {
-    pub(super) fn new(max_entries: usize) -> Self {
+    pub(crate) fn new(max_entries: usize) -> Self {
         Self { max_entries, entries: HashMap::new(), counts: HashMap::new() }
     }
 
-    pub(super) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.entries.len() >= self.max_entries
     }
 
-    pub(super) fn get(&self, key: &K) -> Option<&V> {
+    pub(crate) fn get(&self, key: &K) -> Option<&V> {
         self.entries.get(key).map(|entry| &entry.value)
     }
 
-    pub(super) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
+    pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
         self.entries.get_mut(key).map(|entry| &mut entry.value)
     }
 
     /// The entry with a key, or a new one; where there is no room, the entries of the smallest `age` go, of
-    /// those logins that have more than their share.
-    pub(super) fn get_or_insert<A: Ord + Copy>(
+    /// those owners that have more than their share.
+    pub(crate) fn get_or_insert<A: Ord + Copy>(
         &mut self,
-        (login, key): (u32, K),
+        (owner, key): (u32, K),
         new: impl FnOnce() -> V,
         age: impl Fn(&V) -> A,
     ) -> &mut V {
@@ -49,28 +49,28 @@ impl<K: Hash + Eq + Clone, V> FairCache<K, V> {
         }
         let counts = &mut self.counts;
         let entry = self.entries.entry(key).or_insert_with(|| {
-            *counts.entry(login).or_default() += 1;
-            Owned { login, value: new() }
+            *counts.entry(owner).or_default() += 1;
+            Owned { owner, value: new() }
         });
         &mut entry.value
     }
 
-    pub(super) fn remove(&mut self, key: &K) -> Option<V> {
+    pub(crate) fn remove(&mut self, key: &K) -> Option<V> {
         let entry = self.entries.remove(key)?;
-        self.discount(entry.login);
+        self.discount(entry.owner);
         Some(entry.value)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         self.entries.iter().map(|(key, entry)| (key, &entry.value))
     }
 
     /// Keeps those entries alone.
-    pub(super) fn retain(&mut self, mut keep: impl FnMut(&V) -> bool) {
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&V) -> bool) {
         let counts = &mut self.counts;
         self.entries.retain(|_, entry| {
             let stays = keep(&entry.value);
-            if !stays && let Some(count) = counts.get_mut(&entry.login) {
+            if !stays && let Some(count) = counts.get_mut(&entry.owner) {
                 *count -= 1;
             }
             stays
@@ -78,35 +78,35 @@ impl<K: Hash + Eq + Clone, V> FairCache<K, V> {
         counts.retain(|_, count| *count > 0);
     }
 
-    fn discount(&mut self, login: u32) {
-        if let Some(count) = self.counts.get_mut(&login) {
+    fn discount(&mut self, owner: u32) {
+        if let Some(count) = self.counts.get_mut(&owner) {
             *count -= 1;
             if *count == 0 {
-                self.counts.remove(&login);
+                self.counts.remove(&owner);
             }
         }
     }
 
     fn make_room<A: Ord + Copy>(&mut self, age: impl Fn(&V) -> A) {
         let share = self.share(self.max_entries - self.max_entries.div_ceil(ROOM_PARTS));
-        let has_too_many = |login: &u32| self.counts.get(login).is_some_and(|it| *it > share);
-        // One pass for all logins, of which there may be many.
-        let mut of_logins: HashMap<u32, Vec<(A, K)>> = HashMap::new();
-        for (key, entry) in self.entries.iter().filter(|(_, entry)| has_too_many(&entry.login)) {
-            let of_login = of_logins.entry(entry.login).or_default();
-            of_login.push((age(&entry.value), key.clone()));
+        let has_too_many = |owner: &u32| self.counts.get(owner).is_some_and(|it| *it > share);
+        // One pass for all owners, of whom there may be many.
+        let mut of_owners: HashMap<u32, Vec<(A, K)>> = HashMap::new();
+        for (key, entry) in self.entries.iter().filter(|(_, entry)| has_too_many(&entry.owner)) {
+            let of_owner = of_owners.entry(entry.owner).or_default();
+            of_owner.push((age(&entry.value), key.clone()));
         }
-        for mut of_login in of_logins.into_values() {
-            let surplus = of_login.len() - share;
-            of_login.select_nth_unstable_by_key(surplus - 1, |(age, _)| *age);
-            of_login.truncate(surplus);
-            for (_, key) in of_login {
+        for mut of_owner in of_owners.into_values() {
+            let surplus = of_owner.len() - share;
+            of_owner.select_nth_unstable_by_key(surplus - 1, |(age, _)| *age);
+            of_owner.truncate(surplus);
+            for (_, key) in of_owner {
                 self.remove(&key);
             }
         }
     }
 
-    /// How many entries a login may keep so that all together keep so many: who has fewer loses none.
+    /// How many entries an owner may keep so that all together keep so many: who has fewer loses none.
     fn share(&self, mut budget: usize) -> usize {
         let mut counts: Vec<_> = self.counts.values().copied().collect();
         counts.sort_unstable();
