@@ -26,6 +26,6 @@ pub(crate) use connection_limit::{
 pub(crate) use jitter::random_fraction;
 pub(crate) use listener::{AcceptedConnection, ConnectionTask, Listener};
 pub(crate) use proxy_header::ProxyProtocol;
-pub(crate) use reach::Reach;
+pub(crate) use reach::{OutOfReach, Reach};
 pub(crate) use shutdown::{Shutdown, ShutdownPhase, ShutdownSignal};
 pub(crate) use timeouts::{FIRST_BYTE_TIMEOUT, HANDSHAKE_TIMEOUT, HEAD_TIMEOUT, first_byte};

@@ -1,6 +1,5 @@
 //! Where a request that somebody else has caused may lead.
 
-use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Where a request may lead.
@@ -13,17 +12,21 @@ pub enum Reach {
     Public,
 }
 
+/// An address that a request may not lead to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{0} is not a public address")]
+pub struct OutOfReach(pub IpAddr);
+
 impl Reach {
     /// Refuses an address that is out of reach.
     ///
     /// # Errors
     /// When it is.
-    pub fn check(self, address: IpAddr) -> io::Result<()> {
+    pub fn check(self, address: IpAddr) -> Result<(), OutOfReach> {
         if self == Self::Any || is_public(address) {
             return Ok(());
         }
-        let problem = format!("{address} is not a public address");
-        Err(io::Error::new(io::ErrorKind::PermissionDenied, problem))
+        Err(OutOfReach(address))
     }
 }
 
@@ -38,7 +41,8 @@ fn is_public(address: IpAddr) -> bool {
 fn is_public_v4(address: Ipv4Addr) -> bool {
     let [first, second, third, _] = address.octets();
     let is_special = match (first, second, third) {
-        (0, ..) | (240.., ..) | (192, 0, 0) => true,
+        // The last one leads to whoever is the next relay of 6to4 (RFC 7526).
+        (0, ..) | (240.., ..) | (192, 0, 0) | (192, 88, 99) => true,
         (100, 64..=127, _) | (198, 18..=19, _) => true,
         _ => address.is_multicast() || address.is_documentation(),
     };
@@ -56,7 +60,10 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
             embedded(high, low)
         }
         [0x2002, high, low, ..] => embedded(high, low),
-        [0x2001, 0 | 0xdb8, ..] => false,
+        // Tunnels and tests (RFC 2928), and documentation.
+        [0x2001, 0..=0x1ff | 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => false,
+        // Addresses of ISATAP (RFC 5214).
+        [_, _, _, _, 0 | 0x200, 0x5efe, high, low] => embedded(high, low),
         // All that is given to anybody for unicast.
         [first, ..] => first & 0xe000 == 0x2000,
     }
@@ -69,9 +76,14 @@ mod tests {
 
     #[test]
     fn only_the_public_internet_is_public() {
-        for public in
-            ["1.1.1.1", "100.128.0.1", "2606:4700::1", "::ffff:8.8.8.8", "64:ff9b::808:808"]
-        {
+        for public in [
+            "1.1.1.1",
+            "100.128.0.1",
+            "2001:200::1",
+            "2606:4700::1",
+            "::ffff:8.8.8.8",
+            "64:ff9b::808:808",
+        ] {
             Reach::Public.check(public.parse().unwrap()).unwrap();
         }
         for private in [
@@ -97,6 +109,13 @@ mod tests {
             "fec0::1",
             "ff02::1",
             "2001::1",
+            "2001:2::1",
+            "2001:10::1",
+            "2001:db8::1",
+            "3fff:fff::1",
+            "192.88.99.1",
+            "2606:4700::5efe:a00:1",
+            "2606:4700::200:5efe:a00:1",
         ] {
             let address = private.parse().unwrap();
             assert!(Reach::Public.check(address).is_err(), "{private}");

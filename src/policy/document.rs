@@ -3,6 +3,7 @@
 //! Traffic policy sheet, section 1.
 
 use std::io;
+use std::net::IpAddr;
 
 use serde_json::{Map, Value};
 
@@ -124,6 +125,11 @@ impl Policy {
     /// Whether visitors log in at an issuer that is reached over this machine alone.
     pub fn has_local_issuers(&self) -> bool {
         self.logins().any(LoginConfig::is_local)
+    }
+
+    /// The addresses of issuers, where documents write them in place of names.
+    pub fn issuer_addresses(&self) -> impl Iterator<Item = IpAddr> {
+        self.logins().flat_map(LoginConfig::addresses)
     }
 
     /// Whether a step of a login belongs to one of its rules.

@@ -1,5 +1,7 @@
 //! What comes of running the rules of a phase.
 
+use std::net::IpAddr;
+
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 
@@ -93,6 +95,9 @@ pub enum FetchFailed {
     /// Nobody answered.
     #[error("unreachable: {0}")]
     Unreachable(String),
+    /// Nobody was asked: it is at an address that is not for whoever wants it.
+    #[error("{0} is not a public address")]
+    OutOfReach(IpAddr),
     /// The answer is longer than it may be.
     #[error("the response is too long")]
     TooLong,

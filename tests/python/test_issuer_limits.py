@@ -16,7 +16,7 @@ import ginnel
 from issuer import CLIENT_ID, Call, Issuer
 from processes import wait_until
 from recorder import Recorder
-from test_openid_connect import Endpoint
+from test_openid_connect import Endpoint, code
 from visitor import Visitor
 
 FLOODED, OTHER = "flooded.example.test", "other.example.test"
@@ -106,7 +106,7 @@ def login_at(port: int) -> dict[str, Any]:
 
 def provider_at(port: int) -> dict[str, Any]:
     names = ("authorization_url", "token_url", "userinfo_url")
-    urls = dict.fromkeys(names, f"https://127.0.0.1:{port}")
+    urls = dict.fromkeys(names, f"https://localhost:{port}")
     return {"type": "oauth", "config": {"provider": "mine", "client_id": CLIENT_ID, **urls}}
 
 
@@ -157,3 +157,28 @@ def test_the_policy_of_an_agent_reaches_public_addresses_alone(
 
         assert visiting.result() in ({401, 502} if action is keys_at else {502})
     assert upstream.heads == []
+
+
+def test_an_issuer_that_is_out_of_reach_is_called_so(upstream: Recorder) -> None:
+    with (
+        ginnel.Service(base_domain="tunnels.test") as service,
+        ginnel.Agent(service) as agent,
+        agent.client() as local,
+    ):
+
+        def start(action: dict[str, Any]) -> str:
+            rules = {"on_http_request": [{"actions": [action]}]}
+            tunnel = local.tunnels.start(addr=upstream.address, proto="http", traffic_policy=rules)
+            return str(tunnel.public_url)
+
+        for host in ("127.0.0.1", "10.1.2.3", "[::1]", "2130706433"):
+            config = {"issuer_url": f"https://{host}:4433", "client_id": CLIENT_ID}
+            with pytest.raises(ginnel.APIStatusError, match="is not a public address"):
+                start({"type": "openid-connect", "config": config})
+        urls = provider_at(1)["config"] | {"token_url": "https://192.168.0.1/token"}
+        with pytest.raises(ginnel.APIStatusError, match=r"192\.168\.0\.1 is not a public address"):
+            start({"type": "oauth", "config": urls})
+
+        refused = Visitor(service, urlsplit(start(login_at(1))).netloc).go()
+        assert (refused.status, code(refused.headers)) == (502, "3446")
+        assert "has no public address" in refused.body

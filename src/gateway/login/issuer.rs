@@ -1,6 +1,7 @@
 //! What issuers publish of themselves, and how they are called.
 
 use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -16,10 +17,10 @@ use crate::gateway::published::{
     CallLimit, CallLimits, FairCache, KeySetError, KeySets, PublishedCache, TooManyCalls,
 };
 use crate::net::Reach;
-use crate::policy::Fetch;
 use crate::policy::jwt::{KEYS_OF_LOGINS, KeyRequest, KeySet};
 use crate::policy::login::{IdTokenError, LoginProvider, is_login_url};
 use crate::policy::published::Lifetime;
+use crate::policy::{Fetch, FetchFailed};
 
 /// How many issuers are known.
 const MAX_ISSUERS: usize = 256;
@@ -43,6 +44,10 @@ const PROGRAM: &str = concat!("ginnel/", env!("CARGO_PKG_VERSION"));
 pub(super) enum LoginError {
     #[error("the issuer does not answer: {0}")]
     Unreachable(String),
+    #[error(
+        "the issuer is at {0}, which is no public address, and the service has no private_issuers"
+    )]
+    OutOfReach(IpAddr),
     #[error("too many calls to the issuer are on their way")]
     Busy,
     #[error("the issuer has answered what cannot be used: {0}")]
@@ -70,6 +75,11 @@ impl LoginError {
             Self::Unreachable(_) => {
                 (StatusCode::BAD_GATEWAY, 3446, "The issuer that you log in at does not answer.")
             }
+            Self::OutOfReach(_) => (
+                StatusCode::BAD_GATEWAY,
+                3446,
+                "The issuer that you log in at has no public address, and this endpoint may ask no others.",
+            ),
             Self::Busy => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 3447,
@@ -107,6 +117,15 @@ impl From<TooManyCalls> for LoginError {
     }
 }
 
+impl From<FetchFailed> for LoginError {
+    fn from(error: FetchFailed) -> Self {
+        match error {
+            FetchFailed::OutOfReach(address) => Self::OutOfReach(address),
+            _ => Self::Unreachable(error.to_string()),
+        }
+    }
+}
+
 impl From<JoinError> for LoginError {
     fn from(error: JoinError) -> Self {
         Self::Internal(error.to_string())
@@ -119,9 +138,8 @@ impl From<KeySetError> for LoginError {
             KeySetError::Busy(_) => Self::Busy,
             KeySetError::Unusable(reason) => Self::Unusable(reason),
             KeySetError::Internal(reason) => Self::Internal(reason),
-            KeySetError::Fetch(_) | KeySetError::Status { .. } => {
-                Self::Unreachable(error.to_string())
-            }
+            KeySetError::Fetch(error) => error.into(),
+            KeySetError::Status { .. } => Self::Unreachable(error.to_string()),
         }
     }
 }
@@ -310,7 +328,7 @@ impl Issuer {
             attempt: 1,
         };
         let fetched = self.fetcher.fetch(&fetch, self.reach).await;
-        fetched.map_err(|error| LoginError::Unreachable(error.to_string()))
+        fetched.map_err(LoginError::from)
     }
 }
 

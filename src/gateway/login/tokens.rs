@@ -224,7 +224,7 @@ mod tests {
             ];
             for failure in failures {
                 let text = failure.unwrap().to_string();
-                assert_eq!(text.contains("is not a public address"), is_refused, "{text}");
+                assert_eq!(text.contains("is no public address"), is_refused, "{text}");
             }
         }
     }

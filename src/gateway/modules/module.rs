@@ -1,5 +1,6 @@
 //! What a module is, and how a request goes from one to the next.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::{Request, Response};
@@ -164,6 +165,12 @@ impl Modules {
     pub(crate) fn have_local_issuers(&self) -> bool {
         let mut policies = self.0.iter().filter_map(|module| module.login_policy());
         policies.any(Policy::has_local_issuers)
+    }
+
+    /// The addresses of issuers that visitors log in at, where documents write them in place of names.
+    pub(crate) fn issuer_addresses(&self) -> impl Iterator<Item = IpAddr> {
+        let policies = self.0.iter().filter_map(|module| module.login_policy());
+        policies.flat_map(Policy::issuer_addresses)
     }
 
     /// Whether a step of a login belongs to one of theirs.

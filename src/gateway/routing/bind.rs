@@ -21,8 +21,8 @@ use crate::gateway::routing::virtual_host::VirtualHost;
 use crate::gateway::tls::certificate_error::CertificateError;
 use crate::gateway::tls::policy::{TlsParams, TlsPolicy};
 use crate::gateway::{Gateway, GatewayError, GatewayState};
-use crate::net::Listener;
 use crate::net::tls::only_signed_by;
+use crate::net::{Listener, OutOfReach};
 use crate::policy::actions::terminate_tls::TerminateTls;
 use crate::policy::problem::code;
 use crate::policy::{Problem, Scope};
@@ -76,6 +76,9 @@ impl Gateway {
         if virtual_host.has_local_issuers() {
             return Err(local_issuer());
         }
+        let reach = endpoint_modules::reach(gateway);
+        let checked = virtual_host.issuer_addresses().try_for_each(|address| reach.check(address));
+        checked.map_err(|problem| private_issuer(&problem))?;
         if let Some(tls) = virtual_host.tls_termination() {
             end_tls(&mut spec, tls)?;
         }
@@ -107,6 +110,15 @@ fn local_issuer() -> BindError {
     let (code, place) = (code::URL, "on_http_request".to_owned());
     let message = "the issuer of a login must be at an https url: agents have none on the machine of the service";
     BindError::Policy(vec![Problem { code, place, message: message.to_owned() }])
+}
+
+/// Refuses what no visit could lead to.
+fn private_issuer(problem: &OutOfReach) -> BindError {
+    let (code, place) = (code::URL, "on_http_request".to_owned());
+    let message = format!(
+        "the issuer of a login must be at a public address, and {problem}: this service has no private_issuers"
+    );
+    BindError::Policy(vec![Problem { code, place, message }])
 }
 
 /// Adds to what an agent asks for how TLS ends by its policy.

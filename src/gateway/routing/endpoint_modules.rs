@@ -147,7 +147,7 @@ fn policy(
 }
 
 /// Where what agents name may lead.
-fn reach(gateway: &GatewayState) -> Reach {
+pub(super) fn reach(gateway: &GatewayState) -> Reach {
     if gateway.settings.private_issuers { Reach::Any } else { Reach::Public }
 }
 

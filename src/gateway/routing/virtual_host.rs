@@ -1,6 +1,7 @@
 //! What is served at a public address: routes, and what happens on each.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -202,6 +203,12 @@ impl VirtualHost {
     pub(crate) fn has_local_issuers(&self) -> bool {
         let modules = self.login_routes.iter().filter_map(|route| route.modules.as_ref());
         modules.into_iter().any(Modules::have_local_issuers)
+    }
+
+    /// The addresses of issuers that visitors log in at, where documents write them in place of names.
+    pub(crate) fn issuer_addresses(&self) -> impl Iterator<Item = IpAddr> {
+        let modules = self.login_routes.iter().filter_map(|route| route.modules.as_ref());
+        modules.flat_map(Modules::issuer_addresses)
     }
 
     /// The route that a step of a login is for, whatever paths it serves.

@@ -127,7 +127,7 @@ impl HttpRequest {
 
     fn failure(&self, reason: &FetchFailed) -> ActionError {
         let number = match reason {
-            FetchFailed::Unreachable(_) => 3600,
+            FetchFailed::Unreachable(_) | FetchFailed::OutOfReach(_) => 3600,
             FetchFailed::TooLong => 3601,
             FetchFailed::Late => 3602,
             FetchFailed::Loop => 3603,

@@ -1,5 +1,6 @@
 //! What an action asks of a login.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use ring::digest::{Context, SHA256};
@@ -83,6 +84,23 @@ impl LoginConfig {
                 [&it.authorization_url, &it.token_url, &it.userinfo_url].into_iter().any(is_local)
             }
         }
+    }
+
+    /// The addresses that its document has asked, where it writes them in place of names.
+    pub fn addresses(&self) -> Vec<IpAddr> {
+        let urls = match &self.provider {
+            _ if self.named.is_some() => Vec::new(),
+            LoginProvider::Issuer(issuer) => vec![issuer],
+            LoginProvider::Endpoints(it) => {
+                vec![&it.authorization_url, &it.token_url, &it.userinfo_url]
+            }
+        };
+        let address = |url: &String| match url::Url::parse(url).ok()?.host()? {
+            url::Host::Ipv4(address) => Some(address.into()),
+            url::Host::Ipv6(address) => Some(address.into()),
+            url::Host::Domain(_) => None,
+        };
+        urls.into_iter().filter_map(address).collect()
     }
 
     /// Where visitors log in on purpose: an identifier has no byte that a query would have to escape.

@@ -1,7 +1,7 @@
 //! What actions want to know from elsewhere, such as the keys of an issuer.
 
-use std::io;
-use std::net::SocketAddr;
+use std::fmt::Display;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::redirect::Policy;
 use url::{Host, Url};
 
-use crate::net::{Reach, private, tls};
+use crate::net::{OutOfReach, Reach, private, tls};
 use crate::policy::{Fetch, FetchFailed, Fetched};
 
 /// How many redirects are followed at most, whatever an action says.
@@ -116,9 +116,7 @@ impl Fetcher {
 
     /// The client for a URL, which never leads to an API of this process.
     async fn client_for(&self, url: &str, reach: Reach) -> Result<Client, FetchFailed> {
-        let checked = checked(url, reach).await;
-        let checked = checked.map_err(|problem| FetchFailed::Unreachable(problem.to_string()))?;
-        match checked {
+        match checked(url, reach).await? {
             None => self.client(reach).cloned(),
             Some(pinned) => made(Some(pinned), reach),
         }
@@ -157,6 +155,9 @@ fn unreachable(problem: reqwest::Error) -> FetchFailed {
     let mut text = problem.to_string();
     let mut cause = std::error::Error::source(&problem);
     while let Some(problem) = cause {
+        if let Some(OutOfReach(address)) = problem.downcast_ref() {
+            return FetchFailed::OutOfReach(*address);
+        }
         text = format!("{text}: {problem}");
         cause = problem.source();
     }
@@ -168,26 +169,34 @@ type PinnedResolver = (String, Vec<SocketAddr>);
 
 /// What a URL's host must be held to, so that a name which is resolved once more does not lead
 /// elsewhere; none where nothing private has that port.
-async fn checked(url: &str, reach: Reach) -> io::Result<Option<PinnedResolver>> {
-    let url = Url::parse(url).map_err(io::Error::other)?;
+async fn checked(url: &str, reach: Reach) -> Result<Option<PinnedResolver>, FetchFailed> {
+    let in_reach = |address: IpAddr| {
+        reach.check(address).map_err(|OutOfReach(address)| FetchFailed::OutOfReach(address))
+    };
+    let url = Url::parse(url).map_err(failed)?;
     match url.host() {
-        Some(Host::Ipv4(address)) => reach.check(address.into())?,
-        Some(Host::Ipv6(address)) => reach.check(address.into())?,
+        Some(Host::Ipv4(address)) => in_reach(address.into())?,
+        Some(Host::Ipv6(address)) => in_reach(address.into())?,
         Some(Host::Domain(_)) | None => {}
     }
     let port = url.port_or_known_default().filter(|port| private::has_port(*port));
     let (Some(port), Some(host)) = (port, url.host_str()) else { return Ok(None) };
     let name = host.trim_matches(['[', ']']);
-    let addresses = tokio::net::lookup_host((name, port)).await?.collect::<Vec<_>>();
+    let addresses = tokio::net::lookup_host((name, port)).await.map_err(failed)?;
+    let addresses: Vec<_> = addresses.collect();
     addresses.iter().try_for_each(|address| {
-        private::check(*address)?;
-        reach.check(address.ip())
+        private::check(*address).map_err(failed)?;
+        in_reach(address.ip())
     })?;
     Ok(Some((host.to_owned(), addresses)))
 }
 
 fn made(pinned: Option<PinnedResolver>, reach: Reach) -> Result<Client, FetchFailed> {
-    make(pinned, reach).map_err(|problem| FetchFailed::Unreachable(problem.to_string()))
+    make(pinned, reach).map_err(failed)
+}
+
+fn failed(problem: impl Display) -> FetchFailed {
+    FetchFailed::Unreachable(problem.to_string())
 }
 
 fn make(
@@ -284,8 +293,8 @@ mod tests {
         for host in ["127.0.0.1", "localhost", "2130706433", "[::ffff:127.0.0.1]"] {
             let url = format!("http://{host}:{port}/");
             let fetched = Fetcher::default().fetch(&spec(url), Reach::Public).await;
-            let problem = fetched.unwrap_err().to_string();
-            assert!(problem.contains("is not a public address"), "{host}: {problem}");
+            let failure = fetched.unwrap_err();
+            assert!(matches!(failure, FetchFailed::OutOfReach(_)), "{host}: {failure}");
         }
         let nobody = tokio::time::timeout(Duration::ZERO, listener.accept()).await;
         assert!(nobody.is_err());
