@@ -82,6 +82,7 @@ impl MonitorTarget for ServiceMonitor {
         if let Some(metrics) = state.gateway.metrics() {
             figures.push(Box::new(metrics.clone()));
         }
+        figures.push(Box::new(state.gateway.logins().clone()));
         figures.push(Box::new(ServiceFigures { state, limits }));
         figures
     }

@@ -247,6 +247,13 @@ impl LiveSessions {
         }
     }
 
+    /// How many sessions are known that have not ended, at a second of Unix.
+    pub(super) fn count(&self, now: i64) -> usize {
+        let (known, now) = (self.known(), seconds(now));
+        let is_live = |it: &KnownSession| it.status == SessionStatus::Live && !it.is_over(now);
+        known.sessions.iter().filter(|(_, session)| is_live(session)).count()
+    }
+
     /// Notes a request, at a second of Unix; the session ends in so many seconds if it is not used.
     pub(super) fn touch(&self, session_id: &str, (now, left, idle): (i64, i64, i64)) {
         let Some(key) = key_of(session_id) else { return };

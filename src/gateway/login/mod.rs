@@ -13,6 +13,7 @@ mod github;
 mod issuer;
 mod live_sessions;
 mod memory;
+mod metrics;
 pub(crate) mod records;
 mod renewal;
 mod seal;
@@ -36,6 +37,7 @@ use crate::gateway::login::failures::{LastFailure, in_time};
 use crate::gateway::login::issuer::{Issuer, Issuers, LoginError};
 use crate::gateway::login::live_sessions::LiveSessions;
 use crate::gateway::login::memory::Memory;
+use crate::gateway::login::metrics::LoginCounts;
 use crate::gateway::login::records::{
     LoginActivity, LoginRecords, LoginRecordsError, RecordFuture,
 };
@@ -47,9 +49,7 @@ use crate::gateway::published::KeySets;
 use crate::http1::{RequestHead, is_identity};
 use crate::net::Reach;
 use crate::policy::VisitorConnection;
-use crate::policy::login::{
-    self as cookies, Admission, LoginOutcome, LoginRequest, VisitKind,
-};
+use crate::policy::login::{self as cookies, Admission, LoginOutcome, LoginRequest, VisitKind};
 
 const NEEDS_TLS: (StatusCode, u16, &str) = (
     StatusCode::FORBIDDEN,
@@ -69,6 +69,7 @@ pub(crate) struct Logins {
     memory: Memory,
     attempts: AttemptLookups,
     sessions: LiveSessions,
+    counts: LoginCounts,
     /// When something could not be stored last.
     unstored: LastFailure,
     /// None where nobody stores sessions: nobody can log in there.
@@ -96,6 +97,7 @@ impl Logins {
             memory: Memory::default(),
             attempts: AttemptLookups::default(),
             sessions: LiveSessions::default(),
+            counts: LoginCounts::default(),
             unstored: LastFailure::default(),
             records: ArcSwap::from_pointee(None),
             hasher: RandomState::new(),
@@ -159,7 +161,11 @@ impl Logins {
         let answered = match visit.kind {
             VisitKind::Login => self.begin(&request, &issuer, ("/", true), None).await,
             VisitKind::Logout => self.log_out(&request).await,
-            VisitKind::Callback => self.finish(&request, &issuer, place()).await,
+            VisitKind::Callback => {
+                let finished = self.finish(&request, &issuer, place()).await;
+                self.counts.count(&finished);
+                finished
+            }
             VisitKind::Navigation | VisitKind::Call => self.check(&request, &issuer).await,
         };
         answered.unwrap_or_else(|error| failed(&request, &error))
