@@ -1,11 +1,13 @@
 //! How long the database may take, and when it has failed last, so that not every visitor waits for it in vain.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::time::timeout;
 
-use crate::gateway::login::records::{LoginRecordsError, RecordFuture};
+use crate::gateway::login::records::{
+    LoginRecords, LoginRecordsError, NewLoginSession, RecordFuture,
+};
 
 /// How long it may take to store a session, to remove it, or to look for the end of a login.
 pub(super) const RECORD_TIMEOUT: Duration = Duration::from_secs(5);
@@ -16,6 +18,28 @@ const LOG_INTERVAL: Duration = Duration::from_secs(1);
 pub(super) async fn in_time<T>(result: RecordFuture<'_, T>) -> Result<T, LoginRecordsError> {
     let late = |_| LoginRecordsError(format!("no answer within {RECORD_TIMEOUT:?}"));
     timeout(RECORD_TIMEOUT, result).await.map_err(late).flatten()
+}
+
+/// Stores a session within a time; its identifier, or none where its login has made one before. One that is stored
+/// later is removed: its visitor was told that there is none.
+pub(super) async fn create_in_time(
+    records: Arc<dyn LoginRecords>,
+    new: NewLoginSession,
+    limit: Duration,
+) -> Result<Option<String>, LoginRecordsError> {
+    let creating = records.clone();
+    let mut created = tokio::spawn(async move { creating.create(new).await });
+    if let Ok(created) = timeout(limit, &mut created).await {
+        return created.map_err(|error| LoginRecordsError(error.to_string())).flatten();
+    }
+    tokio::spawn(async move {
+        if let Ok(Ok(Some(late))) = created.await
+            && let Err(err) = records.remove(&late).await
+        {
+            tracing::warn!(%err, "a session that was stored too late stays until it ends");
+        }
+    });
+    Err(LoginRecordsError(format!("no answer within {limit:?}")))
 }
 
 /// When something has failed last.
@@ -42,5 +66,80 @@ impl LastFailure {
     pub(super) fn is_within(&self, time: Duration) -> bool {
         let at = self.at.lock().unwrap_or_else(PoisonError::into_inner);
         at.is_some_and(|at| at.elapsed() < time)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use tokio::sync::{Notify, mpsc};
+
+    use super::*;
+    use crate::gateway::RouteRef;
+    use crate::gateway::login::records::LoginAttemptId;
+    use crate::policy::login::{Identity, LoginBrowser};
+
+    /// A database that stores when it is let.
+    struct Slow {
+        stores: Arc<Notify>,
+        removed: mpsc::UnboundedSender<String>,
+    }
+
+    impl LoginRecords for Slow {
+        fn has_ended<'a>(&'a self, _: &'a LoginAttemptId) -> RecordFuture<'a, bool> {
+            Box::pin(async { Ok(false) })
+        }
+
+        fn create(&self, _: NewLoginSession) -> RecordFuture<'_, Option<String>> {
+            Box::pin(async {
+                self.stores.notified().await;
+                Ok(Some("as_late".to_owned()))
+            })
+        }
+
+        fn last_active<'a>(&'a self, _: &'a str) -> RecordFuture<'a, Option<i64>> {
+            Box::pin(async { Ok(None) })
+        }
+
+        fn remove<'a>(&'a self, session_id: &'a str) -> RecordFuture<'a, ()> {
+            self.removed.send(session_id.to_owned()).unwrap();
+            Box::pin(async { Ok(()) })
+        }
+
+        fn doubts(&self) -> Option<u64> {
+            Some(0)
+        }
+    }
+
+    fn session() -> NewLoginSession {
+        NewLoginSession {
+            attempt: LoginAttemptId { state: "state".to_owned(), ends: 1 },
+            replaces: None,
+            identity: Identity::default(),
+            provider_url: "https://issuer.example".to_owned(),
+            public_url: "https://app.example".to_owned(),
+            address: [192, 0, 2, 1].into(),
+            location: None,
+            browser: LoginBrowser::default(),
+            route_ref: RouteRef::none(),
+            expires: 1,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_session_that_is_stored_too_late_is_removed() {
+        let (removed, mut removals) = mpsc::unbounded_channel();
+        let stores = Arc::<Notify>::default();
+        let records = Arc::new(Slow { stores: stores.clone(), removed });
+        let limit = Duration::from_millis(50);
+
+        assert!(create_in_time(records.clone(), session(), limit).await.is_err());
+        stores.notify_one();
+        assert_eq!(removals.recv().await.as_deref(), Some("as_late"));
+
+        stores.notify_one();
+        let created = create_in_time(records, session(), Duration::from_secs(60)).await;
+        assert_eq!(created.unwrap().as_deref(), Some("as_late"));
+        assert!(removals.try_recv().is_err(), "it stays");
     }
 }

@@ -33,13 +33,13 @@ use serde_json::json;
 
 use crate::gateway::RouteRef;
 use crate::gateway::login::attempts::AttemptLookups;
-use crate::gateway::login::failures::{LastFailure, in_time};
+use crate::gateway::login::failures::{LastFailure, RECORD_TIMEOUT, create_in_time, in_time};
 use crate::gateway::login::issuer::{Issuer, Issuers, LoginError};
 use crate::gateway::login::live_sessions::LiveSessions;
 use crate::gateway::login::memory::Memory;
 use crate::gateway::login::metrics::LoginCounts;
 use crate::gateway::login::records::{
-    LoginActivity, LoginRecords, LoginRecordsError, RecordFuture,
+    LoginActivity, LoginRecords, LoginRecordsError, NewLoginSession, RecordFuture,
 };
 use crate::gateway::login::renewal::Renewal;
 use crate::gateway::login::seal::Seal;
@@ -74,7 +74,7 @@ pub(crate) struct Logins {
     unstored: LastFailure,
     /// None where nobody stores sessions: nobody can log in there.
     records: ArcSwap<Option<Arc<dyn LoginRecords>>>,
-    /// Tells clients of issuers from each other.
+    /// Tells logins from each other.
     hasher: RandomState,
 }
 
@@ -262,6 +262,16 @@ impl Logins {
         records.as_ref().clone().ok_or_else(missing)
     }
 
+    /// Stores a session; its identifier, or none where its login has made one before.
+    async fn create(
+        &self,
+        records: Arc<dyn LoginRecords>,
+        new: NewLoginSession,
+    ) -> Result<Option<String>, LoginRecordsError> {
+        let created = create_in_time(records, new, RECORD_TIMEOUT).await;
+        created.inspect_err(|error| self.unstored.note("stored", error))
+    }
+
     /// What comes of storing something, unless it takes too long. Where that fails, sessions may still be looked
     /// up: other visitors do not wait for those who log in.
     async fn stored<T>(&self, stored: RecordFuture<'_, T>) -> Result<T, LoginRecordsError> {
@@ -269,9 +279,10 @@ impl Logins {
         result.inspect_err(|error| self.unstored.note("stored", error))
     }
 
-    /// Whose a session is among those who share the memory of a node: the client's of an issuer.
+    /// Whose a session is among those who share the memory of a node: the login's of an owner. A visitor may have
+    /// a say in the client's name.
     fn login(&self, request: &LoginRequest) -> u32 {
-        self.hasher.hash_one((&request.client_id, request.config.provider.url())) as u32
+        self.hasher.hash_one((&request.config.document_hash, &request.owner)) as u32
     }
 
     /// Says why nobody is let in, with what the issuer has given before it failed: an older refresh token

@@ -136,8 +136,7 @@ impl Logins {
         session.write(&self.seal, request, &mut HeaderMap::new())?;
         let before = LoginSession::read(&self.seal, request).map(|before| before.id);
         let new = new_session((request, place), &session, (attempt, before.clone()));
-        let stored = self.stored(records.create(new)).await?;
-        session.id = stored.ok_or(LoginError::UnknownLogin)?;
+        session.id = self.create(records, new).await?.ok_or(LoginError::UnknownLogin)?;
         if let Some(before) = before {
             self.memory.renewals.forget(&before);
         }

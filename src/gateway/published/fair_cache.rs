@@ -88,7 +88,8 @@ impl<K: Hash + Eq + Clone, V> FairCache<K, V> {
     }
 
     fn make_room<A: Ord + Copy>(&mut self, age: impl Fn(&V) -> A) {
-        let share = self.share(self.max_entries - self.max_entries.div_ceil(ROOM_PARTS));
+        let budget = self.max_entries - self.max_entries.div_ceil(ROOM_PARTS);
+        let share = self.share(budget).max(1);
         let has_too_many = |owner: &u32| self.counts.get(owner).is_some_and(|it| *it > share);
         // One pass for all owners, of whom there may be many.
         let mut of_owners: HashMap<u32, Vec<(A, K)>> = HashMap::new();
@@ -96,13 +97,25 @@ impl<K: Hash + Eq + Clone, V> FairCache<K, V> {
             let of_owner = of_owners.entry(entry.owner).or_default();
             of_owner.push((age(&entry.value), key.clone()));
         }
-        for mut of_owner in of_owners.into_values() {
+        for of_owner in of_owners.into_values() {
             let surplus = of_owner.len() - share;
-            of_owner.select_nth_unstable_by_key(surplus - 1, |(age, _)| *age);
-            of_owner.truncate(surplus);
-            for (_, key) in of_owner {
-                self.remove(&key);
-            }
+            self.remove_oldest(of_owner, surplus);
+        }
+        // Where there are more owners than room, not each of them has a share.
+        let surplus = self.entries.len().saturating_sub(budget);
+        if surplus > 0 {
+            let all = self.entries.iter().map(|(key, entry)| (age(&entry.value), key.clone()));
+            let all = all.collect();
+            self.remove_oldest(all, surplus);
+        }
+    }
+
+    /// Removes so many of these entries, of which there are more than none.
+    fn remove_oldest<A: Ord + Copy>(&mut self, mut of: Vec<(A, K)>, count: usize) {
+        of.select_nth_unstable_by_key(count - 1, |(age, _)| *age);
+        of.truncate(count);
+        for (_, key) in of {
+            self.remove(&key);
         }
     }
 
@@ -142,6 +155,18 @@ mod tests {
         assert!(cache.get(&"large 4999".to_owned()).is_some(), "the newest stays");
         assert!(cache.get(&"large 0".to_owned()).is_none());
         assert_eq!(cache.counts.values().sum::<usize>(), cache.entries.len());
+    }
+
+    #[test]
+    fn where_there_are_more_owners_than_room_the_newest_entries_stay() {
+        let mut cache = FairCache::new(100);
+        for number in 0..1000 {
+            cache.get_or_insert((number, number), || number, |age| *age);
+        }
+
+        assert!(cache.entries.len() <= 100, "{}", cache.entries.len());
+        assert!(cache.get(&999).is_some() && cache.get(&0).is_none());
+        assert!(cache.entries.len() > 80, "all are not thrown out");
     }
 
     #[test]

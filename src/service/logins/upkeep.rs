@@ -1,5 +1,5 @@
-//! Notes seldom when sessions were used, and removes what is over: on every node, because what one has
-//! removed already costs the next nothing.
+//! Notes seldom when sessions were used, and removes what is over: on every node, at moments of its own, so that
+//! the others find nothing left.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -12,10 +12,13 @@ use super::stored::{
 use crate::api::remote::application_users::ApplicationUser;
 use crate::gateway::login::Logins;
 use crate::logging::or_debug;
+use crate::net::random_fraction;
 use crate::service::store::{Store, StoreError, Transaction};
 
-/// How often it is looked for what is to be done.
+/// How often it is looked for what is to be done, about.
 const INTERVAL: Duration = Duration::from_secs(30);
+/// After how many failures the rest waits for the next time.
+const MAX_FAILURES: usize = 3;
 /// How many sessions are written at once.
 const BATCH: usize = 200;
 /// How long after its end something is removed, in seconds: the last requests of a session may be known to
@@ -25,7 +28,7 @@ const REMOVAL_DELAY: i64 = 15 * 60;
 /// Looks after sessions for as long as the store and the gateway are in use.
 pub(super) async fn run(store: Weak<Store>, logins: Weak<Logins>) {
     loop {
-        tokio::time::sleep(INTERVAL).await;
+        tokio::time::sleep(INTERVAL.mul_f64(0.5 + random_fraction())).await;
         let Some((store, logins)) = store.upgrade().zip(logins.upgrade()) else { return };
         or_debug!(store_activity(&store, &logins, false).await, "use of sessions is not stored");
         or_debug!(logins.remove_ended().await, "sessions that have ended here are still stored");
@@ -41,16 +44,26 @@ pub(in crate::service) async fn flush(store: &Arc<Store>, logins: &Arc<Logins>) 
 }
 
 async fn store_activity(store: &Store, logins: &Logins, all: bool) -> Result<(), StoreError> {
+    let (mut last, mut failures) = (Ok(()), 0);
     for batch in logins.activity(all).chunks(BATCH) {
         let written = batch.to_vec();
         let write = move |change: &Transaction<'_>| {
             change.defer_notice();
             change.for_each(&written, |it| stored::store_activity(change, it))
         };
-        store.write(write).await?;
-        logins.activity_stored(batch);
+        match store.write(write).await {
+            Ok(()) => logins.activity_stored(batch),
+            // What is wrong may be one session: the others are stored for that.
+            Err(error) => {
+                failures += 1;
+                last = Err(error);
+                if failures >= MAX_FAILURES {
+                    break;
+                }
+            }
+        }
     }
-    Ok(())
+    last
 }
 
 /// Removes sessions, ended logins and users that are over at a second of Unix.
@@ -61,9 +74,11 @@ async fn remove_old(store: &Store, now: i64) -> Result<(), StoreError> {
         change.release(SESSION_ENDS, &id)?;
         stored::remove(change, &id)
     };
-    store.change_each(keys_before(store, SESSION_ENDS, due).await?, remove_session).await?;
+    let sessions = keys_before(store, SESSION_ENDS, due).await?;
+    let sessions = store.change_each(sessions, remove_session).await;
     let forget_login = |change: &Transaction<'_>, key: &str| change.release(ENDED_LOGINS, key);
-    store.change_each(keys_before(store, ENDED_LOGINS, due).await?, forget_login).await?;
+    let attempts = keys_before(store, ENDED_LOGINS, due).await?;
+    let attempts = store.change_each(attempts, forget_login).await;
     let remove_user = move |change: &Transaction<'_>, key: &str| {
         let Some(id) = change.claimant(USER_ENDS, key)? else { return Ok(()) };
         change.release(USER_ENDS, &id)?;
@@ -73,7 +88,10 @@ async fn remove_old(store: &Store, now: i64) -> Result<(), StoreError> {
         let later = stored::key_at(now.saturating_add(USER_RETENTION), &id);
         change.claim_own(USER_ENDS, &later, &id)
     };
-    store.change_each(keys_before(store, USER_ENDS, due).await?, remove_user).await
+    let users = keys_before(store, USER_ENDS, due).await?;
+    let users = store.change_each(users, remove_user).await;
+    // None of them stays because another one cannot go.
+    sessions.and(attempts).and(users)
 }
 
 /// The keys of what was over before a second.
