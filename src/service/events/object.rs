@@ -67,7 +67,10 @@ impl EventObject {
 
 /// Leaves of a resource what events may say of it: texts that are declared to be public.
 fn conceal_record(shown: &mut Value, shape: &Shape) {
-    let Some(members) = shown.as_object_mut() else { return };
+    let Some(members) = shown.as_object_mut() else {
+        *shown = MASK.into();
+        return;
+    };
     for field in shape.fields {
         let Some(member) = members.get_mut(field.name) else { continue };
         if conceal(member, &field.kind, field.is_public) == Concealed::Whole {
@@ -102,7 +105,12 @@ fn conceal(shown: &mut Value, kind: &Kind, is_public: bool) -> Concealed {
         {
             *text = MASK.into();
         }
-        _ => {}
+        (Kind::Text { .. } | Kind::TextOrNumber | Kind::Bytes, Value::String(_)) => {}
+        (Kind::TextOrNumber | Kind::Integer | Kind::Number, Value::Number(_)) => {}
+        (Kind::Bool, Value::Bool(_)) | (Kind::Time, Value::String(_)) => {}
+        (Kind::Object | Kind::Json, _) => {}
+        // What is not as it is declared may be anything.
+        (_, other) => *other = MASK.into(),
     }
     Concealed::InPart
 }
@@ -214,6 +222,22 @@ mod tests {
         let shown = concealed(shown, &NewResource::SHAPE);
 
         assert_eq!(shown, json!({"shown": "a", "description": MASK, "names": [MASK]}));
+    }
+
+    #[test]
+    fn what_is_not_as_it_is_declared_is_masked() {
+        let shown = json!({
+            "bindings": "swordfish",
+            "url": {"a": "swordfish"},
+            "domain": "swordfish",
+            "created_at": ["swordfish"],
+            "port": 443,
+        });
+
+        let shown = concealed(shown, &Endpoint::SHAPE);
+
+        assert!(!shown.to_string().contains("swordfish"), "{shown}");
+        assert_eq!((&shown["port"], &shown["url"]), (&json!(443), &json!(MASK)));
     }
 
     #[test]
