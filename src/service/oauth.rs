@@ -39,6 +39,8 @@ struct ProviderKeys {
     client_secret_file: &'static str,
     issuer_url: &'static str,
     authorization_url: &'static str,
+    token_url: &'static str,
+    userinfo_url: &'static str,
     scopes: &'static str,
 }
 
@@ -67,6 +69,8 @@ macro_rules! options {
             client_secret_file: concat!("oauth.", stringify!($provider), ".client_secret_file"),
             issuer_url: concat!("oauth.", stringify!($provider), ".issuer_url"),
             authorization_url: concat!("oauth.", stringify!($provider), ".authorization_url"),
+            token_url: concat!("oauth.", stringify!($provider), ".token_url"),
+            userinfo_url: concat!("oauth.", stringify!($provider), ".userinfo_url"),
             scopes: concat!("oauth.", stringify!($provider), ".scopes"),
         }
     };
@@ -127,6 +131,12 @@ impl OauthProviderOptions {
             let problem = format!("is required: {} takes no other proof", provider.name());
             return Err(Error::setting(keys.client_secret, problem));
         }
+        if client.as_ref().is_some_and(|it| it.secret.0.is_empty()) {
+            tracing::warn!(
+                setting = keys.client_secret,
+                "there is none: whoever may write policies can use the client in a name of their own"
+            );
+        }
         if client.is_none() && !self.scopes.is_empty() {
             let problem = format!("is for the client of {}, which is missing", keys.client_id);
             return Err(Error::setting(keys.scopes, problem));
@@ -180,14 +190,19 @@ impl OauthProviderOptions {
         keys: &ProviderKeys,
     ) -> Result<Option<LoginProvider>, Error> {
         let urls = [&self.authorization_url, &self.token_url, &self.userinfo_url];
-        let all = [&self.issuer_url].into_iter().chain(urls).flatten();
-        if let Some(url) = all.into_iter().find(|url| !is_login_url(url)) {
-            let key = if self.issuer_url.as_ref() == Some(url) {
-                keys.issuer_url
-            } else {
-                keys.authorization_url
+        let named = [
+            (keys.issuer_url, &self.issuer_url),
+            (keys.authorization_url, &self.authorization_url),
+            (keys.token_url, &self.token_url),
+            (keys.userinfo_url, &self.userinfo_url),
+        ];
+        let mut named = named.into_iter().filter_map(|(key, url)| Some((key, url.as_ref()?)));
+        if let Some((key, url)) = named.find(|(_, url)| !is_login_url(url)) {
+            // What stands before the host may be a password.
+            let problem = match url.contains('@') {
+                true => "must name no user".to_owned(),
+                false => format!("{url:?} is not an https url, or an http url of this machine"),
             };
-            let problem = format!("{url:?} is not an https url, or an http url of this machine");
             return Err(Error::setting(key, problem));
         }
         match (&self.issuer_url, urls) {
@@ -244,6 +259,14 @@ mod tests {
             (
                 |it| it.token_url = Some("https://a.example".into()),
                 "oauth.github.authorization_url: a",
+            ),
+            (
+                |it| it.token_url = Some("http://a.example".into()),
+                "oauth.github.token_url: \"http:",
+            ),
+            (
+                |it| it.userinfo_url = Some("https://me:swordfish@a.example".into()),
+                "oauth.github.userinfo_url: must name no user",
             ),
             (
                 |it| {
