@@ -162,6 +162,91 @@ def test_the_path_has_room_on_every_screen(house: House, browser: Browser, width
     context.close()
 
 
+def test_a_narrow_page_has_two_rows_above_the_list_and_the_rest_in_menus(
+    house: House, browser: Browser
+) -> None:
+    for number in range(3):
+        house.send(f"/{number}", "POST")
+    house.send("/status/500")
+    context = browser.new_context(viewport={"width": 380, "height": 800})
+    page = context.new_page()
+    watch = Watch(page, house.base)
+    page.goto(house.base)
+    expect(rows(page)).to_have_count(4)
+    press = page.keyboard.press
+    shown = ["#filter-text", "#filter button", "#compose", "#pause", "#more", "#count"]
+
+    def row_tops(*selectors: str) -> set[int]:
+        """Where things begin, in rows as high as a tool."""
+        boxes = [page.locator(it).first.bounding_box() for it in selectors]
+        return {round(box["y"] / 36) for box in boxes if box}
+
+    def open_more() -> None:
+        page.locator("#more").focus()
+        press("Enter")
+        expect(page.locator("#folded .menu")).to_be_visible()
+
+    assert len(row_tops(*shown)) == 2
+    expect(page.locator("#seldom > *:visible, .chips > *:visible")).to_have_count(0)
+    accessible(page)
+    open_more()
+    accessible(page)
+    menu = page.locator("#folded .menu")
+    expect(menu).to_contain_text("1 tunnel")
+    page.get_by_role("checkbox", name="Time (no room)").focus()
+    press("Space")
+    page.get_by_role("checkbox", name="Times as an age").focus()
+    press("Space")
+    press("Escape")
+    open_more()
+    expect(menu.get_by_role("checkbox", name="Time", exact=True)).not_to_be_checked()
+    expect(menu.get_by_role("checkbox", name="Times as an age")).to_be_checked()
+    press("Escape")
+    for name, dialog in [("Keys", "Keys"), ("Clear requests…", "Clear requests")]:
+        open_more()
+        menu.get_by_role("button", name=name).press("Enter")
+        expect(page.get_by_role("dialog", name=dialog)).to_be_visible()
+        press("Escape")
+    open_more()
+    with page.expect_download() as saved:
+        menu.get_by_role("button", name="Export HAR").press("Enter")
+    assert len(json.loads(Path(saved.value.path()).read_text())["log"]["entries"]) == 4
+    open_more()
+    with page.expect_file_chooser():
+        menu.get_by_role("button", name="Import HAR…").press("Enter")
+    expect(page.locator("#start")).to_be_hidden()
+    open_more()
+    menu.get_by_role("button", name="Addresses").press("Enter")
+    expect(page.locator("#start summary")).to_be_focused()
+    expect(page.locator("#start .start-url")).to_be_visible()
+    press("Enter")
+    expect(page.locator("#start")).to_be_hidden()
+
+    page.get_by_role("button", name="Saved filters").press("Enter")
+    page.get_by_role("checkbox", name="status:5xx").press("Space")
+    expect(rows(page)).to_have_count(1)
+    accessible(page)
+    press("Escape")
+    page.get_by_role("button", name="Saved filters").press("Enter")
+    page.get_by_role("button", name="No filter").press("Enter")
+    expect(rows(page)).to_have_count(4)
+
+    press("j")
+    press("x")
+    expect(page.locator("#selection")).to_contain_text("1 selected")
+    assert len(row_tops("#filter-text", "#selection strong", "#selection .menu-opener")) == 2
+    accessible(page)
+    page.locator("#selection").get_by_role("button", name="Copy as").press("Enter")
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="HAR file").press("Enter")
+    assert len(json.loads(Path(saved.value.path()).read_text())["log"]["entries"]) == 1
+    page.get_by_role("button", name="Select none").press("Enter")
+    expect(page.locator("#selection")).to_be_hidden()
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    context.close()
+    assert not watch.wrong
+
+
 def test_the_bar_between_list_and_request_is_moved_with_keys(house: House, page: Page) -> None:
     house.send("/hook")
     expect(rows(page)).to_have_count(1)

@@ -31,6 +31,7 @@ pub(super) const ASSETS: &[Asset] = &[
     Asset { name: "share.js", content: include_str!("assets/share.js") },
     Asset { name: "start.js", content: include_str!("assets/start.js") },
     Asset { name: "status.js", content: include_str!("assets/status.js") },
+    Asset { name: "tools.js", content: include_str!("assets/tools.js") },
     Asset { name: "traffic.js", content: include_str!("assets/traffic.js") },
     Asset { name: "viewer.js", content: include_str!("assets/viewer.js") },
 ];

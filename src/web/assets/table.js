@@ -214,7 +214,12 @@ export class Table {
 
   /** A menu to choose columns with. */
   columnMenu(label = "Columns") {
-    return menu(label, () => this.columns.filter((column) => column.rank != null).map((column) => {
+    return menu(label, () => this.columnChecks());
+  }
+
+  /** A box for each column that may be left out. */
+  columnChecks() {
+    return this.columns.filter((column) => column.rank != null).map((column) => {
       const isLeftOut = this.shown.has(column.id) && !this.seen.includes(column);
       return check(`${column.title}${isLeftOut ? " (no room)" : ""}`, (yes) => {
         if (yes) this.shown.add(column.id);
@@ -223,7 +228,7 @@ export class Table {
         this.fit();
         this.draw();
       }, { checked: this.shown.has(column.id) });
-    }));
+    });
   }
 
   /** Makes the cells of a column anew, where they depend on more than their rows. */

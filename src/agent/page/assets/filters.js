@@ -1,7 +1,7 @@
 // The filter: common terms, filters that were kept, and hints where a word is not known.
 
 import { button, byId, make } from "./dom.js";
-import { dialog, field, menu, recall, remember } from "./ui.js";
+import { check, dialog, field, menu, recall, remember } from "./ui.js";
 
 const SUGGESTED = ["status:5xx", "status:4xx", "is:replay", ">500ms"];
 /** As src/agent/page/filter.rs reads them. */
@@ -63,26 +63,33 @@ export function hint(filter, apply) {
       : `Words are ${WORDS.map((word) => `${word}:`).join(" ")}`);
 }
 
+/** A filter with a term that it did not have, or without the one that it had. */
+function toggled(filter, term) {
+  const all = terms(filter);
+  const rest = all.filter((known) => known !== term);
+  return (rest.length === all.length ? [...all, term] : rest).join(" ");
+}
+
 /** Common terms to turn on and off. */
 export function drawChips(place, filter, apply) {
-  const all = terms(filter);
   const toggle = (term) => {
-    const rest = all.filter((known) => known !== term);
-    apply((rest.length === all.length ? [...all, term] : rest).join(" "));
+    apply(toggled(filter, term));
     place.querySelector(`[data-term="${term}"]`)?.focus();
   };
   place.replaceChildren(
     ...SUGGESTED.map((term) => button(term, () => toggle(term), {
-      class: "chip", "data-term": term, "aria-pressed": all.includes(term),
+      class: "chip", "data-term": term, "aria-pressed": terms(filter).includes(term),
     })),
     filter ? button("No filter", () => apply(""), { class: "chip" }) : "");
 }
 
-/** A menu of filters that were kept in this browser. */
-export function savedMenu(current, apply) {
+/** A menu of filters that were kept in this browser, and of common terms where `hasTerms` says so. */
+export function savedMenu(current, apply, hasTerms) {
   const saved = () => recall("filters", []);
   const keep = (filters) => remember("filters", filters);
   return menu("Saved", () => [
+    ...(hasTerms() ? [...SUGGESTED.map((term) => check(term, () => apply(toggled(current(), term)), { checked: terms(current()).includes(term) })),
+      ...(current() ? [["No filter", () => apply("")]] : []), null] : []),
     ...saved().map(({ name, filter }) => make("div", { class: "saved" },
       button(make("span", {}, name, make("span", { class: "hint mono" }, ` ${filter}`)), (event) => {
         event.target.closest("[popover]").hidePopover();

@@ -7,7 +7,7 @@ import { notice, toast } from "./ui.js";
 /** As src/agent/web/routes.rs limits archives. */
 const MAX_BYTES = 64 * 1024 * 1024;
 
-/** A button that asks for a file and hands its requests to the agent, with the field behind it. */
+/** A button that asks for a file and hands its requests to the agent, and the field behind it. */
 export function importButton() {
   const input = make("input", { type: "file", accept: ".har,.json,application/json", hidden: true, "aria-label": "Archive of requests",
     change: async () => {

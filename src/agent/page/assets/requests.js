@@ -6,9 +6,8 @@ import { announce, button, byId, bytes, make, say } from "./dom.js";
 import { edit } from "./editor.js";
 import { drawChips, hint, savedMenu } from "./filters.js";
 import { heldBar, showHeld } from "./held.js";
-import { importButton } from "./import.js";
 import { help, onKeys } from "./keys.js";
-import { makeList, timesAreRelative, turnTimes } from "./list.js";
+import { makeList } from "./list.js";
 import { confirm, copyText, empty, notice, splitter } from "./ui.js";
 import { Live } from "./live.js";
 import { followOutage, showState } from "./outage.js";
@@ -17,6 +16,7 @@ import { keepMessages, messagesOf } from "./messages.js";
 import { Selection } from "./selection.js";
 import { Start } from "./start.js";
 import { ask, askText, query } from "./server.js";
+import { isFolded, seldomTools } from "./tools.js";
 
 const PREVIEW = 60;
 /** How long changes of a stream are gathered, in milliseconds. */
@@ -40,7 +40,7 @@ const nothing = make("div", { id: "nothing", hidden: true });
 const live = new Live({ update, link });
 const pause = button("Pause", togglePause, { "aria-pressed": "false", id: "pause" });
 const fresh = button("", toTop, { id: "fresh", hidden: true });
-const exporting = make("a", { class: "button", download: "requests.har", id: "export" }, "Export HAR");
+const seldom = seldomTools({ list, clear, help, addresses: () => start.show(), usage: () => byId("room").textContent });
 const chips = make("span", { class: "chips", role: "group", "aria-label": "Common filters" });
 
 const selection = new Selection(byId("listing"), list, {
@@ -54,13 +54,8 @@ const selection = new Selection(byId("listing"), list, {
 });
 
 function setUp() {
-  const times = button("Age", () => {
-    turnTimes(list);
-    times.setAttribute("aria-pressed", timesAreRelative());
-  }, { id: "ages", "aria-pressed": timesAreRelative(), title: "How long ago, instead of the time of day" });
-  byId("tools").append(chips, fresh, make("span", { class: "wide" }), selection.bar, composing, pause, times, list.columnMenu(), exporting, ...importButton(),
-    button("Clear requests…", clear, { id: "clear" }));
-  byId("saved").append(savedMenu(() => page.filter, setFilter));
+  byId("tools").append(chips, fresh, make("span", { class: "wide" }), selection.bar, composing, pause, ...seldom.elements);
+  byId("saved").append(savedMenu(() => page.filter, setFilter, () => isFolded(chips)));
   byId("listing").append(nothing);
   byId("help").addEventListener("click", help);
   byId("filter").addEventListener("submit", (event) => {
@@ -159,7 +154,7 @@ async function setFilter(filter) {
 function showFilter(filter) {
   page.filter = filter;
   filterText.value = filter;
-  exporting.href = `/inspect/data/export.har${query({ filter })}`;
+  seldom.exports(filter);
   drawChips(chips, filter, setFilter);
   hint(filter, setFilter);
 }

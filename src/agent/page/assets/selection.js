@@ -4,6 +4,7 @@ import { announce, button, byId, make, say } from "./dom.js";
 import { difference } from "./difference.js";
 import { ask, askText, query } from "./server.js";
 import { shared } from "./share.js";
+import { isFolded } from "./tools.js";
 import { confirm, copyText, menu, notice, toast } from "./ui.js";
 
 const FORMS = [["curl", "curl"], ["requests", "Python: requests"], ["ginnel", "Python: ginnel"], ["raw", "raw"], ["url", "URL"]];
@@ -14,12 +15,19 @@ export class Selection {
   constructor(place, list, { revealed, show }) {
     Object.assign(this, { list, revealed, show });
     this.count = make("strong");
-    this.har = make("a", { class: "button", download: "requests.har", click: () => this.export() }, "HAR");
+    this.har = make("a", { class: "button", id: "selected-har", download: "requests.har", click: () => this.export() }, "HAR");
+    this.html = button("HTML", () => this.share(), { id: "share", title: "One page to pass on, with secrets masked" });
     this.compare = button("Compare", () => this.compareBoth());
     this.bar = make("div", { id: "selection", class: "tools", hidden: true, role: "group", "aria-label": "Selected requests" },
-      this.count, this.har, button("HTML", () => this.share(), { title: "One page to pass on, with secrets masked" }), menu("Copy as", () => FORMS.map(([form, name]) => [name, () => this.copy(form)])),
-      this.compare, button("Delete", () => this.delete(), { class: "danger" }), button("Select none", () => list.mark([]), { class: "quiet" }));
+      this.count, this.har, this.html, menu("Copy as", () => this.forms()),
+      this.compare, button("Delete", () => this.delete(), { class: "danger" }), button(make("span", { class: "long" }, "Select none"), () => list.mark([]), { class: "quiet", id: "select-none", "aria-label": "Select none" }));
     place.append(this.bar);
+  }
+
+  /** What can be made of them: also as files, where there is no room for buttons. */
+  forms() {
+    const files = isFolded(this.html) ? [["HAR file", () => this.har.click()], ["HTML file", () => this.share()], null] : [];
+    return [...files, ...FORMS.map(([form, name]) => [name, () => this.copy(form)])];
   }
 
   /** The selected requests, in the order in which they are listed. */

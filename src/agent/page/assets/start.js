@@ -42,6 +42,12 @@ export class Start {
     say(this.title, isEmpty ? "Waiting for the first request" : "Addresses");
   }
 
+  /** Opens it for somebody who asks for it. */
+  show() {
+    this.box.open = true;
+    this.box.querySelector("summary").focus();
+  }
+
   draw() {
     const shown = this.tunnels.filter(({ public_url: url }) => url).slice(0, MOST);
     this.shown = shown;
