@@ -302,3 +302,81 @@ def test_what_a_login_has_inside_stays_when_something_else_changes(
     assert stored.provider.github.client_secret == SECRET
     assert stored.provider.github.email_domains == ["shop.test"]
     assert SECRET not in page.content()
+
+
+def test_a_login_needs_no_more_than_the_name_of_a_provider(browser: Browser) -> None:
+    client = {"client_id": "the-operators", "client_secret": SECRET}
+    settings: Any = {"oauth": {"gitlab": client, "github": client}}
+    with (
+        ginnel.Service(settings=settings) as service,
+        open_console(browser, service) as page,
+    ):
+        shop = Shop(service)
+        oauth = service.client().edges.https.routes.oauth
+        show(page, f"edges.https/{shop.edge.id}/routes/{shop.route.id}", "/")
+        press(page, "Set OAuth")
+        provider = page.get_by_role("combobox", name="Provider (required)")
+        problem = page.get_by_role("dialog").locator(".field", has=provider).locator(".problem")
+        press(page, "Save")
+        expect(problem).to_have_text("is required")
+        expect(provider).to_be_focused()
+        provider.select_option(label="Google")
+        press(page, "Save")
+        expect(problem).to_contain_text("oauth.google.client_id, which this service does not have")
+        provider.select_option(label="GitLab")
+        expect(problem).to_be_empty()
+        expect(page.get_by_role("textbox", name="Teams")).to_have_count(0)
+        press(page, "Save")
+        row = page.get_by_role("row", name=re.compile("^OAuth"))
+        expect(row).to_contain_text("GitLab")
+        stored = oauth.get(shop.edge.id, shop.route.id).provider
+        assert stored
+        assert stored.gitlab
+        assert (stored.gitlab.client_id, stored.github) == (None, None)
+
+        press(page, "Change OAuth")
+        expect(provider).to_have_value("gitlab")
+        provider.select_option(label="GitHub")
+        write(page, "Client ID", "shop")
+        press(page, "Save")
+        needed = page.get_by_role("dialog").locator(".field", has_text="Client secret")
+        expect(needed.locator(".problem")).to_have_text("is required with a client_id")
+        focus(page, "Client ID", "textbox")
+        page.keyboard.press("Control+a")
+        page.keyboard.press("Delete")
+        write(page, "Email domains", "shop.test")
+        press(page, "Save")
+        expect(row).to_contain_text("GitHub")
+        stored = oauth.get(shop.edge.id, shop.route.id).provider
+        assert stored
+        assert stored.github
+        assert (stored.github.email_domains, stored.gitlab) == (["shop.test"], None)
+        assert SECRET not in page.content()
+
+
+def test_a_secret_is_put_into_a_vault_that_is_chosen_by_its_name(
+    service: ginnel.Service, page: Page
+) -> None:
+    remote = service.client()
+    payments, _ = [remote.vaults.create(name=name) for name in ("payments", "mail")]
+    show(page, "vault_secrets", "Secrets")
+    press(page, "Create…")
+    vault = page.get_by_role("combobox", name="Vault (required)")
+    expect(vault.locator("option")).to_have_text(["Choose one", "mail", "payments"])
+    expect(page.get_by_role("dialog")).not_to_contain_text("Vault name")
+    write(page, "Name (required)", "api_key")
+    write(page, "Value (required)", SECRET)
+    press(page, "Create")
+    field = page.get_by_role("dialog").locator(".field", has=vault)
+    expect(field.locator(".problem")).to_have_text("is required")
+    vault.select_option(label="payments")
+    press(page, "Create")
+    heading(page, "api_key")
+    (secret,) = remote.vault_secrets.list()
+    assert secret.vault
+    assert secret.vault.id == payments.id
+
+    show(page, f"vaults/{payments.id}", "payments")
+    press(page, "Add a secret…")
+    expect(vault).to_have_value(payments.id)
+    expect(vault.locator("option:checked")).to_have_text("payments")

@@ -11,10 +11,12 @@ const PAGE: &str = include_str!("assets/console.html");
 
 /// The files that only the console has.
 const ASSETS: &[Asset] = &[
+    Asset { name: "choice.js", content: include_str!("assets/choice.js") },
     Asset { name: "console.css", content: include_str!("assets/console.css") },
     Asset { name: "console.js", content: include_str!("assets/console.js") },
     Asset { name: "forms.js", content: include_str!("assets/forms.js") },
     Asset { name: "model.js", content: include_str!("assets/model.js") },
+    Asset { name: "moment.js", content: include_str!("assets/moment.js") },
     Asset { name: "overview.js", content: include_str!("assets/overview.js") },
     Asset { name: "policy.js", content: include_str!("assets/policy.js") },
     Asset { name: "resources.js", content: include_str!("assets/resources.js") },

@@ -1,6 +1,7 @@
 // Forms made from the schemas of operations, with each problem at its field.
 
 import { make, say } from "./dom.js";
+import { Choice, isChoice } from "./choice.js";
 import { label, listAll, nameOf } from "./model.js";
 import { dialog, unique } from "./ui.js";
 
@@ -107,9 +108,22 @@ function controlOf(name, schema, kind, attributes) {
   });
 }
 
+/** A choice among things by their names, which come later than the field. */
+function selectOf(read, value, attributes) {
+  const option = ([id, text]) => make("option", { value: id }, text || id);
+  const select = make("select", attributes, option(["", "…"]), value ? option([value, value]) : null);
+  read().then((things) => {
+    const chosen = select.value;
+    const kept = chosen && !things.some(([id]) => id === chosen) ? [[chosen, chosen]] : [];
+    select.replaceChildren(option(["", things.length ? "Choose one" : "There is none yet"]), ...[...kept, ...things].map(option));
+    select.value = chosen;
+  });
+  return select;
+}
+
 /** One field: its control, what is wrong with it, and what it holds. */
 class FormField {
-  constructor(model, name, plain, required, value, choices) {
+  constructor(model, name, plain, required, value, choices, isPicked) {
     const schema = { ...plain, only: onlyField(model, plain) };
     // What is secret does not go back into a page.
     Object.assign(this, { name, schema, required, kind: kindOf(schema), kept: isSecret(schema) ? value : undefined });
@@ -117,9 +131,10 @@ class FormField {
     this.problem = make("p", { class: "problem", id: `${id}-problem` });
     const offered = quoted(schema.description);
     const isOffered = this.kind === "text" && !schema.format && !name.endsWith("url") && offered.length > 1 && !(schema.maxLength > LONG);
-    this.control = controlOf(name, schema, this.kind, { id, name, "aria-describedby": `${id}-problem ${id}-hint`, "aria-required": (required && !this.kept) || null });
+    const attributes = { id, name, "aria-describedby": `${id}-problem ${id}-hint`, "aria-required": (required && !this.kept) || null };
     const read = choices ? async () => (await choices()).map((it) => [it]) : thingsFor(model, name);
-    const list = read ? suggestions(read, this.control, `${id}-list`)
+    this.control = isPicked ? selectOf(read, value, attributes) : controlOf(name, schema, this.kind, attributes);
+    const list = isPicked ? null : read ? suggestions(read, this.control, `${id}-list`)
       : (isOffered ? make("datalist", { id: `${id}-list` }, ...offered.map((word) => make("option", { value: word }))) : null);
     if (list && this.control.tagName === "INPUT") this.control.setAttribute("list", list.id);
     this.before = value == null || isSecret(schema) ? "" : KINDS[this.kind].write(value, schema);
@@ -186,19 +201,24 @@ function picker(area, list, title) {
 
 /** The fields of a schema; those of an object stand in a group. */
 export class Form {
-  constructor(model, schema, values = {}, { isChange = false, leaveOut = [], choices = {} } = {}) {
+  constructor(model, schema, values = {}, { isChange = false, leaveOut = [], choices = {}, picked = null } = {}) {
     Object.assign(this, { isChange, fields: new Map(), groups: new Map() });
     const own = model.plain(schema);
-    const required = new Set(own.required ?? []);
-    const entries = Object.entries(own.properties ?? {}).filter(([name, { description }]) => !leaveOut.includes(name) && !NOT_OFFERED.test(description));
+    const required = new Set([...own.required ?? [], picked?.field]);
+    const entries = Object.entries(own.properties ?? {}).filter(([name, { description }]) => !leaveOut.includes(name) && name !== picked?.unless && !NOT_OFFERED.test(description));
     // What must be there comes first, and free text last.
     const rank = ([name]) => (required.has(name) ? 0 : ({ description: 2, metadata: 3 })[name] ?? 1);
     this.element = make("div", { class: "form" }, entries.sort((a, b) => rank(a) - rank(b)).map(([name, it]) => {
       const plain = model.plain(it);
       if (!plain.properties) {
-        const field = new FormField(model, name, plain, required.has(name) && !isChange, values[name], choices[name]);
+        const field = new FormField(model, name, plain, required.has(name) && !isChange, values[name], choices[name], name === picked?.field);
         this.fields.set(name, field);
         return field.element;
+      }
+      if (isChoice(model, plain)) {
+        const choice = new Choice(model, name, plain, required.has(name), values[name], Form);
+        this.groups.set(name, choice);
+        return choice.element;
       }
       const group = new Form(model, plain, flatten(values[name]), { isChange: values[name] != null });
       group.isGiven = values[name] != null;
@@ -214,7 +234,7 @@ export class Form {
 
   check() {
     const good = [...this.fields.values()].map((field) => field.check(true)).every(Boolean);
-    const groups = [...this.groups.values()].filter((group) => group.isChanged);
+    const groups = [...this.groups.values()].filter((group) => group.isChanged || group.isRequired);
     return groups.map((group) => group.check()).every(Boolean) && good;
   }
 
@@ -253,7 +273,7 @@ export class Form {
     }
     const group = this.groups.get(name);
     if (group) {
-      group.element.closest("details").open = true;
+      group.element.closest("details")?.setAttribute("open", "");
       return inner.length ? group.refuseAt(inner, problem) : group.refuse(problem);
     }
     // A module names its own fields alone.

@@ -1,6 +1,6 @@
 // What can be done, from the OpenAPI document of the service, and what `resources.js` adds to it.
 
-import { SECTIONS } from "./resources.js";
+import { NAMES, SECTIONS } from "./resources.js";
 import { call } from "./session.js";
 
 const titleOf = (name) => {
@@ -11,7 +11,7 @@ const titleOf = (name) => {
 const sentence = (text) => text[0].toUpperCase() + text.slice(1);
 
 /** A field's name as a label. */
-export const label = (name) => titleOf(name).replace(/\b(id|url|ip|tls|acl|pem|ca|os|cidr|cname|http|otlp)(s?)\b/gi, (word, it, s) => it.toUpperCase() + s)
+export const label = (name) => NAMES[name] ?? titleOf(name).replace(/\b(id|url|ip|tls|acl|pem|ca|os|cidr|cname|http|otlp)(s?)\b/gi, (word, it, s) => it.toUpperCase() + s)
   .replace(/(?<!^Client) IDs?$/, "").replace(/ at$/, "");
 
 /** One kind of thing that the API has. */

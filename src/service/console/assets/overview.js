@@ -5,7 +5,8 @@ import { listAll } from "./model.js";
 import { TimePlot, brief } from "./plot.js";
 import { data } from "./session.js";
 import { badge, empty } from "./ui.js";
-import { at, moment, short } from "./views.js";
+import { moment } from "./moment.js";
+import { at, short } from "./views.js";
 
 const PAUSE = 10_000;
 const [LAST, SOON] = [8, 21 * 86_400_000];

@@ -10,7 +10,9 @@ import { data } from "./session.js";
  * - `admin`: only admins may see it;
  * - `fields`: the fields of any form that name things of this resource;
  * - `choices`: what a field may hold, by its name, as a promise of texts;
- * - `inside`: the tables in the view of one thing, as below.
+ * - `inside`: the tables in the view of one thing, as below;
+ * - `picked`: the field of a new one for which one of its things must be chosen, and the field `unless` that would
+ *   say the same in another way.
  *
  * A table has the things of `resource` whose field `by` names the thing, with `columns`; `add` is the field of
  * a new one that names the thing, and `none` is said where there are none. Without `by`, the things live at a path
@@ -23,6 +25,9 @@ const KEYS_OF_USER = [
   { resource: "api_keys", by: "owner_id", add: "owner_id", columns: `description ${DATED}`, none: "It can use no API." },
   { resource: "credentials", by: "owner_id", add: "owner_id", columns: `description acl ${DATED}`, none: "It can start no agent." },
 ];
+
+/** Names that are written in their own way. */
+export const NAMES = { github: "GitHub", gitlab: "GitLab", linkedin: "LinkedIn" };
 
 /** Sections of the navigation, and the resources in them. */
 export const SECTIONS = {
@@ -56,7 +61,7 @@ export const SECTIONS = {
       title: "Vaults", columns: `name description created_by ${DATED}`, fields: /^vault_id$/,
       inside: [{ resource: "vault_secrets", title: "Secrets", by: "vault", add: "vault_id", columns: "name description updated_at", none: "Policies read secrets by the names of vault and secret." }],
     },
-    vault_secrets: { title: "Secrets", columns: `name vault_name description updated_at ${DATED}` },
+    vault_secrets: { title: "Secrets", columns: `name vault_name description updated_at ${DATED}`, picked: { field: "vault_id", unless: "vault_name" } },
   },
   Domains: {
     reserved_domains: { title: "Reserved domains", columns: `domain description certificate_management_status owner_id ${DATED}` },

@@ -3,6 +3,7 @@
 import { announce, button, make, say } from "./dom.js";
 import { Form, flatten, openForm, shownOnce } from "./forms.js";
 import { label, listAll, nameOf, PAGE, targetOf } from "./model.js";
+import { moment } from "./moment.js";
 import { openPolicy } from "./policy.js";
 import { call } from "./session.js";
 import { Table } from "./table.js";
@@ -17,15 +18,6 @@ const WEEK = 7 * 86_400_000;
 
 /** The address of a view. */
 export const at = (...parts) => `#/${parts.map(encodeURIComponent).join("/")}`;
-
-/** A moment: how far it is, and exactly when. */
-export function moment(text) {
-  const time = Date.parse(text);
-  const seconds = Math.abs(Date.now() - time) / 1000;
-  const [size, unit] = [[86_400, "d"], [3600, "h"], [60, "min"], [1, "s"]].find(([it]) => seconds >= it) ?? [1, "s"];
-  const far = `${Math.floor(seconds / size)} ${unit}`;
-  return make("time", { datetime: text, title: new Date(time).toLocaleString() }, time > Date.now() ? `in ${far}` : `${far} ago`);
-}
 
 const WORDS = {
   success: "good", alive: "good", draining: "warn", allow: "good", refused: "warn", deny: "warn", failed: "bad", lapsed: "bad",
@@ -82,6 +74,7 @@ function whole(name, value, model, schema) {
 /** The fields of a value that has some, also those of what is in it. */
 function record(value, model, { properties }) {
   const fields = Object.entries(properties).filter(([name]) => value[name] != null && value[name] !== "");
+  if (!fields.length) return make("span", { class: "hint" }, "nothing of its own");
   return facts(fields.map(([name, schema]) => [label(name), whole(name, value[name], model, schema)]));
 }
 
@@ -220,7 +213,7 @@ const lower = (title) => (/^[A-Z]{2}/.test(title) ? title : title[0].toLowerCase
 function createThing(context, resource, ids = [], values = {}) {
   const { model, refresh } = context;
   const leaveOut = [...resource.parts.keys()].filter((name) => resource.parts.get(name).isModule && ["policy"].includes(name));
-  const form = new Form(model, resource.create.body, values, { leaveOut, choices: resource.choices });
+  const form = new Form(model, resource.create.body, values, { leaveOut, choices: resource.choices, picked: resource.picked });
   openForm(`New ${lower(one(resource.title))}`, resource.create.summary, form, "Create", async (body) => {
     const thing = await call(resource.path(resource.create, ids), "POST", body);
     announce(`Created ${nameOf(thing)}`);
