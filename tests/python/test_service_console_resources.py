@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 
 import ginnel
 from browsing import wait_until
-from consoling import Shop, focus, heading, open_console, press, show
+from consoling import ConsoleClient, Shop, focus, heading, open_console, press, show
 
 SECRET = "sk_live_51ünïque"
 
@@ -380,3 +380,39 @@ def test_a_secret_is_put_into_a_vault_that_is_chosen_by_its_name(
     press(page, "Add a secret…")
     expect(vault).to_have_value(payments.id)
     expect(vault.locator("option:checked")).to_have_text("payments")
+
+
+def test_a_destination_says_what_waits_for_it_and_why(service: ginnel.Service, page: Page) -> None:
+    shop = Shop(service)
+    show(page, f"event_destinations/{shop.destination.id}", "Chat")
+    waiting = page.get_by_role("region", name="Waiting to be delivered")
+    expect(waiting).to_contain_text("none that this node knows of")
+
+    service.client().credentials.create(description="late")
+
+    expect(waiting.locator("div", has_text=re.compile("^Events")).last).to_have_text("Events1")
+    expect(waiting).to_contain_text(re.compile(r"Size.* B"))
+    expect(waiting).to_contain_text(re.compile(r"Oldest.* ago"))
+    expect(waiting).to_contain_text(re.compile(r"failed attempts?.*ago.*\w"))
+
+
+def test_what_waits_is_for_admins_and_of_destinations_that_are_there(
+    service: ginnel.Service,
+) -> None:
+    shop = Shop(service)
+    for key, id, status in [
+        (service.api_key, shop.destination.id, 200),
+        (service.api_key, "ed_" + "0" * 27, 404),
+        (shop.bot_key, shop.destination.id, 403),
+    ]:
+        console = ConsoleClient(service)
+        console.log_in(key)
+        answer = console.send("GET", f"/console/data/deliveries?id={id}")
+        assert answer.status == status, answer.body
+        if status == 200:
+            assert answer.json() == {
+                "count": 0,
+                "bytes": 0,
+                "oldest_at": None,
+                "last_failure": None,
+            }

@@ -14,6 +14,7 @@ const ASSETS: &[Asset] = &[
     Asset { name: "choice.js", content: include_str!("assets/choice.js") },
     Asset { name: "console.css", content: include_str!("assets/console.css") },
     Asset { name: "console.js", content: include_str!("assets/console.js") },
+    Asset { name: "deliveries.js", content: include_str!("assets/deliveries.js") },
     Asset { name: "forms.js", content: include_str!("assets/forms.js") },
     Asset { name: "model.js", content: include_str!("assets/model.js") },
     Asset { name: "moment.js", content: include_str!("assets/moment.js") },

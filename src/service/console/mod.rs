@@ -9,6 +9,7 @@
 //! traffic as they happen ([`live`]), the types of events, and policies tried before they are stored ([`policies`]).
 
 mod browser;
+mod deliveries;
 mod event_filter;
 mod files;
 mod history;
@@ -38,6 +39,7 @@ use crate::api::{Field, Info, Output, Verb, json_response};
 use crate::gateway::Ingress;
 use crate::net::Shutdown;
 use crate::web;
+use deliveries::WaitingDeliveries;
 use event_filter::TrafficFilter;
 use history::TrafficHistory;
 use live::{EventStream, EventWatch};
@@ -66,6 +68,8 @@ const OVERVIEW: Info = operation("overview", Verb::GET, "/console/data/overview"
 const EVENTS: Info =
     operation("events", Verb::GET, "/console/data/events", event_filter::PARAMETERS);
 const EVENT_TYPES: Info = operation("event_types", Verb::GET, "/console/data/event_types", &[]);
+const DELIVERIES: Info =
+    operation("deliveries", Verb::GET, "/console/data/deliveries", deliveries::PARAMETERS);
 const POLICY: Info = operation("policy", Verb::GET, "/console/data/policy", &[]);
 
 /// The console of a service.
@@ -180,6 +184,7 @@ impl ServiceConsole {
             ("/data/overview", &Method::GET) => self.overview(&request, body).await,
             ("/data/events", &Method::GET) => self.events(&request, body).await,
             ("/data/event_types", &Method::GET) => self.event_types(&request, body).await,
+            ("/data/deliveries", &Method::GET) => self.deliveries(&request, body).await,
             ("/data/policy", &Method::POST) => self.policy(&request, body).await,
             _ => Err(Refusal::no_such_path(request.head.uri.path())),
         };
@@ -291,6 +296,18 @@ impl ServiceConsole {
             Ok(json(&json!({ "types": names })))
         };
         pipeline::checked(&self.shared, &EVENT_TYPES, &request.head, body, serve).await
+    }
+
+    /// What waits for a destination of events.
+    async fn deliveries(
+        &self,
+        request: &SessionRequest,
+        body: &mut Incoming,
+    ) -> Result<Response, Refusal> {
+        let serve = |service: Context, arguments: Map<String, Value>| async move {
+            WaitingDeliveries::read(&service, &arguments).await.map(|waiting| json(&waiting))
+        };
+        pipeline::checked(&self.shared, &DELIVERIES, &request.head, body, serve).await
     }
 
     async fn policy(

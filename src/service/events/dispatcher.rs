@@ -21,9 +21,9 @@ use super::recorder::EventRecorder;
 use super::routing::EventRouting;
 use super::sweep::{has_events, sweep};
 use super::traffic::{self, MAX_QUEUED, TrafficQueues};
-use crate::api::Origin;
 use crate::api::id::{Ids, has_prefix, prefix};
 use crate::api::remote::event_destinations::EventDestination;
+use crate::api::{Origin, Timestamp};
 use crate::gateway::Gateway;
 use crate::logging::or_debug;
 use crate::net::{Shutdown, ShutdownPhase, ShutdownSignal};
@@ -136,6 +136,11 @@ impl DispatchState {
     pub fn age(&self, at: i64) -> Duration {
         let now = self.origin.now().duration_since(UNIX_EPOCH).unwrap_or_default();
         now.saturating_sub(Duration::from_secs(u64::try_from(at).unwrap_or(0)))
+    }
+
+    /// What time it is.
+    pub fn now(&self) -> Timestamp {
+        Timestamp::at(self.origin.now())
     }
 
     fn follow(self: &Arc<Self>, changes: &Changes) {

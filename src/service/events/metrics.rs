@@ -5,7 +5,10 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use serde::Serialize;
+
 use super::delivery::{DeliveryReport, TargetKind};
+use crate::api::Timestamp;
 use crate::metrics::Families;
 use crate::service::store::WaitingTotals;
 
@@ -48,6 +51,16 @@ impl GiveUpReason {
     }
 }
 
+/// The last attempt to deliver to a destination that failed.
+#[derive(Debug, Clone, Serialize)]
+pub(in crate::service) struct FailedAttempt {
+    pub at: Timestamp,
+    /// How many have failed one after the other; 0 where one has succeeded since.
+    pub attempts: u32,
+    /// Why it failed.
+    pub problem: String,
+}
+
 /// What is counted of events.
 #[derive(Debug, Default)]
 pub(in crate::service) struct EventMetrics {
@@ -56,6 +69,8 @@ pub(in crate::service) struct EventMetrics {
     given_up: [AtomicU64; GiveUpReason::ALL.len()],
     /// How much waits, by the destination, as this node has seen it last.
     waiting: Mutex<BTreeMap<String, WaitingTotals>>,
+    /// The last failures, by the destination.
+    failures: Mutex<BTreeMap<String, FailedAttempt>>,
 }
 
 impl EventMetrics {
@@ -77,9 +92,30 @@ impl EventMetrics {
         self.waiting().insert(destination_id.to_owned(), totals);
     }
 
+    pub(super) fn note_failure(&self, destination_id: &str, failure: FailedAttempt) {
+        self.failures().insert(destination_id.to_owned(), failure);
+    }
+
+    /// Notes that an attempt has succeeded.
+    pub(super) fn note_success(&self, destination_id: &str) {
+        if let Some(failure) = self.failures().get_mut(destination_id) {
+            failure.attempts = 0;
+        }
+    }
+
+    /// The last attempt of this node that failed; none where there was none.
+    pub(in crate::service) fn last_failure(&self, destination_id: &str) -> Option<FailedAttempt> {
+        self.failures().get(destination_id).cloned()
+    }
+
     /// Forgets a destination that is gone, or that another node delivers to.
     pub(super) fn forget(&self, destination_id: &str) {
         self.waiting().remove(destination_id);
+        self.failures().remove(destination_id);
+    }
+
+    fn failures(&self) -> MutexGuard<'_, BTreeMap<String, FailedAttempt>> {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn waiting(&self) -> MutexGuard<'_, BTreeMap<String, WaitingTotals>> {

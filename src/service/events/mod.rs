@@ -31,7 +31,7 @@ mod webhook;
 pub(super) use delivery::check_url;
 pub(super) use dispatcher::{DispatchServices, EventDispatcher};
 pub(super) use file::check_name;
-pub(super) use metrics::EventMetrics;
+pub(super) use metrics::{EventMetrics, FailedAttempt};
 pub(super) use object::EventObject;
 pub use options::EventOptions;
 pub(super) use payload::Principal;

@@ -13,7 +13,7 @@ use super::arrivals::Arrivals;
 use super::backoff;
 use super::delivery::DeliveryError;
 use super::dispatcher::DispatchState;
-use super::metrics::GiveUpReason;
+use super::metrics::{FailedAttempt, GiveUpReason};
 use super::payload::OutgoingEvent;
 use super::routing::WaitingEvents;
 use crate::net::{ShutdownPhase, ShutdownSignal};
@@ -256,6 +256,7 @@ impl OutboxWorker {
             Ok(sent) => {
                 self.failed = None;
                 self.finish(events);
+                state.metrics.note_success(&self.destination_id);
                 state.metrics.sent(target.kind(), &sent);
                 return None;
             }
@@ -288,6 +289,9 @@ impl OutboxWorker {
             tracing::debug!(destination, event, failures, err = %error, "an event failed again");
         }
         self.failed = Some((event, failures));
+        let (at, problem) = (self.state.now(), error.to_string());
+        let failure = FailedAttempt { at, attempts: failures, problem };
+        self.state.metrics.note_failure(destination, failure);
         failures
     }
 

@@ -12,7 +12,8 @@ import { data } from "./session.js";
  * - `choices`: what a field may hold, by its name, as a promise of texts;
  * - `inside`: the tables in the view of one thing, as below;
  * - `picked`: the field of a new one for which one of its things must be chosen, and the field `unless` that would
- *   say the same in another way.
+ *   say the same in another way;
+ * - `deliveries`: whether things wait to be delivered to one of it.
  *
  * A table has the things of `resource` whose field `by` names the thing, with `columns`; `add` is the field of
  * a new one that names the thing, and `none` is said where there are none. Without `by`, the things live at a path
@@ -71,7 +72,7 @@ export const SECTIONS = {
   },
   Events: {
     event_destinations: {
-      title: "Event destinations", columns: `description target ${DATED}`, admin: true, fields: /^destination_ids$/,
+      title: "Event destinations", columns: `description target ${DATED}`, admin: true, deliveries: true, fields: /^destination_ids$/,
       inside: [{ resource: "event_subscriptions", by: "destinations", add: "destination_ids", columns: "description sources", none: "Nothing is sent to a destination that no subscription names." }],
     },
     event_subscriptions: {

@@ -49,8 +49,10 @@ export async function call(path, method = "GET", body = undefined, { inBackgroun
 }
 
 /** Asks for what only the console has. */
-export async function data(path, body = undefined) {
-  return read(await reach(`data/${path}`, withBody(body === undefined ? "GET" : "POST", body)));
+export async function data(path, body = undefined, { inBackground = false } = {}) {
+  const options = withBody(body === undefined ? "GET" : "POST", body);
+  if (inBackground) options.headers = { ...options.headers, "console-background": "1" };
+  return read(await reach(`data/${path}`, options));
 }
 
 /** Who is logged in; null when nobody is. */

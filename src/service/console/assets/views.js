@@ -1,5 +1,6 @@
 // Lists of things and single things, for every resource alike.
 
+import { deliveriesOf } from "./deliveries.js";
 import { announce, button, make, say } from "./dom.js";
 import { Form, flatten, openForm, shownOnce } from "./forms.js";
 import { label, listAll, nameOf, PAGE, targetOf } from "./model.js";
@@ -286,6 +287,7 @@ export async function thingView(context, resource, ids) {
     make("p", { class: "identifier" }, make("code", {}, thing.id), copyButton(() => thing.id, "Copy", { class: "quiet small", "aria-label": "Copy the identifier" })),
     facts(brief.map(([name]) => [label(name), whole(name, thing[name], model, properties[name])])),
     long.map(([name]) => make("section", {}, make("h2", {}, label(name)), whole(name, thing[name], model, properties[name]))),
+    resource.deliveries ? await deliveriesOf(context, thing) : null,
     await Promise.all(inside.map((table) => insideOf(context, table, ids, thing))),
     parts.map((name) => resource.parts.get(name)).filter((part) => !part.isModule).map((part) => routesOf(context, part, ids, thing)),
     modulesOf(context, resource, ids, thing));
