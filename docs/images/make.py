@@ -130,9 +130,13 @@ def take_start(page: Page, base: str, suffix: str) -> None:
 
 
 def choose(page: Page) -> None:
-    """Opens the newest request to the hook, while the list goes on."""
-    page.locator("#rows .row", has_text="/hook/orders").first.dispatch_event("click")
-    page.locator("#detail .title").wait_for()
+    """Opens the newest request to the hook that has its response, while the list goes on."""
+    answered = page.locator("#rows .row", has_text="/hook/orders").filter(
+        has=page.locator(".status .badge")
+    )
+    answered.first.dispatch_event("click")
+    page.locator("#detail .outcome .badge").wait_for()
+    page.locator("#Response-panel pre").first.wait_for()
 
 
 def take(page: Page, base: str, suffix: str) -> None:
