@@ -111,6 +111,44 @@ def test_an_agent_has_its_requests_again_and_clears_them_for_good(tmp_path: Path
             assert targets(agent.client()) == []
 
 
+def test_a_long_file_is_listed_from_its_newest_request_on_while_it_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "captures.db"
+    entry: dict[str, Any] = {
+        "startedDateTime": "2026-11-23T10:00:00Z",
+        "response": {"status": 200, "headers": [], "content": {"text": "x" * 2000}},
+    }
+    count = 3000
+    parts: list[dict[str, Any]] = [
+        {**entry, "request": {"method": "GET", "url": f"https://a.test/{number}", "headers": []}}
+        for number in range(count)
+    ]
+    expected = [f"/{number}" for number in reversed(range(count))]
+
+    def newest(client: Any) -> list[str]:
+        return [captured.request.uri for captured in client.requests.list(limit=2 * count)]
+
+    with serving(Echo) as local, ginnel.Service(tmp_path / "service.db") as service:
+        with ginnel.Agent(service, inspect_file=file) as agent:
+            assert len(agent.client().requests.load(log={"entries": parts}).ids) == count
+
+        with ginnel.Agent(service, inspect_file=file) as agent:
+            client = agent.client()
+            tunnel = client.tunnels.start(name="web", proto="http", addr=local)
+            visit(tunnel.public_url, "/later")
+            expected.insert(0, "/later")
+            listed = newest(client)
+            while len(listed) < len(expected):
+                assert listed == expected[: len(listed)]
+                listed = newest(client)
+            assert listed == expected
+
+        with ginnel.Agent(service, inspect_file=file) as agent:
+            client = agent.client()
+            client.requests.clear()
+            assert targets(client) == []
+        assert rows(file) == 0
+
+
 def test_a_file_of_another_kind_is_left_alone(tmp_path: Path) -> None:
     file = tmp_path / "notes.txt"
     file.write_text("my notes " * 100)

@@ -137,6 +137,8 @@ struct CaptureState {
     records: VecDeque<Arc<CaptureRecord>>,
     bytes: usize,
     last: u32,
+    /// Whether records of the file are still to come.
+    is_restoring: bool,
     evicted: u64,
     /// How many changes there were.
     revision: u64,
@@ -161,20 +163,61 @@ impl CaptureStore {
         path: &Path,
         limits: FileLimits,
     ) -> Result<Arc<Self>, InspectFileError> {
-        let CaptureLimit::Bytes(most) = limit else {
+        if limit == CaptureLimit::Nothing {
             return Err(InspectFileError::NothingCaptured);
+        }
+        let (file, opened) = InspectFile::open(path, limits)?;
+        let store = Arc::new(Self::empty(limit, Some(file)));
+        {
+            let mut inner = store.lock();
+            (inner.last, inner.is_restoring) = (opened.last, true);
+        }
+        let restored = Arc::downgrade(&store);
+        let take = move |records| restored.upgrade().is_some_and(|it| it.restore(records));
+        opened.start(Box::new(take))?;
+        Ok(store)
+    }
+
+    /// Adds records of the file, each before those that came after it; none when there are no more. Gives
+    /// whether more are wanted: not where there is no room, or all records were removed meanwhile.
+    fn restore(&self, records: Option<Vec<CaptureRecord>>) -> bool {
+        let mut inner = self.lock();
+        let Some(records) = records.filter(|_| inner.is_restoring) else {
+            inner.is_restoring = false;
+            return false;
         };
-        let (file, restored) = InspectFile::open(path, limits, most)?;
-        let store = Self::empty(limit, Some(file));
-        let mut inner = store.lock();
-        inner.last = restored.last;
-        for record in restored.records {
+        let mut last = None;
+        for record in records {
+            let is_pinned = record.exchange().is_pinned;
+            let (taken, most) = match is_pinned {
+                true => (inner.pinned().1, self.bytes() / PINNED_SHARE),
+                false => (inner.bytes, self.bytes()),
+            };
+            if taken + record.cost() > most {
+                if is_pinned {
+                    continue;
+                }
+                // Older ones would stand where newer ones are missing.
+                inner.is_restoring = false;
+                break;
+            }
+            let place = inner.records.binary_search_by_key(&record.sequence, |it| it.sequence);
+            let Err(at) = place else { continue };
             let revision = inner.next_revision();
             record.revision.store(revision, Ordering::Release);
-            store.push(&mut inner, Arc::new(record));
+            inner.bytes += record.cost();
+            let record = Arc::new(record);
+            inner.records.insert(at, record.clone());
+            self.evict(&mut inner);
+            last = Some(record);
         }
+        let goes_on = inner.is_restoring;
         drop(inner);
-        Ok(Arc::new(store))
+        if let Some(record) = last {
+            // Whoever listens looks at all that has changed.
+            ignore(self.changes.send(CaptureChange::Updated(record)), "nobody may be listening");
+        }
+        goes_on
     }
 
     fn empty(limit: CaptureLimit, file: Option<InspectFile>) -> Self {
@@ -186,6 +229,12 @@ impl CaptureStore {
     /// Where records survive a restart; none where they do not.
     pub(in crate::agent) fn file(&self) -> Option<&InspectFile> {
         self.file.as_ref()
+    }
+
+    /// Whether records of the file are still to come.
+    #[cfg(test)]
+    pub(in crate::agent) fn is_restoring(&self) -> bool {
+        self.lock().is_restoring
     }
 
     /// Whether anything is captured.
@@ -238,6 +287,7 @@ impl CaptureStore {
             record.exchange().let_go();
         }
         inner.bytes = 0;
+        inner.is_restoring = false;
         inner.removals.clear();
         inner.cleared = inner.next_revision();
         drop(inner);
@@ -283,9 +333,7 @@ impl CaptureStore {
 
     /// Whether another record may be pinned.
     fn check_room(&self, inner: &CaptureState, record: &CaptureRecord) -> Result<(), PinError> {
-        let pinned = inner.records.iter().filter(|record| record.exchange().is_pinned);
-        let (count, bytes) =
-            pinned.fold((0, 0), |(count, bytes), it| (count + 1, bytes + it.cost()));
+        let (count, bytes) = inner.pinned();
         let most = self.bytes() / PINNED_SHARE;
         match () {
             () if count >= MAX_PINNED => Err(PinError::TooMany),
@@ -527,6 +575,12 @@ impl CaptureState {
         let sequence = u32::from_str_radix(id.get(8..16)?, 16).ok()?;
         let at = self.records.binary_search_by_key(&sequence, |record| record.sequence).ok()?;
         (self.records[at].id == id).then_some(at)
+    }
+
+    /// How many records are pinned, and what they take.
+    fn pinned(&self) -> (usize, usize) {
+        let pinned = self.records.iter().filter(|record| record.exchange().is_pinned);
+        pinned.fold((0, 0), |(count, bytes), it| (count + 1, bytes + it.cost()))
     }
 
     fn next_revision(&mut self) -> u64 {

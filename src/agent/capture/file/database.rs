@@ -24,6 +24,9 @@ const VERSION: i32 = 1;
 const BUSY_TIMEOUT: Duration = Duration::from_millis(300);
 /// What a row takes beside its bytes.
 const ROW_OVERHEAD_BYTES: usize = 128;
+/// How many records are read at once, and how many bytes of them, before changes have their turn.
+const READ_AT_ONCE: usize = 256;
+const READ_BYTES_AT_ONCE: usize = 1 << 20;
 /// How many rows are looked at when room is made.
 const EVICTED_AT_ONCE: usize = 64;
 
@@ -93,6 +96,19 @@ pub(in crate::agent) struct FileLimits {
     pub age: Duration,
 }
 
+/// How far the file is read: what is pinned comes first, and of both the newest.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ReadPosition {
+    is_pinned: bool,
+    /// The sequence of the last record that was read.
+    before: i64,
+}
+
+impl ReadPosition {
+    pub const START: Self = Self { is_pinned: true, before: i64::MAX };
+    const UNPINNED: Self = Self { is_pinned: false, before: i64::MAX };
+}
+
 /// The file, open.
 pub(super) struct CaptureDatabase {
     path: PathBuf,
@@ -155,39 +171,48 @@ impl CaptureDatabase {
         self.connection.query_row(sum, [], |row| row.get::<_, i64>(0)).map(to_usize)
     }
 
-    /// The newest records that take so many bytes in memory, oldest first, and all that are pinned; with
-    /// the largest sequence of all.
-    pub fn load(&self, most: usize) -> rusqlite::Result<(Vec<CaptureRecord>, u32)> {
-        let mut select = self.connection.prepare(
+    /// The largest sequence that is in it; 0 where there is none.
+    pub fn last_sequence(&self) -> rusqlite::Result<u32> {
+        let newest = "SELECT coalesce(max(sequence), 0) FROM captures";
+        let newest = self.connection.query_row(newest, [], |row| row.get::<_, i64>(0))?;
+        Ok(u32::try_from(newest).unwrap_or_default())
+    }
+
+    /// Some more records from a position on, which moves; none at the end.
+    pub fn read_next(
+        &self,
+        position: &mut ReadPosition,
+    ) -> rusqlite::Result<Option<Vec<CaptureRecord>>> {
+        let mut select = self.connection.prepare_cached(
             "SELECT sequence, id, start, is_pinned, facts, request_head, request_body, \
              request_trailer, response_head, response_body, response_trailer, messages \
-             FROM captures ORDER BY is_pinned DESC, sequence DESC",
+             FROM captures WHERE is_pinned = ?1 AND sequence < ?2 ORDER BY sequence DESC LIMIT ?3",
         )?;
-        let (mut records, mut bytes, mut last) = (Vec::new(), 0, 0);
-        let mut rows = select.query([])?;
-        while let Some(row) = rows.next()? {
+        let (mut records, mut bytes, mut is_at_end) = (Vec::new(), 0, true);
+        let mut rows =
+            select.query(params![position.is_pinned, position.before, READ_AT_ONCE as i64])?;
+        while bytes < READ_BYTES_AT_ONCE
+            && let Some(row) = rows.next()?
+        {
+            is_at_end = false;
+            position.before = row.get(0)?;
             let Some(stored) = or_debug!(stored(row), "a row is no captured request") else {
                 continue;
             };
-            last = last.max(stored.sequence);
+            bytes += stored.size();
             let id = stored.id.clone();
             let record = or_debug!(stored.into_record(), "a captured request cannot be read");
-            let Some(record) = record else {
+            if record.is_none() {
                 tracing::warn!(request_id = id, "a captured request in the file cannot be read");
-                continue;
-            };
-            let share = if record.exchange().is_pinned { most / 2 } else { most };
-            if bytes + record.cost() > share {
-                continue;
             }
-            bytes += record.cost();
-            records.push(record);
+            records.extend(record);
         }
-        let newest = "SELECT coalesce(max(sequence), 0) FROM captures";
-        let newest = self.connection.query_row(newest, [], |row| row.get::<_, i64>(0))?;
-        let newest = u32::try_from(newest).unwrap_or_default();
-        records.sort_by_key(|record| record.sequence);
-        Ok((records, last.max(newest)))
+        match (is_at_end, position.is_pinned) {
+            (true, true) => *position = ReadPosition::UNPINNED,
+            (true, false) => return Ok(None),
+            (false, _) => {}
+        }
+        Ok(Some(records))
     }
 
     /// Makes some changes, all of them or none.

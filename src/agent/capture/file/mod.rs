@@ -12,7 +12,7 @@ use std::fmt;
 use std::iter::Peekable;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 use std::vec::IntoIter;
 
@@ -21,7 +21,7 @@ use tokio::sync::oneshot;
 use super::record::CaptureRecord;
 use crate::api::mask;
 use crate::logging::{ignore, or_debug};
-use database::{CaptureChanges, CaptureDatabase};
+use database::{CaptureChanges, CaptureDatabase, ReadPosition};
 pub(in crate::agent) use database::{FileLimits, InspectFileError};
 use stored::StoredRecord;
 
@@ -29,6 +29,8 @@ use stored::StoredRecord;
 const MAX_QUEUED_RECORDS: usize = 1000;
 /// How many changes are made in one transaction.
 const MAX_CHANGES_AT_ONCE: usize = 64;
+/// How many times the file is read before the agent goes on: all of a small file, and a few MB of another.
+const READS_AT_START: usize = 4;
 /// How often what is too old is looked for, although nothing is written.
 const PRUNE_INTERVAL: Duration = Duration::from_secs(60);
 /// How long the end of an agent waits for what is still to be written.
@@ -68,6 +70,8 @@ struct QueueState {
     records: usize,
     is_closing: bool,
     is_closed: bool,
+    /// The one that reads and writes.
+    thread: Option<ThreadId>,
     /// What is to be removed, and could not be yet.
     unremoved: BTreeSet<u32>,
     usage: FileUsage,
@@ -80,43 +84,92 @@ enum FileJob {
     Clear(oneshot::Sender<Result<(), String>>),
 }
 
-/// What was in a file when it was opened.
-pub(in crate::agent) struct RestoredRecords {
-    /// Oldest first.
-    pub records: Vec<CaptureRecord>,
-    /// The largest sequence that was ever in it.
+/// A file that is open, before anything is read or written.
+pub(in crate::agent) struct OpenedFile {
+    path: PathBuf,
+    database: CaptureDatabase,
+    queue: Arc<FileQueue>,
+    /// The largest sequence that is in it.
     pub last: u32,
 }
 
+/// Takes what is read: some records, or that there are no more. It says whether it wants more.
+pub(in crate::agent) type TakeRecords = Box<dyn FnMut(Option<Vec<CaptureRecord>>) -> bool + Send>;
+
+/// What is still to be read.
+struct FileReading {
+    position: ReadPosition,
+    take: TakeRecords,
+}
+
+impl OpenedFile {
+    /// Reads the newest requests, and begins to read the others and to write in a thread.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or there is no thread.
+    pub fn start(self, take: TakeRecords) -> Result<(), InspectFileError> {
+        let Self { path, mut database, queue, .. } = self;
+        let mut reading = FileReading { position: ReadPosition::START, take };
+        let goes_on = reading.begin(&database).map_err(|source| {
+            queue.end();
+            InspectFileError::Database { path: path.clone(), source }
+        })?;
+        let mut reading = goes_on.then_some(reading);
+        let writing = queue.clone();
+        let thread = thread::Builder::new().name("ginnel-inspect".to_owned());
+        let spawned = thread.spawn(move || {
+            writing.lock().thread = Some(thread::current().id());
+            loop {
+                writing.read_some(&mut reading, &database);
+                if !writing.write_some(&mut database, reading.is_none()) {
+                    break;
+                }
+            }
+            drop(database);
+            writing.end();
+        });
+        spawned.map(drop).map_err(|source| {
+            queue.end();
+            InspectFileError::File { path, source }
+        })
+    }
+}
+
+impl FileReading {
+    /// Reads what is pinned, and the newest of the others; gives whether there is more.
+    fn begin(&mut self, database: &CaptureDatabase) -> rusqlite::Result<bool> {
+        for _ in 0..READS_AT_START {
+            if !self.read(database)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Reads some records; gives whether there are more, and somebody wants them.
+    fn read(&mut self, database: &CaptureDatabase) -> rusqlite::Result<bool> {
+        let records = database.read_next(&mut self.position)?;
+        let is_more = records.is_some();
+        Ok((self.take)(records) && is_more)
+    }
+}
+
 impl InspectFile {
-    /// Opens a file, and reads so many bytes of records.
+    /// Opens a file. Nothing is read or written before [`OpenedFile::start`].
     ///
     /// # Errors
     /// When the file cannot be used.
-    pub fn open(
-        path: &Path,
-        limits: FileLimits,
-        most: usize,
-    ) -> Result<(Self, RestoredRecords), InspectFileError> {
+    pub fn open(path: &Path, limits: FileLimits) -> Result<(Self, OpenedFile), InspectFileError> {
         let failed = |source| InspectFileError::Database { path: path.to_owned(), source };
         let mut database = CaptureDatabase::open(path, limits)?;
         // What is too old, or too much for limits that are lower now.
         database.change(|_| Ok(())).map_err(failed)?;
-        let (records, last) = database.load(most).map_err(failed)?;
+        let last = database.last_sequence().map_err(failed)?;
         let queue = Arc::new(FileQueue::default());
         queue.lock().usage =
             FileUsage { bytes: database.bytes, limit: limits.bytes, ..FileUsage::default() };
-        let writing = queue.clone();
-        let thread = thread::Builder::new().name("ginnel-inspect".to_owned());
-        let spawned = thread.spawn(move || {
-            while writing.write_some(&mut database) {}
-            drop(database);
-            writing.lock().is_closed = true;
-            writing.changed.notify_all();
-        });
-        spawned.map_err(|source| InspectFileError::File { path: path.to_owned(), source })?;
-        let file = Self { path: path.to_owned(), queue };
-        Ok((file, RestoredRecords { records, last }))
+        let file = Self { path: path.to_owned(), queue: queue.clone() };
+        Ok((file, OpenedFile { path: path.to_owned(), database, queue, last }))
     }
 
     /// Where it is.
@@ -172,6 +225,10 @@ impl InspectFile {
         let mut state = self.queue.lock();
         state.is_closing = true;
         self.queue.changed.notify_all();
+        if state.thread == Some(thread::current().id()) {
+            // What was read has outlived whoever it was read for; this thread ends next.
+            return;
+        }
         let deadline = Instant::now() + CLOSE_TIMEOUT;
         while !state.is_closed {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -210,9 +267,37 @@ impl FileQueue {
         }
     }
 
-    /// Waits for changes and makes them; false when there will be no more.
-    fn write_some(&self, database: &mut CaptureDatabase) -> bool {
-        let Some(jobs) = self.take() else { return false };
+    /// Says that nothing will be written any more.
+    fn end(&self) {
+        self.lock().is_closed = true;
+        self.changed.notify_all();
+    }
+
+    /// Reads some records, until all are read or nobody wants more.
+    fn read_some(&self, reading: &mut Option<FileReading>, database: &CaptureDatabase) {
+        let Some(some) = reading else { return };
+        if self.lock().is_closing {
+            *reading = None;
+            return;
+        }
+        match some.read(database) {
+            Ok(true) => {}
+            Ok(false) => *reading = None,
+            Err(error) => {
+                tracing::warn!(err = %error, "not all captured requests can be read from their file");
+                (some.take)(None);
+                self.lock().usage.problem = Some(error.to_string());
+                *reading = None;
+            }
+        }
+    }
+
+    /// Makes changes, and waits for them where nothing else is to be done; false when there will be no more.
+    fn write_some(&self, database: &mut CaptureDatabase, waits: bool) -> bool {
+        let Some(jobs) = self.take(waits) else { return false };
+        if jobs.is_empty() && !waits {
+            return true;
+        }
         let mut jobs = jobs.into_iter().peekable();
         loop {
             self.write_records(database, &mut jobs);
@@ -278,9 +363,9 @@ impl FileQueue {
     }
 
     /// The next changes, in their order; nothing after a while, and none when there will be no more.
-    fn take(&self) -> Option<Vec<FileJob>> {
+    fn take(&self, waits: bool) -> Option<Vec<FileJob>> {
         let mut state = self.lock();
-        if state.jobs.is_empty() && !state.is_closing {
+        if state.jobs.is_empty() && waits && !state.is_closing {
             let waited = self.changed.wait_timeout(state, PRUNE_INTERVAL);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }

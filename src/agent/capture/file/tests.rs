@@ -48,8 +48,44 @@ impl Drop for Folder {
 
 const LIMITS: FileLimits = FileLimits { bytes: 10 << 20, age: Duration::from_secs(3600) };
 
+/// The records of a file, all of which are read.
 fn open(path: &Path, limits: FileLimits) -> Result<Arc<CaptureStore>, InspectFileError> {
+    let captures = open_now(path, limits)?;
+    wait_until_restored(&captures);
+    Ok(captures)
+}
+
+/// The records of a file, some of which are read.
+fn open_now(path: &Path, limits: FileLimits) -> Result<Arc<CaptureStore>, InspectFileError> {
     CaptureStore::with_file(CaptureLimit::Bytes(20 << 20), path, limits)
+}
+
+fn wait_until_restored(captures: &CaptureStore) {
+    while captures.is_restoring() {
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Records in a file, more than are read before an agent goes on; their identifiers, oldest first.
+fn fill(path: &Path, count: usize) -> Vec<String> {
+    let captures = open(path, LIMITS).unwrap();
+    let record = |_| ImportedCapture {
+        tunnel_name: String::new(),
+        source: CaptureSource::default(),
+        start: chrono::Utc::now(),
+        exchange: CapturedExchange::ended(ExchangeMarks::default(), Duration::ZERO),
+    };
+    captures.import((0..count).map(record).collect())
+}
+
+/// All records of a database, oldest first.
+fn read_all(database: &CaptureDatabase) -> Vec<CaptureRecord> {
+    let (mut position, mut all) = (ReadPosition::START, Vec::new());
+    while let Some(records) = database.read_next(&mut position).unwrap() {
+        all.extend(records);
+    }
+    all.sort_by_key(|record| record.sequence);
+    all
 }
 
 fn request_head(target: &str) -> Vec<u8> {
@@ -252,13 +288,13 @@ fn a_disk_that_is_full_costs_records_and_nothing_else() {
         let id = capture(&captures, size);
         queue.push(FileJob::Save(captures.find(&id).unwrap()));
         queue.lock().records += 1;
-        assert!(queue.write_some(&mut database));
+        assert!(queue.write_some(&mut database, true));
         let usage = queue.lock().usage.clone();
         assert_eq!(usage.problem.is_some(), size == 500_000, "{usage:?}");
     }
 
     assert_eq!(queue.lock().usage.dropped, 1);
-    let (records, _) = database.load(usize::MAX).unwrap();
+    let records = read_all(&database);
     assert_eq!(records.len(), 2);
 }
 
@@ -275,15 +311,15 @@ fn what_cannot_be_written_takes_no_removal_with_it() {
         record
     };
     let first = save(10);
-    assert!(queue.write_some(&mut database));
+    assert!(queue.write_some(&mut database, true));
     database.limit_pages(24);
 
     save(500_000);
     let small = save(20);
     queue.push(FileJob::Remove(first.sequence));
-    assert!(queue.write_some(&mut database));
+    assert!(queue.write_some(&mut database, true));
 
-    let (records, _) = database.load(usize::MAX).unwrap();
+    let records = read_all(&database);
     let ids: Vec<_> = records.iter().map(|record| record.id.as_str()).collect();
     assert_eq!((ids, queue.lock().usage.dropped), (vec![small.id.as_str()], 1));
 }
@@ -316,4 +352,80 @@ fn what_is_removed_is_in_no_file_any_more() {
     while !is_written() || folder.holds(b"xxxx") {
         thread::sleep(Duration::from_millis(5));
     }
+}
+
+#[test]
+fn a_long_file_is_read_behind_what_comes_meanwhile() {
+    let folder = Folder::new();
+    let mut all = fill(&folder.file(), 4000);
+    let mut was_seen_in_part = false;
+
+    // On a busy machine all may be read before this thread has its turn.
+    for _ in 0..20 {
+        let captures = open_now(&folder.file(), LIMITS).unwrap();
+        while captures.is_restoring() {
+            all.push(capture(&captures, 10));
+            let listed = ids(&captures);
+            was_seen_in_part |= listed.len() < all.len();
+            assert_eq!(listed, all[all.len() - listed.len()..], "the newest, and all of them");
+        }
+        assert_eq!(ids(&captures), all);
+        let counted: usize = captures.list(usize::MAX, None).iter().map(|it| it.cost()).sum();
+        assert_eq!(captures.usage().bytes, counted);
+        if was_seen_in_part {
+            break;
+        }
+    }
+
+    assert!(was_seen_in_part);
+    assert_eq!(ids(&open(&folder.file(), LIMITS).unwrap()), all, "and all are written");
+}
+
+#[test]
+fn a_clear_while_a_file_is_read_leaves_nothing() {
+    let folder = Folder::new();
+    fill(&folder.file(), 4000);
+
+    let captures = open_now(&folder.file(), LIMITS).unwrap();
+    let emptied = captures.clear().unwrap();
+    let after = capture(&captures, 10);
+    emptied.blocking_recv().unwrap().unwrap();
+    assert_eq!(ids(&captures), [after.clone()]);
+    drop(captures);
+
+    assert_eq!(ids(&open(&folder.file(), LIMITS).unwrap()), [after]);
+}
+
+#[test]
+fn what_is_pinned_is_read_first_and_what_has_no_room_is_not() {
+    let folder = Folder::new();
+    let before = fill(&folder.file(), 4000);
+    let captures = open(&folder.file(), LIMITS).unwrap();
+    captures.annotate(&before[0], Some(true), None).unwrap().unwrap();
+    let most = captures.usage().bytes / 2;
+    drop(captures);
+
+    let limit = CaptureLimit::Bytes(most);
+    let captures = CaptureStore::with_file(limit, &folder.file(), LIMITS).unwrap();
+    assert!(captures.find(&before[0]).is_some());
+    wait_until_restored(&captures);
+    let listed = ids(&captures);
+    assert_eq!(listed[0], before[0]);
+    assert_eq!(listed[1..], before[before.len() + 1 - listed.len()..]);
+    assert!((1900..2100).contains(&listed.len()), "{}", listed.len());
+    assert!(captures.usage().bytes <= most && captures.usage().evicted == 0);
+}
+
+#[test]
+fn an_agent_that_ends_while_a_file_is_read_lets_it_go() {
+    let folder = Folder::new();
+    let before = fill(&folder.file(), 4000);
+    let began = Instant::now();
+
+    for _ in 0..5 {
+        drop(open_now(&folder.file(), LIMITS).unwrap());
+    }
+
+    assert!(began.elapsed() < CLOSE_TIMEOUT);
+    assert_eq!(ids(&open(&folder.file(), LIMITS).unwrap()), before);
 }
