@@ -37,9 +37,11 @@ def test_logins_are_counted_by_what_came_of_them(endpoint: Endpoint) -> None:
     assert (logins(), watched.value("ginnel_login_sessions")) == ({}, 0)
     visitor, other = endpoint.serve(), Visitor(endpoint.service, HOST)
     for who in (visitor, other):
-        assert who.log_in().status == 302
+        back = who.begin()
+        before = dict(who.cookies)
+        assert who.go(back).status == 302
         assert who.go().status == 200
-    assert visitor.go("/ngrok/callback?state=x&code=y").status == 400
+    assert Visitor(endpoint.service, HOST, cookies=before).go(back).status == 400, "it is over"
     endpoint.issuer.answers["/token"] = lambda call: call.say(500, {})
     assert Visitor(endpoint.service, HOST).log_in().status == 502
     endpoint.issuer.answers["/token"] = lambda call: call.say(400, {"error": "invalid_grant"})
