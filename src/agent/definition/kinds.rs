@@ -239,7 +239,7 @@ impl DefinitionReader {
     fn remote_addr(&mut self) -> String {
         let addr = self.start.remote_addr.take().unwrap_or_default();
         let port = addr.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
-        if !addr.is_empty() && !port.is_some_and(|port| port.is_ok()) {
+        if !addr.is_empty() && port.is_none_or(|port| port.is_err()) {
             self.problem("remote_addr", &format!("{addr:?} is not host:port"));
         }
         addr

@@ -1,7 +1,5 @@
 //! Connections to upstreams, whatever is spoken on them.
 
-use std::time::Duration;
-
 use http::{Request, Response};
 use hyper::body::Incoming;
 
@@ -10,7 +8,7 @@ use crate::gateway::http::request_body::RequestBody;
 use crate::gateway::routing::target::UpstreamProtocol;
 use crate::gateway::upstream::http1::{ConnectionIdentity, ExchangeError, Http1Connection};
 use crate::gateway::upstream::http2::Http2Connection;
-use crate::gateway::upstream::pool::{PooledConnection, UpstreamPool};
+use crate::gateway::upstream::pool::UpstreamPool;
 
 /// One connection to an upstream.
 pub(crate) enum UpstreamConnection {
@@ -42,14 +40,6 @@ impl UpstreamConnection {
         match protocol {
             UpstreamProtocol::Http1 => pool.http1.take(identity).map(Self::Http1),
             UpstreamProtocol::Http2 => pool.http2.take(identity).map(Self::Http2),
-        }
-    }
-
-    /// How long it has been idle; none when it has not carried a request yet.
-    pub(crate) fn idle(&self) -> Option<Duration> {
-        match self {
-            Self::Http1(link) => link.idle(),
-            Self::Http2(link) => link.idle(),
         }
     }
 

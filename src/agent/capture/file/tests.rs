@@ -390,7 +390,7 @@ fn a_clear_while_a_file_is_read_leaves_nothing() {
     let emptied = captures.clear().unwrap();
     let after = capture(&captures, 10);
     emptied.blocking_recv().unwrap().unwrap();
-    assert_eq!(ids(&captures), [after.clone()]);
+    assert_eq!(ids(&captures), std::slice::from_ref(&after));
     drop(captures);
 
     assert_eq!(ids(&open(&folder.file(), LIMITS).unwrap()), [after]);

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::host_selection::{HostMatch, HostSelection};
-use super::{HttpConnection, Requester};
+use super::{HostMatch, HostSelection, HttpConnection, Requester};
 use crate::gateway::Ingress;
 use crate::gateway::http::connection_activity::ActiveRequest;
 use crate::gateway::http::fast_path::{FastPathTarget, RequestRouting};

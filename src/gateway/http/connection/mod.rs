@@ -1,22 +1,22 @@
 //! Requests of one visitor, from their arrival to their answers.
 
 mod fast_path_target;
-mod host_selection;
 
+use std::fmt::Display;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
+use http::header::{CONTENT_TYPE, LOCATION};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use tracing::Instrument;
-
-pub(crate) use host_selection::HostSelection;
 
 use crate::api::id::prefix;
 use crate::gateway::events::RequestTrace;
 use crate::gateway::http::connection_activity::ConnectionActivity;
-use crate::gateway::http::error_response;
+use crate::gateway::http::error_response::{self, ErrorResponse};
+use crate::gateway::http::fast_path::RequestRouting;
 use crate::gateway::http::forwarded::{self, VisitorOrigin};
 use crate::gateway::http::head;
 use crate::gateway::http::request_body::RequestBody;
@@ -27,8 +27,10 @@ use crate::gateway::login;
 use crate::gateway::metrics::RequestRecord;
 use crate::gateway::modules::module::{ModuleKind, Modules};
 use crate::gateway::modules::traffic_policy::ConnectionExecution;
+use crate::gateway::routing::internal::is_internal;
 use crate::gateway::routing::target::Visitor;
-use crate::gateway::routing::virtual_host::{Rejection, Route};
+use crate::gateway::routing::virtual_host::{Rejection, Route, VirtualHost};
+use crate::gateway::tls::policy::TlsPolicy;
 use crate::gateway::upstream::forward::Upstream;
 use crate::gateway::{GatewayState, Ingress, LiveGatewaySettings};
 use crate::http1::HeadLimits;
@@ -36,7 +38,6 @@ use crate::http1::{strip_identity, strip_named};
 use crate::logging::or_debug;
 use crate::net::ShutdownSignal;
 use crate::policy::Phase;
-use host_selection::{HostMatch, redirect};
 
 /// Names a request.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -44,6 +45,27 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const MAX_REQUEST_ID_BYTES: usize = 128;
 /// How many routes are remembered that have let a connection in.
 const MAX_ADMITTED_ROUTES: usize = 64;
+
+/// What is served behind a listener.
+#[derive(Clone)]
+pub(crate) enum HostSelection {
+    /// One virtual host has the listener to itself.
+    Single(Arc<ArcSwap<VirtualHost>>),
+    /// The host decides; a virtual host with a TLS policy is for those who came by it.
+    ByHost(Option<Arc<TlsPolicy>>),
+    /// The same for a visitor of another node, who has ended TLS: the host is here or nowhere.
+    Relayed,
+}
+
+impl HostSelection {
+    /// What has the listener to itself.
+    pub(crate) fn own(&self) -> Option<Arc<ArcSwap<VirtualHost>>> {
+        match self {
+            Self::Single(virtual_host) => Some(virtual_host.clone()),
+            Self::ByHost(_) | Self::Relayed => None,
+        }
+    }
+}
 
 /// One visitor who speaks HTTP.
 pub(crate) struct HttpConnection {
@@ -343,15 +365,107 @@ impl HttpConnection {
         Ok(())
     }
 
+    /// The port of the endpoint that a request is for: the one that is listened on stands for the usual
+    /// one, and so does a load balancer's.
+    fn endpoint_port(&self, port: Option<u16>) -> u16 {
+        let visitor = self.visitor();
+        let is_secure = visitor.tls.is_some();
+        let is_shared = |port: u16| {
+            port == visitor.local.port() || Some(port) == self.gateway.public_port(is_secure)
+        };
+        let usual = if is_secure { 443 } else { 80 };
+        port.filter(|port| !is_shared(*port)).unwrap_or(usual)
+    }
+
+    /// The virtual host of the host that a request names.
+    fn virtual_host(
+        &self,
+        host: String,
+        port: Option<u16>,
+        uri: impl Display,
+    ) -> Result<HostMatch, ErrorResponse> {
+        let passed = match &self.host_selection {
+            HostSelection::ByHost(passed) => passed.as_ref(),
+            HostSelection::Single(_) | HostSelection::Relayed => None,
+        };
+        let visitor = self.visitor();
+        let is_secure = visitor.tls.is_some();
+        let port = self.endpoint_port(port);
+        if is_internal(&host) {
+            return Err(error_response::NO_ENDPOINT);
+        }
+        if let Some(tls) = &visitor.tls
+            && !tls.sni.is_empty()
+            && tls.sni != host
+        {
+            return Err(error_response::MISDIRECTED);
+        }
+        let found = self.gateway.hosts.find_ranked(&host, port);
+        let may_be_elsewhere = self.gateway.has_remote_hosts() && !self.is_relayed();
+        if may_be_elsewhere
+            && let Some(node) = self.gateway.remote_host(&host, port, found.as_ref())
+        {
+            // What the visitor has shown here, that node has not seen.
+            if passed.is_some() {
+                return Err(error_response::MOVED);
+            }
+            return Ok(HostMatch::Node(node));
+        }
+        // A wildcard of this node, which may be somebody else's, is not for the visitors of that name.
+        if may_be_elsewhere && self.gateway.is_cut_off(&host, port, found.as_ref()) {
+            return Err(error_response::CUT_OFF);
+        }
+        let (claim, _) = found.ok_or(error_response::NO_ENDPOINT)?;
+        let virtual_host = claim.virtual_host.load_full();
+        if virtual_host.carries_bytes {
+            return Err(error_response::NO_ENDPOINT);
+        }
+        if !is_secure
+            && claim.port != port
+            && self.gateway.https.get().is_some()
+            && let Some(url) = self.gateway.url_of(&host, true)
+        {
+            return Ok(HostMatch::Redirect(format!("{url}{uri}")));
+        }
+        // The handshake may have named nobody, another port's virtual host, or what the virtual host was before.
+        let passes = |tls_policy: &Arc<TlsPolicy>| match passed {
+            Some(passed) => Arc::ptr_eq(passed, tls_policy),
+            None => !is_secure && !tls_policy.requires_certificate,
+        };
+        if !virtual_host.tls_policy.as_ref().is_none_or(passes) {
+            return Err(error_response::MISDIRECTED);
+        }
+        Ok(HostMatch::VirtualHost(virtual_host))
+    }
+
     fn admitted(&self) -> MutexGuard<'_, Vec<Arc<Route>>> {
         self.admitted.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Where a host is served.
+enum HostMatch {
+    VirtualHost(Arc<VirtualHost>),
+    /// At another address.
+    Redirect(String),
+    /// At another node.
+    Node(Upstream),
 }
 
 /// A policy wants the connection to be closed without an answer.
 #[derive(Debug, thiserror::Error)]
 #[error("closed by a policy")]
 pub(crate) struct ConnectionClosed;
+
+/// Sends a visitor elsewhere, with method and body.
+fn redirect(url: String) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::empty());
+    *response.status_mut() = StatusCode::TEMPORARY_REDIRECT;
+    if let Ok(url) = HeaderValue::try_from(url) {
+        response.headers_mut().insert(LOCATION, url);
+    }
+    response
+}
 
 /// Whether a proxy may have named a request like this.
 fn is_name(value: &HeaderValue) -> bool {
