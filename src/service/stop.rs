@@ -15,8 +15,8 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
 const TIME_TO_ANSWER: Duration = Duration::from_millis(500);
 
 impl Service {
-    /// Is not ready any more for as long as [`Options::drain_delay`], takes no more requests then,
-    /// answers those in flight for as long as `grace`, and closes the database.
+    /// Is not ready any more for as long as [`drain_delay`](super::Options::drain_delay), takes no more
+    /// requests then, answers those in flight for as long as `grace`, and closes the database.
     pub async fn stop(self, grace: Duration) {
         self.stop_or_force(grace, std::future::pending()).await;
     }
