@@ -157,6 +157,7 @@ impl Chance {
 /// The memory of this process; elsewhere than on Linux nobody says.
 fn resident() -> usize {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages = text.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok());
-    pages.unwrap_or_default() * 4096
+    let pages = |at| text.split(' ').nth(at).and_then(|pages| pages.parse::<usize>().ok());
+    // Pages of the program itself come and go, and are nobody's captures.
+    pages(1).zip(pages(2)).map_or(0, |(all, of_files)| all - of_files) * 4096
 }
