@@ -12,6 +12,8 @@
 //! # use ginnel::policy::{Exchange, Phase, Policy, StepOutcome, Verdict, World};
 //! # fn body() -> ginnel::policy::Content { todo!() }
 //! # fn fetch(_: &ginnel::policy::Fetch) -> ginnel::policy::Fetched { todo!() }
+//! # use ginnel::policy::jwt::{KeyRequest, KeySet};
+//! # fn keys(_: &KeyRequest) -> Option<std::sync::Arc<KeySet>> { todo!() }
 //! # use ginnel::policy::login::{LoginOutcome, LoginRequest};
 //! # fn login(_: &LoginRequest) -> LoginOutcome { todo!() }
 //! fn walk(policy: &Policy, exchange: &mut Exchange, world: &dyn World) -> Verdict {
