@@ -22,9 +22,9 @@
 //!         match run.step(exchange, world) {
 //!             StepOutcome::Done(verdict) => return verdict,
 //!             StepOutcome::NeedBody { .. } => exchange.request_mut().unwrap().body = body(),
-//!             StepOutcome::Fetch(wanted) => run.answer(fetch(&wanted)),
-//!             StepOutcome::Keys(wanted) => run.answer_keys(keys(&wanted)),
-//!             StepOutcome::Login(wanted) => run.answer_login(login(&wanted)),
+//!             StepOutcome::Fetch(request) => run.answer(fetch(&request)),
+//!             StepOutcome::Keys(request) => run.answer_keys(keys(&request)),
+//!             StepOutcome::Login(request) => run.answer_login(login(&request)),
 //!         }
 //!     }
 //! }

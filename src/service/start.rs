@@ -217,7 +217,7 @@ impl Service {
     }
 }
 
-/// Listens for whoever watches the service, where that is wanted.
+/// Listens for whoever watches the service, where the options say so.
 async fn admin(
     address: Option<&str>,
     monitor: &Arc<ServiceMonitor>,
@@ -301,7 +301,7 @@ async fn dispatcher(
     Ok(EventDispatcher::start(services, options).await?)
 }
 
-/// Obtains certificates by ACME, where that is wanted.
+/// Obtains certificates by ACME, where the options say so.
 fn acme(
     options: &AcmeOptions,
     shared: &ServiceState,

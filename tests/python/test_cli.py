@@ -320,7 +320,7 @@ def test_the_agent_is_called_without_a_key() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "reason"),
     [
         (("mocks", "add", "--status", "20"), "invalid mock: status: 20 is not from 200 to 599"),
         (("holds", "add", "--max-wait", "0"), "invalid hold: max_wait: 0 is not from 1 to 600000"),
@@ -331,12 +331,12 @@ def test_the_agent_is_called_without_a_key() -> None:
     ],
 )
 def test_the_reason_of_an_agent_is_told(
-    ginnel_agent: ginnel.Agent, arguments: tuple[str, ...], told: str
+    ginnel_agent: ginnel.Agent, arguments: tuple[str, ...], reason: str
 ) -> None:
     done = run("local", *arguments, GINNEL_AGENT_URL=ginnel_agent.url)
 
     assert done.returncode == 7
-    assert done.stderr.startswith(f"ginnel: {told} (400 10")
+    assert done.stderr.startswith(f"ginnel: {reason} (400 10")
 
 
 def test_secrets_inside_are_taken_from_files_alone(api: Run, tmp_path: Path) -> None:

@@ -179,7 +179,7 @@ impl CaptureStore {
     }
 
     /// Adds records of the file, each before those that came after it; none when there are no more. Gives
-    /// whether more are wanted: not where there is no room, or all records were removed meanwhile.
+    /// whether to go on: not where there is no room, or all records were removed meanwhile.
     fn restore(&self, records: Option<Vec<CaptureRecord>>) -> bool {
         let mut inner = self.lock();
         let Some(records) = records.filter(|_| inner.is_restoring) else {

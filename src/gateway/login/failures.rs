@@ -21,7 +21,7 @@ pub(super) async fn in_time<T>(result: RecordFuture<'_, T>) -> Result<T, LoginRe
 }
 
 /// Stores a session within a time; its identifier, or none where its login has made one before. One that is stored
-/// later is removed: its visitor was told that there is none.
+/// later is removed: its visitor has learned that there is none.
 pub(super) async fn create_in_time(
     records: Arc<dyn LoginRecords>,
     new: NewLoginSession,

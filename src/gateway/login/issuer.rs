@@ -36,7 +36,7 @@ const METADATA_LIFETIME: Lifetime = Lifetime {
     after_missing: Duration::ZERO,
 };
 
-/// What issuers are told of who calls them.
+/// How issuers are shown who calls them.
 const PROGRAM: &str = concat!("ginnel/", env!("CARGO_PKG_VERSION"));
 
 /// Why nobody is let in.

@@ -23,7 +23,7 @@ const MAX_KEY_SETS: usize = 1024;
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long an answer may be.
 const MAX_ANSWER_BYTES: usize = 256 << 10;
-/// What issuers are told of who calls them.
+/// How issuers are shown who calls them.
 const PROGRAM: &str = concat!("ginnel/", env!("CARGO_PKG_VERSION"));
 
 /// Why there are no keys.

@@ -16,7 +16,7 @@ pub(in super::super) struct ClaimRules<'a, T> {
     pub audiences: &'a [T],
     /// Whether it must say when it expires.
     pub needs_expiry: bool,
-    /// How long ago its subject may have logged in, in seconds; any time unless given.
+    /// How long ago its subject may have logged in, in seconds; any time where there is none.
     pub max_age: Option<i64>,
 }
 

@@ -15,7 +15,7 @@ pub struct ExpectedToken<'a> {
     pub client_id: &'a str,
     /// What was asked with; none where it need not say so, which is when it replaces another one.
     pub nonce: Option<&'a str>,
-    /// How long ago its subject may have logged in, in seconds; any time unless given.
+    /// How long ago its subject may have logged in, in seconds; any time where there is none.
     pub max_age: Option<i64>,
     /// The time of day.
     pub now: DateTime<Utc>,

@@ -12,13 +12,13 @@ export const isChoice = (model, { name }) => EXACTLY_ONE.test(model.schemas[name
 /** Which of them is there, and its own fields, none of which has to be written; `Form` makes the form of one. */
 export class Choice {
   constructor(model, name, schema, isRequired, values, Form) {
-    const given = Object.keys(schema.properties).find((option) => values?.[option] != null) ?? "";
-    Object.assign(this, { isRequired, before: given, isGiven: Boolean(given), forms: new Map() });
+    const initial = Object.keys(schema.properties).find((option) => values?.[option] != null) ?? "";
+    Object.assign(this, { isRequired, before: initial, isGiven: Boolean(initial), forms: new Map() });
     const id = unique(`field-${name}`);
     this.problem = make("p", { class: "problem", id: `${id}-problem` });
     this.control = make("select", { id, name, "aria-describedby": `${id}-problem ${id}-hint`, "aria-required": isRequired || null, change: () => this.show() },
       make("option", { value: "" }, "Choose one"), ...Object.keys(schema.properties).map((option) => make("option", { value: option }, label(option))));
-    this.control.value = given;
+    this.control.value = initial;
     this.place = make("div", { class: "group" });
     this.element = make("div", {}, make("div", { class: "field" },
       make("label", { for: id }, label(name), isRequired ? make("span", { class: "hint" }, " (required)") : null),
