@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 import re
@@ -38,6 +39,8 @@ class Terminal:
         self.process = process
         self.end = end
         self.written = ""
+        # A read may end within a letter.
+        self.decoder = codecs.getincrementaldecoder("utf-8")()
         self.heard = 0
         self.is_open = True
 
@@ -88,7 +91,7 @@ class Terminal:
         if not select.select([self.end], [], [], 20)[0]:
             return False
         try:
-            self.written += os.read(self.end, 65536).decode(errors="replace")
+            self.written += self.decoder.decode(os.read(self.end, 65536))
         except OSError:
             return False
         return True
