@@ -19,6 +19,6 @@ pub(in crate::agent) use file::{FileLimits, InspectFile};
 pub use record::{CaptureRecord, CaptureSource, CapturedExchange, CapturedMessage, Via};
 pub use recording::Recording;
 pub(in crate::agent) use store::ImportedCapture;
-pub use store::{CaptureChange, CaptureLimit, CaptureStore, NewCapture, PinError, Usage};
+pub use store::{CaptureChange, CaptureLimit, CaptureStore, NewCapture, PinError, Snapshot, Usage};
 pub use stream::{BodyMarks, SocketLog, SocketMessage, StreamKind, StreamSide};
 pub use timing::{ExchangeMarks, ExchangeTiming};

@@ -80,6 +80,23 @@ pub struct Usage {
     pub evicted: u64,
 }
 
+/// The store at one moment: what several looks would see may not fit together.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// The last change that can be seen here.
+    pub revision: u64,
+    /// The revision that was named, where all removals after it can be told one by one.
+    pub since: Option<u64>,
+    /// The records that were removed one by one since then.
+    pub removed: Vec<String>,
+    /// The records, newest first.
+    pub records: Vec<Arc<CaptureRecord>>,
+    /// The oldest record that is kept and not pinned: of those before it only pinned ones are.
+    pub oldest: Option<String>,
+    /// How full the store was.
+    pub usage: Usage,
+}
+
 /// What is known when a request arrives.
 #[derive(Debug)]
 pub struct NewCapture<'a> {
@@ -397,16 +414,12 @@ impl CaptureStore {
         true
     }
 
-    /// The records that were removed one by one after a revision that is not before [`Self::cleared`].
-    pub fn removed_after(&self, revision: u64) -> Vec<String> {
-        let inner = self.lock();
-        let later = inner.removals.iter().filter(|(removal, _)| *removal > revision);
-        later.map(|(_, id)| id.clone()).collect()
-    }
-
     /// How full the store is.
     pub fn usage(&self) -> Usage {
-        let inner = self.lock();
+        self.usage_of(&self.lock())
+    }
+
+    fn usage_of(&self, inner: &CaptureState) -> Usage {
         Usage {
             bytes: inner.bytes,
             limit: self.bytes(),
@@ -420,17 +433,20 @@ impl CaptureStore {
         self.lock().revision
     }
 
-    /// The revision of the last removal that cannot be told one by one; 0 when there was none.
-    pub fn cleared(&self) -> u64 {
-        self.lock().cleared
-    }
-
-    /// The identifier of the oldest record that is kept and not pinned: of those before it only pinned ones
-    /// are.
-    pub fn oldest(&self) -> Option<String> {
+    /// All that is kept at one moment, and what was removed since somebody looked.
+    pub fn snapshot(&self, since: Option<u64>) -> Snapshot {
         let inner = self.lock();
-        let oldest = inner.records.iter().find(|record| !record.exchange().is_pinned);
-        oldest.or(inner.records.back()).map(|record| record.id.clone())
+        let known = |since: &u64| (inner.cleared..=inner.revision).contains(since);
+        let since = since.filter(known);
+        let removals = inner.removals.iter().filter(|(at, _)| since.is_some_and(|it| *at > it));
+        Snapshot {
+            revision: inner.revision,
+            since,
+            removed: removals.map(|(_, id)| id.clone()).collect(),
+            records: inner.records.iter().rev().cloned().collect(),
+            oldest: inner.oldest(),
+            usage: self.usage_of(&inner),
+        }
     }
 
     /// What happens to the records from now on.
@@ -581,6 +597,13 @@ impl CaptureState {
     fn pinned(&self) -> (usize, usize) {
         let pinned = self.records.iter().filter(|record| record.exchange().is_pinned);
         pinned.fold((0, 0), |(count, bytes), it| (count + 1, bytes + it.cost()))
+    }
+
+    /// The identifier of the oldest record that is kept and not pinned: of those before it only pinned ones
+    /// are.
+    fn oldest(&self) -> Option<String> {
+        let oldest = self.records.iter().find(|record| !record.exchange().is_pinned);
+        oldest.or(self.records.back()).map(|record| record.id.clone())
     }
 
     fn next_revision(&mut self) -> u64 {
@@ -796,9 +819,12 @@ mod tests {
         let listed: Vec<_> = captures.list(9, None).iter().map(|one| one.id.clone()).collect();
         assert_eq!(listed, [ids[2].clone(), ids[0].clone()]);
         assert_eq!(captures.usage().bytes, counted(&captures));
-        assert_eq!(captures.removed_after(before), [ids[1].clone()]);
-        assert!(captures.removed_after(captures.revision()).is_empty());
-        assert!(captures.cleared() <= before);
+        let snapshot = captures.snapshot(Some(before));
+        assert_eq!(snapshot.since, Some(before));
+        assert_eq!(snapshot.removed, [ids[1].clone()]);
+        assert_eq!((snapshot.records.len(), snapshot.usage), (2, captures.usage()));
+        assert!(captures.snapshot(Some(snapshot.revision)).removed.is_empty());
+        assert_eq!(captures.snapshot(Some(snapshot.revision + 1)).since, None);
     }
 
     #[test]
@@ -811,8 +837,11 @@ mod tests {
             assert!(captures.remove(&recording.record().id));
         }
 
-        assert!(captures.cleared() > before);
-        assert_eq!(captures.removed_after(captures.cleared()).len(), MAX_REMOVALS);
+        let snapshot = captures.snapshot(Some(before));
+        assert_eq!((snapshot.since, snapshot.removed.len()), (None, 0));
+        let told = |since: &u64| captures.snapshot(Some(*since)).since.is_some();
+        let first = (before..=snapshot.revision).find(told);
+        assert_eq!(captures.snapshot(first).removed.len(), MAX_REMOVALS);
     }
 
     #[test]

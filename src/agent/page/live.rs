@@ -99,21 +99,15 @@ pub(super) fn update(
     since: Option<Cursor>,
     max_requests: usize,
 ) -> LiveUpdate {
-    let captures = &shared.captures;
-    let now = Cursor { run: shared.run, revision: captures.revision() };
-    let since = since.filter(|since| {
-        since.run == now.run
-            && since.revision <= now.revision
-            && since.revision >= captures.cleared()
-    });
-    let after = since.map_or(0, |since| since.revision);
-    let all = captures.list(usize::MAX, None);
-    let changed = all.iter().filter(|record| record.revision() > after || since.is_none());
-    let (mut requests, mut more) = (Vec::new(), false);
-    let mut hidden = since.map_or_else(Vec::new, |_| captures.removed_after(after));
+    let since = since.filter(|since| since.run == shared.run).map(|since| since.revision);
+    let kept = shared.captures.snapshot(since);
+    let is_first = kept.since.is_none();
+    let changed =
+        kept.records.iter().filter(|record| kept.since.is_none_or(|it| record.revision() > it));
+    let (mut requests, mut more, mut hidden) = (Vec::new(), false, kept.removed);
     for record in changed {
         if !filter.holds(record) {
-            if since.is_some() {
+            if !is_first {
                 hidden.push(record.id.clone());
             }
         } else if requests.len() < max_requests {
@@ -125,15 +119,15 @@ pub(super) fn update(
     }
     requests.reverse();
     // What does not fit is got like everything that is old.
-    let reset = since.is_none() || more;
+    let reset = is_first || more;
     LiveUpdate {
-        cursor: now.write(),
+        cursor: Cursor { run: shared.run, revision: kept.revision }.write(),
         reset,
         requests,
         hidden,
         more,
-        usage: captures.usage().into(),
-        oldest: captures.oldest(),
+        usage: kept.usage.into(),
+        oldest: kept.oldest,
         state: shared.state.borrow().name(),
         tunnels: shared.tunnels.all().len(),
         rules: *shared.interceptors.changes().borrow(),
