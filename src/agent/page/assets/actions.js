@@ -5,7 +5,7 @@ import { editHold, editMock } from "./forms.js";
 import { ask } from "./server.js";
 import { dialog, field, notice, toast } from "./ui.js";
 
-/** As src/agent/capture/store.rs limits them, in bytes. */
+/** As src/agent/capture/store/pins.rs limits them, in bytes. */
 const MAX_NOTE = 2000;
 
 const MAX_TIMES = 100;
