@@ -28,11 +28,10 @@ export function show(part) {
   const body = readable(part);
   if (part.unread && part.masked) return make("p", { class: "hint" }, unread(part));
   if (!body.length) return make("p", { class: "hint" }, part.length ? "The body was not kept." : "The body is empty.");
-  const notes = [];
+  const notes = part.masked ? ["Secrets are masked"] : [];
   if (part.unread) notes.push(`${part.unread} cannot be decoded`);
   if (part.encoding) notes.push(`${part.encoding} decoded, ${bytes(body.length)} decoded size`);
   if (cut(part)) notes.push(`✂ the first ${bytes(part.kept)} of ${bytes(part.length)}`);
-  if (part.masked) notes.push("secrets are masked");
   return make("div", {},
     notes.length ? make("p", { class: "hint" }, `${notes.join("; ")}.`) : null,
     content(part, body));
