@@ -19,6 +19,8 @@ pub(in crate::agent) use file::{FileLimits, InspectFile};
 pub use record::{CaptureRecord, CaptureSource, CapturedExchange, CapturedMessage, Via};
 pub use recording::Recording;
 pub(in crate::agent) use store::ImportedCapture;
-pub use store::{CaptureChange, CaptureLimit, CaptureStore, NewCapture, PinError, Snapshot, Usage};
+pub use store::{
+    CaptureChange, CaptureLimit, CaptureSnapshot, CaptureStore, NewCapture, PinError, Usage,
+};
 pub use stream::{BodyMarks, SocketLog, SocketMessage, StreamKind, StreamSide};
 pub use timing::{ExchangeMarks, ExchangeTiming};

@@ -83,7 +83,7 @@ pub struct Usage {
 
 /// The store at one moment: what several looks would see may not fit together.
 #[derive(Debug)]
-pub struct Snapshot {
+pub struct CaptureSnapshot {
     /// The last change that can be seen here.
     pub revision: u64,
     /// The revision that was named, where all removals after it can be told one by one.
@@ -270,12 +270,12 @@ impl CaptureStore {
     }
 
     /// All that is kept at one moment, and what was removed since somebody looked.
-    pub fn snapshot(&self, since: Option<u64>) -> Snapshot {
+    pub fn snapshot(&self, since: Option<u64>) -> CaptureSnapshot {
         let inner = self.lock();
         let known = |since: &u64| (inner.cleared..=inner.revision).contains(since);
         let since = since.filter(known);
         let removals = inner.removals.iter().filter(|(at, _)| since.is_some_and(|it| *at > it));
-        Snapshot {
+        CaptureSnapshot {
             revision: inner.revision,
             since,
             removed: removals.map(|(_, id)| id.clone()).collect(),
