@@ -86,7 +86,7 @@ pub struct Usage {
 pub struct CaptureSnapshot {
     /// The last change that can be seen here.
     pub revision: u64,
-    /// The revision that was named, where all removals after it can be told one by one.
+    /// The revision that was named; none where the removals after it are not all remembered.
     pub since: Option<u64>,
     /// The records that were removed one by one since then.
     pub removed: Vec<String>,
@@ -169,7 +169,7 @@ impl CaptureStore {
         self.limit != CaptureLimit::Nothing
     }
 
-    /// Whether all exchanges have ended, and who listens was told.
+    /// Whether all exchanges have ended, and listeners have been notified.
     pub fn is_idle(&self) -> bool {
         self.open.load(Ordering::Acquire) == 0
     }

@@ -1,4 +1,4 @@
-//! What is kept, what is let go, and what listeners are told.
+//! What is kept, what is let go, and what listeners get.
 #![allow(clippy::unwrap_used)]
 
 use std::time::Duration;
@@ -218,8 +218,8 @@ fn removals_beyond_those_that_are_remembered_make_pages_begin_anew() {
 
     let snapshot = captures.snapshot(Some(before));
     assert_eq!((snapshot.since, snapshot.removed.len()), (None, 0));
-    let told = |since: &u64| captures.snapshot(Some(*since)).since.is_some();
-    let first = (before..=snapshot.revision).find(told);
+    let is_known = |since: &u64| captures.snapshot(Some(*since)).since.is_some();
+    let first = (before..=snapshot.revision).find(is_known);
     assert_eq!(captures.snapshot(first).removed.len(), MAX_REMOVALS);
 }
 
