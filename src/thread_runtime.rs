@@ -19,10 +19,6 @@ use crate::logging::{ignore, or_debug};
 /// A runtime whose tasks, sockets and timers all belong to one thread of its own.
 ///
 /// Dropping it ends the thread without waiting for it.
-#[cfg_attr(
-    not(any(feature = "python", test)),
-    expect(dead_code, reason = "what is inside of another program waits for its end")
-)]
 pub struct ThreadRuntime {
     handle: Handle,
     /// Dropping it ends the thread.
