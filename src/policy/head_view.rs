@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use http::HeaderName;
 use http::header::{CONTENT_LENGTH, COOKIE};
 
+use super::authority::host_and_port;
 use super::exchange::VisitorConnection;
 use super::facts::{
     self, FactSource, FieldValues, KnownHeader, Message, NumberFact, TextFact, is_named, joined,
@@ -87,7 +88,7 @@ impl FactSource for HeadView<'_> {
             TextFact::Url | TextFact::RawUrl => return Some(self.url().into()),
             TextFact::Path | TextFact::RawPath => self.path(),
             TextFact::Scheme => self.scheme,
-            TextFact::UrlHost => facts::host_and_port(self.host, self.scheme).0,
+            TextFact::UrlHost => host_and_port(self.host, self.scheme).0,
             TextFact::Query => self.query()?,
             TextFact::PathAndQuery => self.target,
             TextFact::UserPassword => "",
@@ -110,7 +111,7 @@ impl FactSource for HeadView<'_> {
 
     fn number(&self, fact: NumberFact) -> Option<i64> {
         Some(match fact {
-            NumberFact::Port => facts::host_and_port(self.host, self.scheme).1.into(),
+            NumberFact::Port => host_and_port(self.host, self.scheme).1.into(),
             NumberFact::RequestLength => self.length(),
             NumberFact::ClientPort => self.connection.client.port().into(),
             NumberFact::ServerPort => self.connection.server.port().into(),

@@ -37,6 +37,7 @@ pub mod action_error;
 mod action_results;
 pub mod actions;
 mod address;
+mod authority;
 pub mod certificate;
 mod checker;
 mod cidr;
@@ -79,12 +80,12 @@ pub mod webhook;
 mod world;
 
 pub use self::address::{AddressDatabase, AddressFacts, AddressKind, AddressKinds, AddressLookup};
+pub use self::authority::is_canonical_authority;
 pub use self::cidr::Cidr;
 pub use self::document::{Policy, read};
 pub use self::exchange::{
     Carried, Content, EndpointFacts, Exchange, Request, Response, TlsFacts, VisitorConnection,
 };
-pub use self::facts::is_canonical_authority;
 pub use self::phase::{Phase, Protocol, Scope};
 pub use self::problem::Problem;
 pub use self::record::{ActionTrace, PhaseDecision, Record, RuleTrace};

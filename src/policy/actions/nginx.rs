@@ -4,8 +4,9 @@ use std::borrow::Cow;
 
 use percent_encoding::percent_decode_str;
 
+use super::super::authority::host_and_port;
 use super::super::exchange::Request;
-use super::super::facts::{authority, host_and_port, path_and_query};
+use super::super::facts::{authority, path_and_query};
 
 /// Replaces variables by their values, each of which `escape` makes fit for its place.
 ///

@@ -6,11 +6,12 @@ use std::net::IpAddr;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, LOCATION, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, Version};
 
+use super::super::authority::host_and_port;
 use super::super::exchange::{Content, Exchange, Request, TlsFacts};
 use super::place::{self, Place};
 use super::url::{
-    authority, canonical_authority, host_and_port, normalized, normalized_path,
-    normalized_path_and_query, path_and_query, raw, raw_path,
+    authority, canonical_authority, normalized, normalized_path, normalized_path_and_query,
+    path_and_query, raw, raw_path,
 };
 
 /// A variable that is a text.

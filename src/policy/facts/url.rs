@@ -9,6 +9,7 @@ use http::header::HOST;
 use percent_encoding::percent_decode_str;
 use serde_json::{Value as Json, json};
 
+use super::super::authority::canonical;
 use super::super::exchange::Request;
 use super::super::expression::value;
 use super::super::path::{self, RawPath};
@@ -28,25 +29,6 @@ pub(super) fn canonical_authority(request: &Request) -> Option<String> {
         Cow::Borrowed(_) => None,
         Cow::Owned(authority) => Some(authority),
     }
-}
-
-/// Whether a host with or without a port is in the form that rules see.
-pub fn is_canonical_authority(authority: &str, scheme: &str) -> bool {
-    matches!(canonical(authority, scheme), Cow::Borrowed(_))
-}
-
-/// A host in lower case, without a dot at its end and without the usual port (RFC 9110, section 4.2.3).
-fn canonical<'a>(authority: &'a str, scheme: &str) -> Cow<'a, str> {
-    let (host, port) = split(authority);
-    let name = host.strip_suffix('.').unwrap_or(host);
-    let port = port.filter(|port| port.parse() != Ok(usual_port(scheme)) && !port.is_empty());
-    if name.len() + port.map_or(0, |port| port.len() + 1) == authority.len()
-        && !name.bytes().any(|byte| byte.is_ascii_uppercase())
-    {
-        return Cow::Borrowed(authority);
-    }
-    let name = name.to_ascii_lowercase();
-    Cow::Owned(port.map_or(name.clone(), |port| format!("{name}:{port}")))
 }
 
 /// The path of a request with its query, as it was sent.
@@ -94,23 +76,6 @@ pub(super) fn normalized_path(request: &Request) -> Option<String> {
     }
 }
 
-/// The host and the port of an authority; without a port, the usual one.
-pub(in super::super) fn host_and_port<'a>(authority: &'a str, scheme: &str) -> (&'a str, u16) {
-    let (host, port) = split(authority);
-    (host, port.and_then(|port| port.parse().ok()).unwrap_or(usual_port(scheme)))
-}
-
-fn split(authority: &str) -> (&str, Option<&str>) {
-    match authority.rsplit_once(':') {
-        Some((host, port)) if !port.contains(']') => (host, Some(port)),
-        _ => (authority, None),
-    }
-}
-
-fn usual_port(scheme: &str) -> u16 {
-    if scheme == "https" { 443 } else { 80 }
-}
-
 /// The parameters of a query: a map of lists.
 pub(super) fn parameters(query: &str) -> CelMap<'static> {
     let mut named: HashMap<String, Vec<Json>> = HashMap::new();
@@ -150,29 +115,4 @@ fn plain(text: &str) -> Cow<'_, str> {
         return percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned().into();
     }
     percent_decode_str(text).decode_utf8_lossy()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_host_has_one_form() {
-        for (sent, scheme, form) in [
-            ("a.test", "http", "a.test"),
-            ("A.Test", "http", "a.test"),
-            ("a.test.", "https", "a.test"),
-            ("a.test:", "http", "a.test"),
-            ("a.test:80", "http", "a.test"),
-            ("a.test:080", "http", "a.test"),
-            ("a.test.:443", "https", "a.test"),
-            ("a.test:443", "http", "a.test:443"),
-            ("A.test:8080", "http", "a.test:8080"),
-            ("[2001:DB8::1]", "http", "[2001:db8::1]"),
-            ("[::1]:80", "http", "[::1]"),
-        ] {
-            assert_eq!(canonical(sent, scheme), form, "{sent}");
-            assert_eq!(is_canonical_authority(sent, scheme), sent == form, "{sent}");
-        }
-    }
 }

@@ -13,9 +13,9 @@ use serde::Deserialize;
 
 use crate::http1::strip_identity;
 use crate::policy::AddressLookup;
+use crate::policy::authority::host_and_port;
 use crate::policy::checker;
 use crate::policy::exchange::{EndpointFacts, Request, Response, TlsFacts, VisitorConnection};
-use crate::policy::facts::host_and_port;
 use crate::policy::ip_rules::IpRules;
 use crate::policy::login::{
     Admission, Identity, LoginOutcome, LoginProvider, LoginRequest, VisitKind,
