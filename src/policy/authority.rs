@@ -27,7 +27,8 @@ pub(super) fn host_and_port<'a>(authority: &'a str, scheme: &str) -> (&'a str, u
     (host, port.and_then(|port| port.parse().ok()).unwrap_or(usual_port(scheme)))
 }
 
-fn split(authority: &str) -> (&str, Option<&str>) {
+/// The host and the port, as they are written.
+pub(super) fn split(authority: &str) -> (&str, Option<&str>) {
     match authority.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') => (host, Some(port)),
         _ => (authority, None),

@@ -5,6 +5,7 @@ use std::fmt;
 use http::header::{ACCEPT, HOST, UPGRADE};
 use http::{Extensions, HeaderMap, Method, Uri};
 
+use super::super::authority::{canonical, split};
 use super::browser::LoginBrowser;
 use super::config::{LoginConfig, is_loopback};
 use super::cookies::{CookieKind, WithheldCookies, cookie_name};
@@ -36,7 +37,7 @@ pub enum VisitKind {
 pub struct LoginVisit {
     /// What it wants.
     pub kind: VisitKind,
-    /// The scheme and the host with its port, as the visitor wrote them.
+    /// The scheme and the host, with its port unless it is the usual one: what browsers call the origin.
     pub origin: String,
     /// The host without its port, in lower case.
     pub host: String,
@@ -76,8 +77,8 @@ impl LoginVisit {
         scheme: &str,
     ) -> Option<Self> {
         let authority = match uri.authority() {
-            Some(authority) => authority.as_str().to_ascii_lowercase(),
-            None => headers.get(HOST)?.to_str().ok()?.to_ascii_lowercase(),
+            Some(authority) => authority.as_str(),
+            None => headers.get(HOST)?.to_str().ok()?,
         };
         // What visitors say of it themselves was removed before.
         let forwarded = headers.get_all("x-forwarded-proto").iter().next_back();
@@ -87,17 +88,13 @@ impl LoginVisit {
             None => scheme == "https",
         };
         let scheme = if is_secure { "https" } else { "http" };
-        let split = authority.rsplit_once(':').filter(|(_, port)| !port.contains(']'));
-        let (host, port) = split.unwrap_or((authority.as_str(), ""));
-        // The same host may be written with a dot at its end.
-        let host = host.strip_suffix('.').unwrap_or(host).to_owned();
-        let authority = if port.is_empty() { host.clone() } else { format!("{host}:{port}") };
+        let authority = canonical(authority, scheme);
         let kind = kind(uri.path(), method, headers);
         let target = uri.path_and_query().map_or("/", |target| target.as_str());
         Some(Self {
             kind,
             origin: format!("{scheme}://{authority}"),
-            host,
+            host: split(&authority).0.to_owned(),
             is_secure,
             target: target.to_owned(),
             query: uri.query().unwrap_or_default().to_owned(),
@@ -186,5 +183,38 @@ fn navigates(method: &Method, headers: &HeaderMap) -> bool {
                 ["text/html", "application/xhtml+xml"].contains(&kind)
             })
         }),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    #[test]
+    fn an_origin_has_one_form_and_what_was_wanted_stays_as_it_is() {
+        for (host, scheme, forwarded, origin, name) in [
+            ("app.test", "https", None, "https://app.test", "app.test"),
+            ("App.Test.:443", "https", None, "https://app.test", "app.test"),
+            ("app.test:8443", "https", None, "https://app.test:8443", "app.test"),
+            ("app.test:80", "http", None, "http://app.test", "app.test"),
+            ("app.test:443", "http", Some("https"), "https://app.test", "app.test"),
+            ("app.test:80", "http", Some("https"), "https://app.test:80", "app.test"),
+            ("[::1]:8080", "http", None, "http://[::1]:8080", "[::1]"),
+        ] {
+            let mut request = Request::get("/A%2fb/../c?x=%20&Y").header(HOST, host);
+            if let Some(proto) = forwarded {
+                request = request.header("x-forwarded-proto", proto);
+            }
+            let (head, ()) = request.body(()).unwrap().into_parts();
+
+            let target = (&head.method, &head.uri);
+            let visit = LoginVisit::read(target, &head.headers, &head.extensions, scheme).unwrap();
+
+            assert_eq!((visit.origin.as_str(), visit.host.as_str()), (origin, name), "{host}");
+            assert_eq!(visit.target, "/A%2fb/../c?x=%20&Y");
+        }
     }
 }
