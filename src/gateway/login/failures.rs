@@ -75,9 +75,7 @@ mod tests {
     use tokio::sync::{Notify, mpsc};
 
     use super::*;
-    use crate::gateway::RouteRef;
     use crate::gateway::login::records::LoginAttemptId;
-    use crate::policy::login::{Identity, LoginBrowser};
 
     /// A database that stores when it is let.
     struct Slow {
@@ -111,34 +109,20 @@ mod tests {
         }
     }
 
-    fn session() -> NewLoginSession {
-        NewLoginSession {
-            attempt: LoginAttemptId { state: "state".to_owned(), ends: 1 },
-            replaces: None,
-            identity: Identity::default(),
-            provider_url: "https://issuer.example".to_owned(),
-            public_url: "https://app.example".to_owned(),
-            address: [192, 0, 2, 1].into(),
-            location: None,
-            browser: LoginBrowser::default(),
-            route_ref: RouteRef::none(),
-            expires: 1,
-        }
-    }
-
     #[tokio::test]
     async fn a_session_that_is_stored_too_late_is_removed() {
         let (removed, mut removals) = mpsc::unbounded_channel();
         let stores = Arc::<Notify>::default();
         let records = Arc::new(Slow { stores: stores.clone(), removed });
         let limit = Duration::from_millis(50);
+        let session = NewLoginSession::of(("ada", "state"), (1, 1));
 
-        assert!(create_in_time(records.clone(), session(), limit).await.is_err());
+        assert!(create_in_time(records.clone(), session.clone(), limit).await.is_err());
         stores.notify_one();
         assert_eq!(removals.recv().await.as_deref(), Some("as_late"));
 
         stores.notify_one();
-        let created = create_in_time(records, session(), Duration::from_secs(60)).await;
+        let created = create_in_time(records, session, Duration::from_secs(60)).await;
         assert_eq!(created.unwrap().as_deref(), Some("as_late"));
         assert!(removals.try_recv().is_err(), "it stays");
     }

@@ -47,6 +47,25 @@ pub struct NewLoginSession {
     pub expires: i64,
 }
 
+#[cfg(test)]
+impl NewLoginSession {
+    /// The session of somebody, of a login that is over at one second, and the session at another.
+    pub(crate) fn of((subject, state): (&str, &str), (ends, expires): (i64, i64)) -> Self {
+        Self {
+            attempt: LoginAttemptId { state: state.to_owned(), ends },
+            replaces: None,
+            identity: Identity { subject: subject.to_owned(), ..Identity::default() },
+            provider_url: "https://issuer.example".to_owned(),
+            public_url: "https://app.example".to_owned(),
+            address: [192, 0, 2, 1].into(),
+            location: None,
+            browser: LoginBrowser::default(),
+            route_ref: RouteRef::none(),
+            expires,
+        }
+    }
+}
+
 /// When a session was used last, in seconds of Unix.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoginActivity {

@@ -109,26 +109,13 @@ async fn keys_before(
 mod tests {
     use super::*;
     use crate::api::remote::application_sessions::ApplicationSession;
-    use crate::gateway::RouteRef;
-    use crate::gateway::login::records::{LoginActivity, LoginAttemptId, NewLoginSession};
-    use crate::policy::login::{Identity, LoginBrowser};
+    use crate::gateway::login::records::{LoginActivity, NewLoginSession};
     use crate::service::store::rounds;
 
     const NOW: i64 = 2_000_000_000;
 
     fn login(subject: &str, state: &str, expires: i64) -> NewLoginSession {
-        NewLoginSession {
-            attempt: LoginAttemptId { state: state.to_owned(), ends: NOW + 600 },
-            replaces: None,
-            identity: Identity { subject: subject.to_owned(), ..Identity::default() },
-            provider_url: "https://issuer.example".to_owned(),
-            public_url: "https://app.example".to_owned(),
-            address: [192, 0, 2, 1].into(),
-            location: None,
-            browser: LoginBrowser::default(),
-            route_ref: RouteRef::none(),
-            expires,
-        }
+        NewLoginSession::of((subject, state), (NOW + 600, expires))
     }
 
     async fn create(store: &Store, new: NewLoginSession) -> Option<String> {
