@@ -142,8 +142,10 @@ impl OauthProviderOptions {
             return Err(Error::setting(keys.scopes, problem));
         }
         Ok(OauthApplication {
-            // Whoever points a name elsewhere knows what is said there.
-            verifies_addresses: public.verifies_addresses || place.is_some(),
+            verifies_addresses: match &place {
+                Some(place) => place.may_verify_addresses(),
+                None => public.verifies_addresses,
+            },
             provider: place.unwrap_or(public.provider),
             scopes: self.scopes.clone(),
             client,
@@ -287,5 +289,20 @@ mod tests {
 
         assert_eq!(own.provider, LoginProvider::Issuer("https://git.example".into()));
         assert_eq!((own.client, own.verifies_addresses), (None, true));
+    }
+
+    #[test]
+    fn an_organization_at_microsoft_verifies_no_address() {
+        for (issuer, verifies) in [
+            ("https://login.microsoftonline.com/8ea1/v2.0", false),
+            ("https://Login.MicrosoftOnline.us/8ea1/v2.0", false),
+            ("https://sts.windows.net/8ea1/", false),
+            ("https://notmicrosoftonline.com/", true),
+            ("https://login.microsoftonline.com.example/", true),
+        ] {
+            let own = application(|it| it.issuer_url = Some(issuer.to_owned())).unwrap();
+
+            assert_eq!(own.verifies_addresses, verifies, "{issuer}");
+        }
     }
 }

@@ -421,6 +421,10 @@ def test_what_lets_nobody_in_is_refused(endpoint: Endpoint) -> None:
     for provider in ("amazon", "facebook", "microsoft"):
         with pytest.raises(ginnel.BadRequestError, match=f"{provider} does not say"):
             endpoint.rules(oauth(provider=provider, **client, allow_emails=["a@example.com"]))
+    for provider in ("facebook", "twitch", "microsoft"):
+        with pytest.raises(ginnel.BadRequestError, match=f"{provider} says no groups"):
+            endpoint.rules(oauth(provider=provider, **client, allow_groups=["staff"]))
+    endpoint.rules(oauth(provider="gitlab", **client, allow_groups=["staff"]))
 
 
 @pytest.mark.parametrize(

@@ -131,6 +131,9 @@ impl LoginConfig {
         if let Some(problem) = self.unsaid(&application) {
             return Some(problem);
         }
+        if let Some(problem) = self.lacks_groups(named, &application) {
+            return Some(problem);
+        }
         let asks_addresses = !self.allow.emails.is_empty() || !self.allow.domains.is_empty();
         (asks_addresses && !application.verifies_addresses).then(|| {
             format!(
@@ -159,6 +162,15 @@ impl LoginConfig {
         let scope = scopes.first().unwrap_or(&"");
         let whose = if self.is_managed { "oauth.github.scopes" } else { "scopes" };
         Some(format!("{list} has no effect: it needs {scope}, which {whose} lacks"))
+    }
+
+    /// Why nobody is let in where groups are all that is asked for, and the provider says none.
+    fn lacks_groups(&self, named: OauthProvider, application: &OauthApplication) -> Option<String> {
+        let AllowRules { emails, domains, groups } = &self.allow;
+        let asks_groups_alone = !groups.is_empty() && emails.is_empty() && domains.is_empty();
+        let is_public = application.provider == OauthApplication::public(named).provider;
+        let lacks = asks_groups_alone && is_public && !named.says_groups();
+        lacks.then(|| format!("allow_groups lets nobody in: {} says no groups", named.name()))
     }
 
     /// The same login with what the operator knows of its provider.

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::super::url::Url;
+
 /// The scope that makes a login one of OpenID Connect.
 pub const OPENID: &str = "openid";
 
@@ -13,6 +15,15 @@ pub const GROUP_SCOPES: [&str; 3] = [GROUP_SCOPE, "write:org", "admin:org"];
 
 /// The scopes that let GitHub say which addresses of somebody are verified.
 pub const ADDRESS_SCOPES: [&str; 2] = ["user:email", "user"];
+
+/// Where Microsoft's issuers are, in all of its clouds.
+const MICROSOFT_DOMAINS: [&str; 5] = [
+    "microsoft.com",
+    "microsoftonline.cn",
+    "microsoftonline.com",
+    "microsoftonline.us",
+    "windows.net",
+];
 
 /// Where visitors log in.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -35,6 +46,17 @@ impl LoginProvider {
     /// Whether it answers as GitHub does.
     pub fn is_github(&self) -> bool {
         matches!(self, Self::Endpoints(it) if it.userinfo_form == UserinfoForm::Github)
+    }
+
+    /// Whether it may say that an address is verified: whoever points a name elsewhere knows what is said there,
+    /// but what Microsoft has for one organization says as little as what it has for all.
+    pub fn may_verify_addresses(&self) -> bool {
+        let host = Url::parse(self.url()).map(|url| url.host.to_ascii_lowercase());
+        let host = host.unwrap_or_default();
+        !MICROSOFT_DOMAINS.iter().any(|domain| {
+            let name = host.strip_suffix(domain);
+            name.is_some_and(|name| name.is_empty() || name.ends_with('.'))
+        })
     }
 
     /// The address of whoever says who somebody is.

@@ -148,6 +148,11 @@ impl OauthProvider {
     fn verifies_addresses(self) -> bool {
         !matches!(self, Self::Amazon | Self::Facebook | Self::Microsoft)
     }
+
+    /// Whether it says at its public addresses which groups somebody belongs to.
+    pub fn says_groups(self) -> bool {
+        matches!(self, Self::Github | Self::Gitlab)
+    }
 }
 
 /// Where a provider is, and what the operator has registered there.
