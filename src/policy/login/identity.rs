@@ -40,14 +40,8 @@ impl Identity {
             Some(_) => Some(false),
         };
         Some(Self {
-            // Providers of OAuth number their users.
-            subject: text("sub").or_else(|| text("user_id")).or_else(|| {
-                match claims.get("id")? {
-                    Json::Number(number) => Some(number.to_string()),
-                    Json::String(id) => Some(id.clone()).filter(|id| !id.is_empty()),
-                    _ => None,
-                }
-            })?,
+            // Providers of OAuth number their users; Amazon says `user_id` alone.
+            subject: text("sub").or_else(|| id(claims)).or_else(|| text("user_id"))?,
             email_verified: verified.filter(|_| email.is_some()),
             email,
             name: text("name").or_else(|| text("preferred_username")).or_else(|| text("login")),
@@ -75,6 +69,14 @@ impl Identity {
     /// The address, if the issuer has verified it.
     pub fn verified_email(&self) -> Option<&str> {
         self.email.as_deref().filter(|_| self.email_verified == Some(true))
+    }
+}
+
+fn id(claims: &Json) -> Option<String> {
+    match claims.get("id")? {
+        Json::Number(number) => Some(number.to_string()),
+        Json::String(id) => Some(id.clone()).filter(|id| !id.is_empty()),
+        _ => None,
     }
 }
 
@@ -112,6 +114,18 @@ mod tests {
         let none: [&str; 0] = [];
         assert_eq!(more(json!({"sub": "1", "groups": []})).groups.unwrap(), none, "taken away");
         assert_eq!(token.with(Identity::of(&json!({"sub": "2"})).unwrap()), None);
+    }
+
+    #[test]
+    fn a_subject_has_the_name_that_most_providers_have_for_it() {
+        for (claims, subject) in [
+            (json!({"sub": "1", "id": 2, "user_id": "3"}), "1"),
+            (json!({"id": 2, "user_id": "3"}), "2"),
+            (json!({"id": "", "user_id": "3"}), "3"),
+            (json!({"user_id": "amzn1.account.3"}), "amzn1.account.3"),
+        ] {
+            assert_eq!(Identity::of(&claims).unwrap().subject, subject, "{claims}");
+        }
     }
 
     #[test]
