@@ -8,7 +8,7 @@ use crate::gateway::login::tokens::TokenClient;
 use crate::policy::login::{ADDRESS_SCOPES, GROUP_SCOPES, Identity};
 
 /// How many organizations and how many teams are asked for: as many as there are on a page.
-const PAGE: &str = "per_page=100";
+const PAGE_SIZE: &str = "per_page=100";
 
 #[derive(Deserialize)]
 struct Address {
@@ -38,10 +38,10 @@ pub(super) async fn complete(
     identity: Identity,
 ) -> Result<Identity, LoginError> {
     let has = |names: &[&str]| scopes.iter().any(|scope| names.contains(&scope.as_str()));
-    let url = url.trim_end_matches('/');
+    let of_user = |what: &str| below(url, what);
     let mut identity = identity;
     if has(&ADDRESS_SCOPES) {
-        let addresses: Vec<Address> = client.ask(&format!("{url}/emails?{PAGE}"), token).await?;
+        let addresses: Vec<Address> = client.ask(&of_user("emails"), token).await?;
         // What a profile shows may be none of those that are verified.
         let primary = addresses.into_iter().find(|address| address.primary);
         (identity.email, identity.email_verified) = match primary {
@@ -50,12 +50,35 @@ pub(super) async fn complete(
         };
     }
     if has(&GROUP_SCOPES) {
-        let organizations: Vec<Organization> =
-            client.ask(&format!("{url}/orgs?{PAGE}"), token).await?;
-        let teams: Vec<Team> = client.ask(&format!("{url}/teams?{PAGE}"), token).await?;
+        let organizations: Vec<Organization> = client.ask(&of_user("orgs"), token).await?;
+        let teams: Vec<Team> = client.ask(&of_user("teams"), token).await?;
         let teams = teams.into_iter().map(|it| format!("{}/{}", it.organization.login, it.slug));
         let groups = organizations.into_iter().map(|it| it.login).chain(teams);
         identity.groups = Some(groups.map(|group| group.to_lowercase()).collect());
     }
     Ok(identity)
+}
+
+/// Where something of a user is: below the user's own path, whatever query that has.
+fn below(url: &str, what: &str) -> String {
+    let (path, query) = url.split_once('?').unwrap_or((url, ""));
+    let path = path.trim_end_matches('/');
+    let separator = if query.is_empty() { "" } else { "&" };
+    format!("{path}/{what}?{query}{separator}{PAGE_SIZE}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_belongs_to_a_user_is_below_their_path() {
+        for (user, emails) in [
+            ("https://a.test/user", "https://a.test/user/emails?per_page=100"),
+            ("https://a.test/user/", "https://a.test/user/emails?per_page=100"),
+            ("https://a.test/user?v=3", "https://a.test/user/emails?v=3&per_page=100"),
+        ] {
+            assert_eq!(below(user, "emails"), emails);
+        }
+    }
 }

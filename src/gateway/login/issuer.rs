@@ -37,7 +37,7 @@ const METADATA_LIFETIME: Lifetime = Lifetime {
 };
 
 /// How issuers are shown who calls them.
-const PROGRAM: &str = concat!("ginnel/", env!("CARGO_PKG_VERSION"));
+const OWN_USER_AGENT: &str = concat!("ginnel/", env!("CARGO_PKG_VERSION"));
 
 /// Why nobody is let in.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -316,7 +316,7 @@ impl Issuer {
         };
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
         // Some providers answer nobody who does not say what they are.
-        headers.insert(USER_AGENT, HeaderValue::from_static(PROGRAM));
+        headers.insert(USER_AGENT, HeaderValue::from_static(OWN_USER_AGENT));
         let fetch = Fetch {
             method,
             url: url.to_owned(),

@@ -283,7 +283,7 @@ fn parse(config: &mut Config<'_>, kind: LoginKind, provider: ProviderConfig) -> 
         DEFAULT_SESSION_DURATION,
         second..=MAX_SESSION_DURATION,
     );
-    let allow = allow(config, named);
+    let allow = allow(config, provider.is_github());
     let client_text = config.value("client_id").and_then(Value::as_str).unwrap_or_default();
     let mut login = LoginConfig {
         kind,
@@ -320,11 +320,11 @@ fn client_id(config: &mut Config<'_>) -> Template {
     }
 }
 
-fn allow(config: &mut Config<'_>, named: Option<OauthProvider>) -> AllowRules {
+fn allow(config: &mut Config<'_>, is_github: bool) -> AllowRules {
     let emails = lower(config, "allow_emails", |text| text.contains('@'));
     let domains = lower(config, "allow_domains", |text| !text.contains('@'));
     let mut groups = texts(config, "allow_groups");
-    if named == Some(OauthProvider::Github) {
+    if is_github {
         // Its names are the same in any case.
         groups = groups.into_iter().map(|group| group.to_lowercase()).collect();
     }
@@ -455,6 +455,27 @@ fn cookie_domain(config: &mut Config<'_>) -> Option<String> {
 mod tests {
     use super::super::super::{Policy, Scope};
     use super::*;
+
+    #[test]
+    fn groups_of_github_are_the_same_in_any_case_wherever_it_is() {
+        let groups = |provider: &str| {
+            let urls = "https://git.example";
+            let config = json!({
+                "provider": provider,
+                "authorization_url": urls,
+                "token_url": urls,
+                "userinfo_url": urls,
+                "client_id": "client",
+                "allow_groups": ["Acme/Ops"],
+            });
+            let rules = json!([{"actions": [{"type": "oauth", "config": config}]}]);
+            let document = json!({"on_http_request": rules});
+            format!("{:?}", Policy::compile(&document, Scope::HttpTunnel).unwrap())
+        };
+
+        assert!(groups("github").contains(r#"groups: ["acme/ops"]"#));
+        assert!(groups("mine").contains(r#"groups: ["Acme/Ops"]"#));
+    }
 
     #[test]
     fn secrets_are_kept_out_of_debug_output() {
