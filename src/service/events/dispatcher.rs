@@ -188,6 +188,11 @@ impl OwnedTask {
         Self { shutdown, task }
     }
 
+    /// Ends it at once, also within an attempt.
+    fn cut(&self) {
+        self.shutdown.begin(ShutdownPhase::Forced);
+    }
+
     /// Whether it has ended by itself, as one does whose node does not deliver any more.
     fn has_ended(&self) -> bool {
         self.task.is_finished()
@@ -319,7 +324,7 @@ impl EventSupervisor {
     }
 
     fn arrange_outboxes(&mut self, targets: &BTreeMap<String, DeliveryTarget>, delivers: bool) {
-        self.outboxes.retain(|id, task| delivers && targets.contains_key(id) && !task.has_ended());
+        end_outboxes(&mut self.outboxes, |id| targets.contains_key(id), delivers);
         for id in targets.keys().filter(|_| delivers) {
             let state = &self.state;
             self.outboxes.entry(id.clone()).or_insert_with(|| {
@@ -355,5 +360,46 @@ impl EventSupervisor {
             let start = |signal| traffic::distribute(state, queues, signal);
             self.distributor = Some(OwnedTask::spawn(&self.state.shutdown, start));
         }
+    }
+}
+
+/// Ends what delivers to destinations that are gone, and everything where another node delivers.
+fn end_outboxes(
+    outboxes: &mut HashMap<String, OwnedTask>,
+    is_there: impl Fn(&String) -> bool,
+    delivers: bool,
+) {
+    if !delivers {
+        // The other node sends the same by now, and what comes after it.
+        outboxes.values().for_each(OwnedTask::cut);
+    }
+    outboxes.retain(|id, task| delivers && is_there(id) && !task.has_ended());
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use super::*;
+
+    /// Whether an attempt is cut off that never comes to an end.
+    async fn cuts_off(is_there: bool, delivers: bool) -> bool {
+        let (attempt, mut cut_off) = mpsc::channel::<()>(1);
+        let task = OwnedTask::spawn(&Shutdown::default(), |mut signal| async move {
+            let _attempt = attempt;
+            signal.run_until(ShutdownPhase::Forced, pending::<()>()).await;
+        });
+        let mut outboxes = HashMap::from([("ed_1".to_owned(), task)]);
+
+        end_outboxes(&mut outboxes, |_| is_there, delivers);
+
+        timeout(Duration::from_millis(100), cut_off.recv()).await.is_ok()
+    }
+
+    #[tokio::test]
+    async fn an_attempt_goes_on_to_its_end_unless_another_node_makes_it() {
+        assert!(!cuts_off(true, true).await);
+        assert!(!cuts_off(false, true).await, "the destination is gone");
+        assert!(cuts_off(true, false).await);
     }
 }
