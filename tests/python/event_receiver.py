@@ -50,7 +50,8 @@ class Delivery:
         key = base64.b64decode(secret.removeprefix("whsec_"))
         words = [self.headers["webhook-id"], self.headers["webhook-timestamp"], self.body.decode()]
         tag = hmac.digest(key, ".".join(words).encode(), "sha256")
-        return self.headers["webhook-signature"] == "v1," + base64.b64encode(tag).decode()
+        signatures = self.headers["webhook-signature"].split(" ")
+        return "v1," + base64.b64encode(tag).decode() in signatures
 
 
 Answer = Callable[[BaseHTTPRequestHandler, Delivery], None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
@@ -152,6 +153,23 @@ def test_a_changed_url_is_used_at_once_and_a_deleted_subscription_sends_nothing(
         accepted = receiver.wait_for(2)
 
     assert [delivery.type for delivery in accepted] == [CREATED, CREATED]
+
+
+def test_a_secret_is_replaced_while_receivers_still_have_the_old_one(
+    remote: ginnel.RemoteClient, receiver: Receiver
+) -> None:
+    destination = subscribe(remote, CREATED, to=receiver.url)
+    old = destination.target.webhook.secret
+    new = "whsec_" + base64.b64encode(b"n" * 32).decode()
+    webhook = {"url": receiver.url, "secret": new}
+    remote.event_destinations.update(destination.id, target={"webhook": webhook})
+    remote.ip_policies.create()
+
+    [delivery] = receiver.wait_for(1)
+
+    assert delivery.is_signed_with(new)
+    assert delivery.is_signed_with(old)
+    assert delivery.headers["webhook-signature"].count(" ") == 1
 
 
 def test_what_waits_for_a_deleted_destination_vanishes(

@@ -9,8 +9,8 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use url::Url;
 
 use super::payload::OutgoingEvent;
+use super::secret::DestinationSecret;
 use super::{file, otlp, webhook};
-use crate::api::Secret;
 use crate::api::remote::event_destinations::EventDestination;
 use crate::gateway::Gateway;
 use crate::http1::retry_after;
@@ -51,7 +51,7 @@ impl TargetKind {
 /// Where events of one destination go.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum DeliveryTarget {
-    Webhook { url: String, secret: Secret },
+    Webhook { url: String, secret: Option<DestinationSecret> },
     File { name: String },
     Otlp { url: String },
 }
@@ -59,10 +59,10 @@ pub(super) enum DeliveryTarget {
 impl DeliveryTarget {
     /// What a stored destination says; none where it says nothing that is known. A webhook without a secret is
     /// not delivered to, and what waits for it is bounded as elsewhere.
-    pub fn of(destination: &EventDestination, secret: Option<Secret>) -> Option<Self> {
+    pub fn of(destination: &EventDestination, secret: Option<DestinationSecret>) -> Option<Self> {
         let target = destination.target.clone()?;
         if let Some(webhook) = target.webhook {
-            return Some(Self::Webhook { url: webhook.url?, secret: secret.unwrap_or_default() });
+            return Some(Self::Webhook { url: webhook.url?, secret });
         }
         if let Some(file) = target.file {
             return Some(Self::File { name: file.name? });
@@ -117,7 +117,7 @@ impl EventSender {
         match target {
             DeliveryTarget::Webhook { url, secret } => {
                 for event in events {
-                    let headers = webhook::headers(event, secret)?;
+                    let headers = webhook::headers(event, secret.as_ref())?;
                     self.post(url, headers, event.body.clone().into()).await?;
                 }
             }

@@ -1,7 +1,10 @@
 //! The secrets that webhooks are signed with: kept apart from destinations, so that nothing can show them.
 
+use std::iter;
+
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use chrono::Utc;
 use serde::{Deserialize, Serialize};
 
 use crate::api::Secret;
@@ -16,11 +19,25 @@ const MAX_SECRET_BYTES: usize = 64;
 /// How many a secret has that is made here.
 const NEW_SECRET_BYTES: usize = 32;
 
+/// How long a secret is signed with after it was replaced, in seconds: receivers have that long to learn the new
+/// one.
+const OVERLAP_SECONDS: i64 = 24 * 60 * 60;
+
 /// The secret of a destination.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(in crate::service) struct DestinationSecret {
     id: String,
     secret: Secret,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    previous: Option<PreviousSecret>,
+}
+
+/// The secret that a destination had before.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct PreviousSecret {
+    secret: Secret,
+    /// The second of Unix until which events are signed with it as well.
+    until: i64,
 }
 
 impl Document for DestinationSecret {
@@ -33,9 +50,8 @@ impl Document for DestinationSecret {
 
 impl DestinationSecret {
     /// The secret of a destination, if it has one.
-    pub fn find(view: &View<'_>, destination_id: &str) -> Result<Option<Secret>, StoreError> {
-        let stored = view.find::<Self>(&secret_id(destination_id))?;
-        Ok(stored.map(|stored| stored.secret))
+    pub fn find(view: &View<'_>, destination_id: &str) -> Result<Option<Self>, StoreError> {
+        view.find(&secret_id(destination_id))
     }
 
     /// Gives a destination a secret, in place of the one that it has.
@@ -44,7 +60,22 @@ impl DestinationSecret {
         destination_id: &str,
         secret: Secret,
     ) -> Result<(), StoreError> {
-        change.put(&Self { id: secret_id(destination_id), secret })
+        let previous = match Self::find(change, destination_id)? {
+            Some(stored) if stored.secret == secret => stored.previous,
+            Some(stored) => {
+                // The clock of signatures, which is that of receivers.
+                let until = Utc::now().timestamp().saturating_add(OVERLAP_SECONDS);
+                Some(PreviousSecret { secret: stored.secret, until })
+            }
+            None => None,
+        };
+        change.put(&Self { id: secret_id(destination_id), secret, previous })
+    }
+
+    /// The secrets that events are signed with at a second of Unix, the newest first.
+    pub(super) fn at(&self, second: i64) -> impl Iterator<Item = &Secret> {
+        let previous = self.previous.as_ref().filter(|previous| second < previous.until);
+        iter::once(&self.secret).chain(previous.map(|previous| &previous.secret))
     }
 
     /// Removes the secret of a destination, if it has one.
@@ -82,8 +113,39 @@ pub(in crate::service) fn new_secret() -> Result<Secret, StoreError> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::service::store::Store;
+
+    #[test]
+    fn a_secret_that_was_replaced_is_signed_with_for_a_day() {
+        let store = Store::open(None).unwrap();
+        let put = |secret: &'static str| {
+            let work = move |change: &Transaction<'_>| {
+                DestinationSecret::put(change, "ed_1", Secret(secret.to_owned()))
+            };
+            tokio::runtime::Builder::new_current_thread()
+                .build()
+                .unwrap()
+                .block_on(store.write(work))
+                .unwrap();
+        };
+        let at = |seconds: i64| {
+            let stored = store.read_blocking(|view| DestinationSecret::find(view, "ed_1"));
+            let stored = stored.unwrap().unwrap();
+            stored.at(Utc::now().timestamp() + seconds).map(|it| it.0.clone()).collect::<Vec<_>>()
+        };
+
+        put("one");
+        assert_eq!(at(0), ["one"]);
+        put("two");
+        put("two");
+        assert_eq!(at(OVERLAP_SECONDS - 60), ["two", "one"]);
+        assert_eq!(at(OVERLAP_SECONDS + 60), ["two"]);
+        put("three");
+        assert_eq!(at(0), ["three", "two"], "one of them at most");
+    }
 
     #[test]
     fn a_secret_is_base64_of_enough_bytes_behind_its_prefix() {

@@ -9,27 +9,39 @@ use ring::hmac;
 
 use super::delivery::DeliveryError;
 use super::payload::OutgoingEvent;
-use super::secret::key_of;
+use super::secret::{DestinationSecret, key_of};
 use crate::api::Secret;
 
 /// The identifier of the event; receivers tell by it what they have seen before.
 const ID: HeaderName = HeaderName::from_static("webhook-id");
 /// When this attempt was made, in seconds since the Unix epoch.
 const TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
-/// `v1,` and base64 of the HMAC-SHA256 of identifier, timestamp and body, with dots between.
+/// `v1,` and base64 of the HMAC-SHA256 of identifier, timestamp and body, with dots between; one for each secret
+/// that counts, with spaces between.
 const SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 
 /// The headers of a request that delivers an event now. Receivers compare the time with that of their own
 /// clocks, so it is the real one, whatever clock resources have.
-pub(super) fn headers(event: &OutgoingEvent, secret: &Secret) -> Result<HeaderMap, DeliveryError> {
-    signed(event, secret, Utc::now().timestamp()).ok_or(DeliveryError::Secret)
+pub(super) fn headers(
+    event: &OutgoingEvent,
+    secret: Option<&DestinationSecret>,
+) -> Result<HeaderMap, DeliveryError> {
+    let (now, secret) = (Utc::now().timestamp(), secret.ok_or(DeliveryError::Secret)?);
+    signed(event, secret.at(now), now).ok_or(DeliveryError::Secret)
 }
 
-fn signed(event: &OutgoingEvent, secret: &Secret, at: i64) -> Option<HeaderMap> {
-    let (id, key) = (event.header.event_id.as_str(), key_of(secret)?);
+fn signed<'s>(
+    event: &OutgoingEvent,
+    secrets: impl Iterator<Item = &'s Secret>,
+    at: i64,
+) -> Option<HeaderMap> {
+    let id = event.header.event_id.as_str();
     let content = format!("{id}.{at}.{}", event.body);
-    let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &key), content.as_bytes());
-    let signature = format!("v1,{}", BASE64_STANDARD.encode(tag));
+    let sign = |secret: &Secret| {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, &key_of(secret)?);
+        Some(format!("v1,{}", BASE64_STANDARD.encode(hmac::sign(&key, content.as_bytes()))))
+    };
+    let signature = secrets.map(sign).collect::<Option<Vec<_>>>()?.join(" ");
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     let agent = concat!("ginnel/", env!("CARGO_PKG_VERSION"));
@@ -58,7 +70,7 @@ mod tests {
         };
         let event = OutgoingEvent { header, body: "{\"test\": 2432232314}".to_owned() };
 
-        let headers = signed(&event, &secret, 1_614_265_330).unwrap();
+        let headers = signed(&event, [&secret].into_iter(), 1_614_265_330).unwrap();
 
         assert_eq!(headers[SIGNATURE], "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
         assert_eq!(headers[ID], "msg_p5jXN8AQM9LWM0D4loKWxJek");
