@@ -82,7 +82,7 @@ use upstream::pool::UpstreamPools;
 use crate::api::id::Ids;
 pub use crate::http1::HeadLimits;
 use crate::logging::ignore;
-use crate::net::{ConnectionLimit, Listener, Shutdown, ShutdownPhase, ShutdownSignal};
+use crate::net::{ConnectionLimit, Listener, Reach, Shutdown, ShutdownPhase, ShutdownSignal};
 use crate::policy::ip_rules::IpRules;
 use crate::policy::login::OauthApplications;
 use crate::policy::{AddressKinds, AddressLookup, Fetch, FetchFailed, PhaseDecision};
@@ -336,9 +336,10 @@ impl Gateway {
     pub(crate) async fn deliver_event(
         &self,
         mut request: Fetch,
+        reach: Reach,
     ) -> Result<::http::Response<bytes::Bytes>, FetchFailed> {
         request.headers.extend(self.0.delivery_mark.header(&request.url));
-        self.0.fetcher.send_once(&request).await
+        self.0.fetcher.send_once(&request, reach).await
     }
 
     /// Marks requests that deliver events with this key, and knows them by it.

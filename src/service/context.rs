@@ -23,6 +23,7 @@ use crate::api::id::{self, Ids};
 use crate::api::{Info, Operation, Origin, Page};
 use crate::gateway::Gateway;
 use crate::gateway::modules::policy_cache::PolicyCache;
+use crate::net::Reach;
 use crate::policy::AddressKinds;
 use crate::policy::login::OauthApplications;
 use crate::service::agents::Registry;
@@ -64,6 +65,8 @@ pub(super) struct ServiceState {
     pub event_metrics: Arc<EventMetrics>,
     /// True when event destinations may be files.
     pub has_event_folder: bool,
+    /// Where URLs of event destinations may lead.
+    pub event_reach: Reach,
     /// How backups go.
     pub backups: Arc<BackupProgress>,
     /// How certificates by ACME go.

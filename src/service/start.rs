@@ -147,6 +147,7 @@ impl Service {
             events,
             event_metrics: Arc::<EventMetrics>::default(),
             has_event_folder: options.events.folder.is_some(),
+            event_reach: options.events.reach(),
             store,
             base,
             code_prefix: options.code_prefix,

@@ -618,6 +618,28 @@ def test_the_own_api_is_not_a_receiver() -> None:
         assert not [call for call in service.calls if call.operation.startswith("bot_users")]
 
 
+def test_receivers_may_be_kept_to_public_addresses(
+    receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    with (
+        caplog.at_level("WARNING"),
+        quick_service(events={"private_receivers": False}) as service,
+        service.client() as remote,
+    ):
+        for host in ("127.0.0.1", "169.254.169.254", "[fd00::1]", "2130706433"):
+            for kind in ("webhook", "otlp"):
+                target: Any = {kind: {"url": f"http://{host}:{receiver.port}/"}}
+                problem = f"{kind}.url: .* is not a public address: .*private_receivers"
+                with pytest.raises(ginnel.BadRequestError, match=problem):
+                    remote.event_destinations.create(target=target)
+        subscribe(remote, CREATED, to=f"http://localhost:{receiver.port}/")
+        remote.ip_policies.create()
+        wait_until(lambda: "could not be delivered" in caplog.text, "a failure is logged")
+
+    assert "1 is not a public address" in caplog.text
+    assert receiver.attempts == []
+
+
 def test_events_are_appended_to_a_file_in_the_folder(tmp_path: Path) -> None:
     with quick_service(events={"folder": str(tmp_path)}) as service, service.client() as remote:
         subscribe(remote, CREATED, to="", file={"name": "events.jsonl"})

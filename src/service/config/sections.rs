@@ -339,6 +339,10 @@ const EVENTS: SettingSection<ServeConfig> = SettingSection {
             "How long one attempt to deliver an event may take"
         )
         .between(100, 60_000),
+        row!(
+            options.events.private_receivers: bool, "event_delivery.private_receivers", "BOOL",
+            "Let event destinations have URLs that lead to private addresses"
+        ),
     ],
 };
 

@@ -1,12 +1,13 @@
 //! One attempt to deliver events to a destination, and what its failure means.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
-use url::Url;
+use url::{Host, Url};
 
 use super::payload::OutgoingEvent;
 use super::secret::DestinationSecret;
@@ -14,6 +15,7 @@ use super::{file, otlp, webhook};
 use crate::api::remote::event_destinations::EventDestination;
 use crate::gateway::Gateway;
 use crate::http1::retry_after;
+use crate::net::Reach;
 use crate::policy::Fetch;
 
 /// The longest URL, in bytes.
@@ -104,6 +106,8 @@ pub(super) struct EventSender {
     pub folder: Option<PathBuf>,
     /// How long one attempt may take.
     pub timeout: Duration,
+    /// Where URLs of destinations may lead.
+    pub reach: Reach,
 }
 
 impl EventSender {
@@ -152,7 +156,7 @@ impl EventSender {
             max_redirects: 0,
             attempt: 1,
         };
-        let response = self.gateway.deliver_event(request).await;
+        let response = self.gateway.deliver_event(request, self.reach).await;
         let response =
             response.map_err(|failure| DeliveryError::Unanswered(failure.to_string()))?;
         let status = response.status();
@@ -217,8 +221,9 @@ impl DeliveryError {
     }
 }
 
-/// What is wrong with the URL of a destination, for a sentence behind the name of the field.
-pub(in crate::service) fn check_url(text: &str) -> Result<(), String> {
+/// What is wrong with the URL of a destination, for a sentence behind the name of the field. Where a name leads is
+/// seen when an event is sent.
+pub(in crate::service) fn check_url(text: &str, reach: Reach) -> Result<(), String> {
     if text.len() > MAX_URL_BYTES {
         return Err(format!("is {} bytes long, the limit is {MAX_URL_BYTES}", text.len()));
     }
@@ -228,6 +233,16 @@ pub(in crate::service) fn check_url(text: &str) -> Result<(), String> {
     }
     if !url.username().is_empty() || url.password().is_some() {
         return Err("must not hold a user or a password".to_owned());
+    }
+    let address: Option<IpAddr> = match url.host() {
+        Some(Host::Ipv4(address)) => Some(address.into()),
+        Some(Host::Ipv6(address)) => Some(address.into()),
+        Some(Host::Domain(_)) | None => None,
+    };
+    if let Some(problem) = address.and_then(|address| reach.check(address).err()) {
+        return Err(format!(
+            "{problem}: the service does not have event_delivery.private_receivers"
+        ));
     }
     match url.fragment() {
         Some(_) => Err("must not have a fragment, which is never sent".to_owned()),
@@ -243,7 +258,7 @@ mod tests {
     fn urls_of_destinations_are_http_without_users() {
         for url in ["http://127.0.0.1:1/x", "https://a.test/hook?x=1", "http://[::1]:4318/v1/logs"]
         {
-            assert_eq!(check_url(url), Ok(()), "{url}");
+            assert_eq!(check_url(url, Reach::Any), Ok(()), "{url}");
         }
         let long = format!("http://a.test/{}", "x".repeat(MAX_URL_BYTES));
         for url in [
@@ -257,7 +272,7 @@ mod tests {
             "http://a.test/#x",
             &long,
         ] {
-            assert!(check_url(url).is_err(), "{url}");
+            assert!(check_url(url, Reach::Any).is_err(), "{url}");
         }
     }
 

@@ -86,8 +86,9 @@ impl EventDispatcher {
     ) -> Result<Self, StoreError> {
         let DispatchServices { store, gateway, cluster, metrics, recorder, origin } = services;
         let (folder, timeout) = (options.folder.clone(), options.timeout);
+        let reach = options.reach();
         let state = Arc::new(DispatchState {
-            sender: EventSender { gateway, folder, timeout },
+            sender: EventSender { gateway, folder, timeout, reach },
             options,
             metrics,
             ids: Ids::of(origin.part(5)),

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::net::Reach;
 use crate::service::Error;
 use crate::service::store::WaitingTotals;
 use crate::settings::ByteSize;
@@ -22,6 +23,8 @@ pub struct EventOptions {
     pub max_waiting_size: ByteSize,
     /// How long one attempt may take.
     pub timeout: Duration,
+    /// Whether destinations may have URLs that lead to other than public addresses, as they may by default.
+    pub private_receivers: bool,
 }
 
 impl Default for EventOptions {
@@ -33,11 +36,17 @@ impl Default for EventOptions {
             max_waiting: 100_000,
             max_waiting_size: ByteSize(64 << 20),
             timeout: Duration::from_secs(10),
+            private_receivers: true,
         }
     }
 }
 
 impl EventOptions {
+    /// Where URLs of destinations may lead.
+    pub(in crate::service) fn reach(&self) -> Reach {
+        if self.private_receivers { Reach::Any } else { Reach::Public }
+    }
+
     /// How much may wait for one destination.
     pub(super) fn limits(&self) -> WaitingTotals {
         let (count, bytes) = (self.max_waiting as u64, self.max_waiting_size.0 as u64);

@@ -139,6 +139,7 @@ fn check_target(service: &Context, mut target: EventTarget) -> Result<CheckedTar
     if count.iter().filter(|is_there| **is_there).count() != 1 {
         return Err(invalid("target: must be exactly one of webhook, file and otlp"));
     }
+    let reach = service.shared.event_reach;
     let wrong = |field: &'static str| move |problem| invalid(format!("target.{field} {problem}"));
     if let Some(file) = &target.file {
         if !service.shared.has_event_folder {
@@ -150,11 +151,12 @@ fn check_target(service: &Context, mut target: EventTarget) -> Result<CheckedTar
         check_name(name).map_err(wrong("file.name:"))?;
     }
     if let Some(otlp) = &target.otlp {
-        check_url(otlp.url.as_deref().unwrap_or_default()).map_err(wrong("otlp.url:"))?;
+        check_url(otlp.url.as_deref().unwrap_or_default(), reach).map_err(wrong("otlp.url:"))?;
     }
     let mut secret = None;
     if let Some(webhook) = &mut target.webhook {
-        check_url(webhook.url.as_deref().unwrap_or_default()).map_err(wrong("webhook.url:"))?;
+        check_url(webhook.url.as_deref().unwrap_or_default(), reach)
+            .map_err(wrong("webhook.url:"))?;
         secret = webhook.secret.take();
     }
     secret.as_ref().map_or(Ok(()), check_secret).map_err(wrong("webhook.secret:"))?;

@@ -51,8 +51,12 @@ impl Fetcher {
 
     /// Sends one request; gives the response, with what comes of its body in a moment and within the limit.
     /// A body may be as long as it likes, and redirects lead nowhere.
-    pub(crate) async fn send_once(&self, spec: &Fetch) -> Result<Response<Bytes>, FetchFailed> {
-        let sent = tokio::time::timeout(spec.timeout, self.send(spec, &spec.url, Reach::Any));
+    pub(crate) async fn send_once(
+        &self,
+        spec: &Fetch,
+        reach: Reach,
+    ) -> Result<Response<Bytes>, FetchFailed> {
+        let sent = tokio::time::timeout(spec.timeout, self.send(spec, &spec.url, reach));
         let mut answer = sent.await.unwrap_or(Err(FetchFailed::Late))?;
         let mut body = BytesMut::new();
         let reading = async {
