@@ -322,6 +322,23 @@ def test_nodes_with_another_key_do_not_start_before_there_is_a_secret(store: str
             pass
 
 
+def test_a_key_that_takes_the_place_of_another_is_that_of_nodes_that_come_later(store: str) -> None:
+    other = base64.b64encode(b"y" * 32).decode()
+
+    def node(name: str, **settings: Any) -> ginnel.Service:
+        both: Any = {"node_name": name, **settings}
+        return ginnel.Service(store=store, settings=both)
+
+    with node("one", vault_key=key()) as one, one.client() as remote:
+        remote.vaults.create(name="app")
+        remote.vault_secrets.create(name="password", value=VALUE, vault_name="app")
+    with node("two", vault_key=other, replace_vault_key=True):
+        with node("three", vault_key=other):
+            pass
+        with pytest.raises(ginnel.GinnelError, match="vault_key"):
+            node("one", vault_key=key())
+
+
 def test_a_copy_of_a_store_has_the_secrets_still_encrypted(
     tmp_path: Path, store: str, postgres_server: postgres.PostgresServer
 ) -> None:

@@ -130,7 +130,8 @@ impl VaultKey {
         match error {
             error if self.replaces && has_secrets => {
                 tracing::warn!(%error, "secrets cannot be read until they have new values");
-                Ok(KeyCheck::Passed)
+                // Nodes that come later have the new key, whether or not a secret has a new value by then.
+                Ok(unknown)
             }
             _ if self.replaces => Ok(unknown),
             KeyError::NotGiven if !has_secrets => {
