@@ -36,7 +36,12 @@ impl Service {
         self.limit.set_caps(options.management_caps());
         self.shared.live.rcu(|live| live.changed(options));
         self.shared.audit.keep_for(options.audit_retention);
-        self.shared.gateway.oauth_applications().replace(applications);
+        for provider in self.shared.gateway.oauth_applications().replace(applications) {
+            tracing::warn!(
+                setting = provider.setting(),
+                "is gone: endpoints with a login by that client answer 500 (code 3452) from now on"
+            );
+        }
         self.shared.gateway.reconfigure(&options.gateway_settings());
         if let Some((agents, settings)) = self.agents.as_ref().zip(options.agent_settings()) {
             agents.reconfigure(settings);

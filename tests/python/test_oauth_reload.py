@@ -88,6 +88,9 @@ def test_a_client_follows_the_file_and_nobody_is_shown_its_secret(
         rows = repr(shown("--config", str(running.path)))
         assert "oauth.google.client_secret" in rows
         assert "invalid_client" in said
+        gone = [line for line in running.command.complaints if "answer 500 (code 3452)" in line]
+        assert len(gone) == 1
+        assert "oauth.google.client_id" in gone[0]
         for text in (said, audit, rows):
             assert FIRST not in text
             assert SECOND not in text

@@ -212,9 +212,17 @@ impl OauthApplications {
         known.unwrap_or_else(|| Arc::new(OauthApplication::public(provider)))
     }
 
-    /// Takes over what the operator has; of a provider that is not among it, what everybody knows.
-    pub fn replace(&self, applications: Vec<(OauthProvider, OauthApplication)>) {
+    /// Takes over what the operator has; of a provider that is not among it, what everybody knows. Gives the
+    /// providers at which there is no client any more.
+    pub fn replace(
+        &self,
+        applications: Vec<(OauthProvider, OauthApplication)>,
+    ) -> Vec<OauthProvider> {
+        let clients = || OauthProvider::ALL.iter().map(|it| self.of(*it).client.is_some());
+        let had = clients().collect::<Vec<_>>();
         self.0.store(Arc::new(complete(applications)));
+        let lost = OauthProvider::ALL.iter().zip(had).zip(clients());
+        lost.filter(|((_, had), has)| *had && !has).map(|((provider, _), _)| *provider).collect()
     }
 }
 
@@ -247,14 +255,14 @@ mod tests {
         let client = Some(OauthClient { id: "id".to_owned(), secret });
         let own = OauthApplication { client, ..OauthApplication::public(OauthProvider::Google) };
 
-        applications.replace(vec![(OauthProvider::Google, own)]);
+        assert_eq!(applications.replace(vec![(OauthProvider::Google, own)]), []);
 
         assert!(applications.of(OauthProvider::Google).client.is_some());
         assert!(!format!("{applications:?}").contains("hidden"));
         for other in OauthProvider::ALL.iter().filter(|other| **other != OauthProvider::Google) {
             assert_eq!(*applications.of(*other), OauthApplication::public(*other));
         }
-        applications.replace(Vec::new());
+        assert_eq!(applications.replace(Vec::new()), [OauthProvider::Google]);
         assert_eq!(applications.of(OauthProvider::Google).client, None);
     }
 }
