@@ -26,6 +26,7 @@ impl RunningTunnel {
             upstream: upstream(url.clone(), self.upstream_protocol()),
             config: AgentTunnelConfig { addr: url, ..tunnel.config },
             metrics: tunnel.metrics,
+            description: Some(self.definition.description.clone()),
         }
     }
 

@@ -16,7 +16,9 @@ async def test_a_tunnel_is_an_endpoint_while_it_is_online(
     client: Any, service: ginnel.Service
 ) -> None:
     with ginnel.Agent(service, metadata="mine") as agent, agent.client() as here:
-        started = here.tunnels.start(addr=8080, proto="http", name="web", metadata="m")
+        started = here.tunnels.start(
+            addr=8080, proto="http", name="web", metadata="m", description="d"
+        )
 
         [endpoint] = [it async for it in client.endpoints.list()]
 
@@ -26,6 +28,7 @@ async def test_a_tunnel_is_an_endpoint_while_it_is_online(
         assert endpoint.hostport == started.public_url.removeprefix("http://")
         assert endpoint.hostport == f"{endpoint.host}:{endpoint.port}"
         assert (endpoint.metadata, endpoint.bindings) == ("m", ["public"])
+        assert endpoint.description == here.endpoints.get("web").description == "d"
         assert endpoint.upstream_url.endswith(":8080")
         assert await client.endpoints.get(endpoint.id) == endpoint
         [tunnel] = [it async for it in client.tunnels.list()]

@@ -108,6 +108,7 @@ pub(super) fn tunnel(start: endpoints::Start) -> Result<tunnels::Start, Vec<Stri
         proto: Some(public.proto.to_owned()),
         name: start.name,
         metadata: start.metadata,
+        description: start.description,
         inspect,
         schemes: public.schemes,
         domain: public.domain,
@@ -211,7 +212,7 @@ mod tests {
     #[test]
     fn an_endpoint_is_the_tunnel_that_it_describes() {
         let document = json!({
-            "name": "api", "url": "https://a.test", "metadata": "m", "bindings": ["public"],
+            "name": "api", "url": "https://a.test", "metadata": "m", "description": "d", "bindings": ["public"],
             "upstream": {"url": 8080, "protocol": "http2"}, "inspect": false, "pooling_enabled": true,
         });
 
@@ -219,7 +220,7 @@ mod tests {
 
         let tunnel = json!({
             "name": "api", "proto": "http", "schemes": ["https"], "domain": "a.test", "metadata": "m",
-            "addr": "8080", "app_protocol": "http2", "inspect": false, "pooling_enabled": true,
+            "description": "d", "addr": "8080", "app_protocol": "http2", "inspect": false, "pooling_enabled": true,
         });
         let same = Definition::read(tunnel.as_object().unwrap()).unwrap();
         assert_eq!(definition.document, same.document);

@@ -12,14 +12,12 @@ use super::{Definition, EndpointDefinition};
 use crate::agent::relay::{AppProtocol, LocalAddress};
 use crate::agent::tls;
 use crate::api::local::tunnels;
-use crate::api::mask;
+use crate::api::{Description, Metadata, mask};
 use crate::net::tls::certificate;
 use crate::protocol::message::{
     Base64Bytes, Empty, HttpOpts, MutualTlsOptions, TcpOpts, TlsOpts, TlsTerminationOptions,
 };
 
-/// The longest metadata of a tunnel, in bytes.
-const MAX_METADATA_BYTES: usize = 4096;
 /// Where visitors can be asked for certificates.
 const ONLY_WHERE_TLS_ENDS: &str = "is only supported if the service or the agent terminates TLS";
 
@@ -37,6 +35,7 @@ const COMMON_FIELDS: &[&str] = &[
 const REQUEST_FIELDS: &[&str] = &["app_protocol", "host_header", "inspect"];
 /// More of those that have an address of their own.
 const ADDRESS_FIELDS: &[&str] = &[
+    "description",
     "ip_restriction",
     "policy",
     "pooling_enabled",
@@ -103,7 +102,10 @@ impl DefinitionReader {
             Some(EndpointDefinition::Http { .. } | EndpointDefinition::Labeled(_))
         );
         let address = self.address(proto.as_deref());
-        let metadata = self.metadata();
+        let metadata = self.start.metadata.take();
+        let metadata = self.limited("metadata", metadata, Metadata::MAX);
+        let description = self.start.description.take();
+        let description = self.limited("description", description, Description::MAX);
         let host_header = self.host_header();
         let app_protocol = self.app_protocol(address.as_ref());
         let verify = self.verify();
@@ -113,6 +115,7 @@ impl DefinitionReader {
             address: address?,
             app_protocol,
             metadata,
+            description,
             inspect: is_http && self.start.inspect.unwrap_or(true),
             pooling: self.start.pooling_enabled == Some(true),
             public: public?,
@@ -169,14 +172,14 @@ impl DefinitionReader {
         }
     }
 
-    fn metadata(&mut self) -> String {
-        let metadata = self.start.metadata.take().unwrap_or_default();
-        if metadata.len() > MAX_METADATA_BYTES {
-            let length = metadata.len();
-            let problem = format!("is {length} bytes long, the limit is {MAX_METADATA_BYTES}");
-            self.problem("metadata", &problem);
+    /// A text that has a limit, in bytes.
+    fn limited(&mut self, field: &str, text: Option<String>, most: usize) -> String {
+        let text = text.unwrap_or_default();
+        let length = text.len();
+        if length > most {
+            self.problem(field, &format!("is {length} bytes long, the limit is {most}"));
         }
-        metadata
+        text
     }
 
     fn app_protocol(&mut self, address: Option<&LocalAddress>) -> AppProtocol {

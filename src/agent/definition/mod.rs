@@ -37,6 +37,8 @@ pub struct Definition {
     pub app_protocol: AppProtocol,
     /// Free text that the management API shows.
     pub metadata: String,
+    /// What it is for, which the management API shows.
+    pub description: String,
     /// Whether requests are captured.
     pub inspect: bool,
     /// Whether others may share its URL.

@@ -204,6 +204,7 @@ async fn bind_endpoint(
             name: tunnel.name.clone(),
             token: before.token,
             metadata: tunnel.definition.metadata.clone(),
+            description: tunnel.definition.description.clone(),
             pooling_enabled: tunnel.definition.pooling,
             ..BindExtra::default()
         },

@@ -33,6 +33,8 @@ wire! {
         pub metrics: Metrics,
         /// Whether it shares its URL with other endpoints of the account.
         pub pooling_enabled: Option<bool>,
+        /// What it is for.
+        pub description: Option<String>,
     }
 
     /// Where an endpoint forwards to.
@@ -63,6 +65,8 @@ resource! {
             name: String,
             /// Free text that the management API shows; at most 4096 bytes.
             metadata: String,
+            /// What the endpoint is for, which the management API shows; at most 255 bytes.
+            description: String,
             /// Who can reach it: `public`, or `internal` with a host below `.internal`.
             bindings: Vec<String>,
             /// False to capture no requests.

@@ -170,6 +170,8 @@ resource! {
             labels: Value,
             /// Free text that the management API shows; at most 4096 bytes.
             metadata: String,
+            /// What the tunnel is for, which the management API shows; at most 255 bytes.
+            description: String,
             /// False to capture no requests.
             inspect: bool,
             /// Public schemes of an HTTP tunnel, `http` and `https`.

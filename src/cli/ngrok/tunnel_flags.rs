@@ -53,6 +53,7 @@ const fn row(
 const FLAGS: &[TunnelFlag] = &[
     row("name", ALL, "name", FlagValue::Text),
     row("metadata", ALL, "metadata", FlagValue::Text),
+    row("description", ALL, "description", FlagValue::Text),
     row("domain", NAMED, "domain", FlagValue::Text),
     row("hostname", NAMED, "hostname", FlagValue::Text),
     row("subdomain", NAMED, "subdomain", FlagValue::Text),
@@ -240,6 +241,7 @@ mod tests {
             "--url=http://a.test",
             "--name=web",
             "--metadata=m",
+            "--description=d",
             "--host-header=rewrite",
             "--upstream-protocol=http2",
             "--inspect=false",
@@ -273,7 +275,7 @@ mod tests {
 
         let expected = json!({
             "proto": "http", "addr": "8080", "schemes": ["http"], "domain": "a.test", "name": "web",
-            "metadata": "m", "host_header": "rewrite", "app_protocol": "http2", "inspect": false,
+            "metadata": "m", "description": "d", "host_header": "rewrite", "app_protocol": "http2", "inspect": false,
             "basic_auth": ["somebody:swordfish", "other:swordfish"], "circuit_breaker": 0.5,
             "compression": true, "websocket_tcp_converter": true,
             "request_header": {"add": ["a: b"], "remove": ["c"]},

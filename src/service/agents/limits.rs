@@ -1,8 +1,8 @@
 //! How much an agent may say of itself and of its tunnels: the database, other nodes and readers of the
 //! management API get all of it.
 
-use crate::api::Metadata;
 use crate::api::remote::backends::tunnel_group::{MAX_LABEL_BYTES, MOST_LABELS};
+use crate::api::{Description, Metadata};
 use crate::protocol::message::{Auth, Bind, BindLabeled};
 
 /// The longest text that agents say, beside metadata, in bytes.
@@ -29,6 +29,7 @@ pub(super) fn check_login(auth: &Auth) -> Result<(), String> {
 pub(super) fn check_bind(bind: &Bind) -> Result<(), String> {
     check("id", &bind.id, MAX_TEXT_BYTES)?;
     check("metadata", &bind.extra.metadata, Metadata::MAX)?;
+    check("description", &bind.extra.description, Description::MAX)?;
     check("forwards_to", &bind.forwards_to, MAX_TEXT_BYTES)
 }
 
@@ -64,6 +65,10 @@ mod tests {
         assert_eq!(check_bind(&bind), Ok(()));
         bind.extra.metadata.push('m');
         let problem = "metadata: has 4097 bytes, the limit is 4096";
+        assert_eq!(check_bind(&bind), Err(problem.to_owned()));
+        bind.extra.metadata.clear();
+        bind.extra.description = "d".repeat(256);
+        let problem = "description: has 256 bytes, the limit is 255";
         assert_eq!(check_bind(&bind), Err(problem.to_owned()));
 
         let labels = |count| (0..count).map(|number| (format!("k{number}"), "v".repeat(255)));

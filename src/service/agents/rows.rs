@@ -43,6 +43,7 @@ pub(crate) fn tunnel_row(
         client: client_digest(&tunnel.session.client_id),
         account_id: tunnel.session.agent.owner_id.clone(),
         metadata: tunnel.metadata.clone(),
+        description: tunnel.description.clone(),
         forwards_to: tunnel.forwards_to.clone(),
         started_at: tunnel.started_at.clone(),
         http2: tunnel.speaks == UpstreamProtocol::Http2,

@@ -407,6 +407,7 @@ impl AgentSession {
             session: self.online.clone(),
             started_at: self.state.ids.now(),
             metadata: bind.metadata.clone(),
+            description: String::new(),
             forwards_to: bind.forwards_to.clone(),
             speaks,
             kind: TunnelKind::Labeled(bind.labels.clone()),
@@ -452,6 +453,7 @@ impl BindPlan<'_> {
             session: self.online.clone(),
             started_at: self.now.clone(),
             metadata: self.bind.extra.metadata.clone(),
+            description: self.bind.extra.description.clone(),
             forwards_to: self.bind.forwards_to.clone(),
             speaks: self.speaks,
             kind: TunnelKind::Endpoint {

@@ -40,6 +40,8 @@ pub(crate) struct OnlineTunnel {
     pub session: Arc<OnlineAgent>,
     pub started_at: Timestamp,
     pub metadata: String,
+    /// What it is for, as its agent says.
+    pub description: String,
     pub forwards_to: String,
     /// What its connections take.
     pub speaks: UpstreamProtocol,

@@ -79,6 +79,9 @@ pub(crate) struct TunnelDocument {
     /// The user or bot user whose agent offers it.
     pub account_id: String,
     pub metadata: String,
+    /// What it is for; empty where nobody has said it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub description: String,
     pub forwards_to: String,
     pub started_at: Timestamp,
     /// True when HTTP requests are spoken with HTTP/2.

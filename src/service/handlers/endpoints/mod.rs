@@ -100,6 +100,7 @@ fn of_tunnel(tunnel: TunnelDocument) -> Option<Endpoint> {
         created_at: Some(tunnel.started_at),
         r#type: Some("ephemeral".to_owned()),
         metadata: Some(Text(tunnel.metadata)),
+        description: Some(tunnel.description),
         principal: refer(&tunnel.account_id),
         tunnel: refer(&tunnel.id),
         tunnel_session: refer(&tunnel.session_id),
