@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::setting::{Setting, SettingSection};
 use super::value::ValueKind;
 use crate::api::mask;
-use crate::api::spelling::nearest;
+use crate::api::spelling::misspelt;
 use crate::api::yaml_tree::{TextPlace, YamlKey, YamlNode, YamlValue, read_tree};
 
 /// The largest file that is read, in bytes.
@@ -24,6 +24,8 @@ pub struct FileTable {
     pub named_by: Option<&'static str>,
     /// The names of the fields that an entry may have; dots part the levels of nested fields.
     pub fields: fn() -> Vec<String>,
+    /// Names of other tables, and the fields that stand for them in this one.
+    pub other_names: &'static [(&'static str, &'static str)],
 }
 
 /// How the files of one version are laid out.
@@ -203,9 +205,7 @@ impl ConfigFile {
                     self.note(Some(node.place), &no_map(&name));
                 }
                 _ => {
-                    let names = schema.names();
-                    let names = names.iter().map(String::as_str);
-                    self.note(Some(key.place), &unknown(&name, names));
+                    self.note(Some(key.place), &unknown(&name, &schema.names()));
                 }
             }
         }
@@ -256,7 +256,7 @@ impl ConfigFile {
         };
         let known: Vec<_> =
             (table.fields)().iter().map(|name| format!("{prefix}.{name}")).collect();
-        self.check_fields(&fields, &prefix, &known);
+        self.check_fields(&fields, &prefix, &known, table.other_names);
         let fields = fields.into_iter().map(|(field, node)| TableField {
             name: field.name,
             place: node.place,
@@ -267,16 +267,27 @@ impl ConfigFile {
     }
 
     /// Notes the fields that nobody knows, and those inside of the ones whose fields are known.
-    fn check_fields(&mut self, fields: &[(YamlKey, YamlNode)], prefix: &str, known: &[String]) {
+    fn check_fields(
+        &mut self,
+        fields: &[(YamlKey, YamlNode)],
+        prefix: &str,
+        known: &[String],
+        other_names: &[(&str, &str)],
+    ) {
         for (field, node) in fields {
             let name = format!("{prefix}.{}", field.name);
             let inside = format!("{name}.");
             if !known.contains(&name) {
-                self.note(Some(field.place), &unknown(&name, known.iter().map(String::as_str)));
+                let other = other_names.iter().find(|(other, _)| *other == field.name);
+                let problem = match other {
+                    Some((_, meant)) => suggesting(&name, &format!("{prefix}.{meant}")),
+                    None => unknown(&name, known),
+                };
+                self.note(Some(field.place), &problem);
             } else if let YamlValue::Map(inner) = &node.value
                 && known.iter().any(|known| known.starts_with(&inside))
             {
-                self.check_fields(inner, &name, known);
+                self.check_fields(inner, &name, known, &[]);
             }
         }
     }
@@ -390,14 +401,37 @@ fn unusable(value: &YamlValue) -> &'static str {
     }
 }
 
-fn unknown<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
-    match nearest(&name.replace('-', "_"), known) {
-        Some(near) => format!("unknown key {name:?}; did you mean {near:?}?"),
+fn unknown(name: &str, known: &[String]) -> String {
+    match nearest_key(name, known) {
+        Some(near) => suggesting(name, &near),
         None => format!("unknown key {name:?}"),
     }
 }
 
-fn read_text(path: &Path) -> io::Result<String> {
+fn suggesting(name: &str, meant: &str) -> String {
+    format!("unknown key {name:?}; did you mean {meant:?}?")
+}
+
+/// The known name that was probably meant, level by level: what two names have in front makes them no
+/// more alike.
+fn nearest_key(name: &str, known: &[String]) -> Option<String> {
+    let mut meant = String::new();
+    for part in name.split('.') {
+        let siblings = known.iter().filter_map(|known| known.strip_prefix(&meant));
+        let siblings = siblings.filter_map(|rest| rest.split('.').next());
+        let near = misspelt(&part.replace('-', "_"), siblings)?.to_owned();
+        meant = format!("{meant}{near}.");
+    }
+    // A section is meant as well, whose keys have its name in front.
+    meant.pop();
+    Some(meant)
+}
+
+/// Reads a file whose text is no longer than that of a configuration file.
+///
+/// # Errors
+/// When it cannot be read, is longer or no text.
+pub fn read_text(path: &Path) -> io::Result<String> {
     let invalid = |problem: String| io::Error::new(io::ErrorKind::InvalidData, problem);
     let file = File::open(path)?;
     if file.metadata()?.is_dir() {

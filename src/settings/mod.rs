@@ -14,7 +14,7 @@ mod sources;
 mod value;
 
 pub use duration::{read_duration, write_duration};
-pub use file::{ConfigFile, FileLayout, FileTable, TableEntry, TableField, problem_at};
+pub use file::{ConfigFile, FileLayout, FileTable, TableEntry, TableField, problem_at, read_text};
 pub use reload::{SettingChange, changes, keep_fixed};
 pub(crate) use setting::setting;
 pub use setting::{Reload, Setting, SettingField, SettingName, SettingSection};

@@ -4,6 +4,7 @@
 //! A setting is one row of [`SECTIONS`], in the file `sections`; `values` has the types that only an agent
 //! has. Tunnels have names of their own, and so are a table of the file; endpoints are tunnels, too.
 
+mod policy_file;
 mod sections;
 mod values;
 
@@ -17,7 +18,7 @@ pub use values::{
     ConfigVersion, ConsoleChoice, NgrokLogConfig, NgrokLogFormat, NgrokLogLevel, Unused,
 };
 
-use super::definition::Definition;
+use super::definition::{Definition, TUNNEL_NAMES};
 use super::intercept::Interceptors;
 use super::options::AgentOptions;
 use super::{Error, Trust};
@@ -45,22 +46,27 @@ const LAYOUTS: &[FileLayout] = &[
     FileLayout {
         version: "3",
         section: Some(AGENT),
-        tables: &[
-            FileTable { key: ENDPOINTS, named_by: Some("name"), fields: endpoint_fields },
-            TUNNEL_TABLE,
-            MOCK_TABLE,
-        ],
+        tables: &[ENDPOINT_TABLE, TUNNEL_TABLE, MOCK_TABLE],
     },
 ];
-const TUNNEL_TABLE: FileTable = FileTable { key: TUNNELS, named_by: None, fields: tunnel_fields };
-const MOCK_TABLE: FileTable = FileTable { key: MOCKS, named_by: None, fields: mock_fields };
+const TUNNEL_TABLE: FileTable =
+    FileTable { key: TUNNELS, named_by: None, fields: tunnel_fields, other_names: &[] };
+const ENDPOINT_TABLE: FileTable = FileTable {
+    key: ENDPOINTS,
+    named_by: Some("name"),
+    fields: endpoint_fields,
+    other_names: &TUNNEL_NAMES,
+};
+const MOCK_TABLE: FileTable =
+    FileTable { key: MOCKS, named_by: None, fields: mock_fields, other_names: &[] };
 
 fn tunnel_fields() -> Vec<String> {
     field_names(tunnels::Start::INFO.parameters, &["name"]).collect()
 }
 
 fn endpoint_fields() -> Vec<String> {
-    field_names(endpoints::Start::INFO.parameters, &[]).collect()
+    let fields = field_names(endpoints::Start::INFO.parameters, &[]);
+    fields.chain([policy_file::FIELD.to_owned()]).collect()
 }
 
 fn mock_fields() -> Vec<String> {
@@ -234,9 +240,12 @@ impl AgentConfig {
     pub fn tunnel(&self, name: &str) -> Result<Definition, Error> {
         let found = self.tunnels.get(name);
         let tunnel = found.ok_or_else(|| wrong(&format!("{TUNNELS}.{name}"), "is not defined"))?;
+        let document = tunnel.document("name");
         let definition = match tunnel.table {
-            ENDPOINTS => Definition::read_endpoint(&tunnel.document("name")),
-            _ => Definition::read(&tunnel.document("name")),
+            ENDPOINTS => policy_file::read(document)
+                .map_err(|problem| vec![problem])
+                .and_then(|document| Definition::read_endpoint(&document)),
+            _ => Definition::read(&document),
         };
         definition.map_err(|problems| wrong(&tunnel.place(), &problems.join("; ")))
     }
@@ -410,6 +419,24 @@ mod tests {
             problems("version: 3\nendpoints: {web: {}}\n"),
             ["F:2:12: endpoints: must be a list"]
         );
+    }
+
+    #[test]
+    fn no_field_of_tunnels_gets_a_hint_in_an_endpoint_that_means_something_else() {
+        let (own, names) = (endpoint_fields(), BTreeMap::from(TUNNEL_NAMES));
+        let others = tunnel_fields();
+        let others = others.iter().filter(|field| !field.contains('.') && !own.contains(field));
+        for field in others.map(String::as_str).chain(["authtoken", "pooling", "descripton"]) {
+            let text = format!("version: 3\nendpoints:\n  - name: web\n    {field}: 1\n");
+            let hint = match (field, names.get(field)) {
+                ("descripton", _) => "; did you mean \"endpoints.web.description\"?".to_owned(),
+                (_, Some(meant)) => format!("; did you mean \"endpoints.web.{meant}\"?"),
+                (_, None) => String::new(),
+            };
+            let problem = format!("F:4:5: unknown key \"endpoints.web.{field}\"{hint}");
+            assert_eq!(problems(&text), [problem], "{field}");
+        }
+        assert!(names.values().all(|meant| own.iter().any(|field| field == meant)));
     }
 
     #[test]

@@ -1,11 +1,14 @@
 //! Endpoints as definitions of tunnels: a public URL and an upstream in place of a protocol and an address.
 
+use std::path::Path;
+
 use serde_json::Value;
 use url::Url;
 
 use crate::api::local::endpoints;
 use crate::api::local::tunnels;
 use crate::api::{TextOrNumber, mask};
+use crate::net::tls::certificate;
 
 /// The binding of what everybody reaches.
 pub(in crate::agent) const PUBLIC: &str = "public";
@@ -14,14 +17,26 @@ pub(in crate::agent) const INTERNAL: &str = "internal";
 /// The end of host names that only other endpoints reach.
 const INTERNAL_SUFFIX: &str = ".internal";
 /// Fields of tunnels, and what stands for them in an endpoint.
-const ENDPOINT_NAMES: [(&str, &str); 6] = [
+pub(in crate::agent) const TUNNEL_NAMES: [(&str, &str); 16] = [
     ("addr", "upstream.url"),
     ("app_protocol", "upstream.protocol"),
     ("proxy_proto", "upstream.proxy_protocol"),
+    ("proxy_protocol", "upstream.proxy_protocol"),
     ("domain", "url"),
+    ("hostname", "url"),
+    ("subdomain", "url"),
     ("remote_addr", "url"),
     ("proto", "url"),
+    ("schemes", "url"),
+    ("bind_tls", "url"),
+    ("policy", "traffic_policy"),
+    ("terminate_at", "agent_tls_termination"),
+    ("crt", "agent_tls_termination.server_certificate"),
+    ("key", "agent_tls_termination.server_private_key"),
+    ("mutual_tls_cas", "agent_tls_termination.mutual_tls_certificate_authorities"),
 ];
+/// What ends TLS at the agent.
+const TLS_TERMINATION: &str = "agent_tls_termination";
 
 /// What a public URL asks for, in the fields of a tunnel.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -82,11 +97,21 @@ fn host_and_port(place: &str) -> Option<(Option<String>, Option<u16>)> {
     Some((Some(host.to_ascii_lowercase()), url.port()))
 }
 
-/// The definition of a tunnel that does what an endpoint asks for.
+/// What ends the TLS of visitors at the agent, in PEM.
+pub(super) struct TlsMaterial {
+    pub certificate: Vec<u8>,
+    pub key: Vec<u8>,
+    /// Who signs the certificates that visitors must show, if they must.
+    pub authorities: Option<Vec<u8>>,
+}
+
+/// The definition of a tunnel that does what an endpoint asks for, and what ends TLS at the agent.
 ///
 /// # Errors
 /// When a field is unusable, one line for each.
-pub(super) fn tunnel(start: endpoints::Start) -> Result<tunnels::Start, Vec<String>> {
+pub(super) fn tunnel(
+    start: endpoints::Start,
+) -> Result<(tunnels::Start, Option<TlsMaterial>), Vec<String>> {
     let url = start.url.as_deref().unwrap_or("https://");
     let (mut problems, public) = (refused_bindings(&start, url), url);
     let public = PublicAddress::read(public).unwrap_or_else(|problem| {
@@ -98,12 +123,17 @@ pub(super) fn tunnel(start: endpoints::Start) -> Result<tunnels::Start, Vec<Stri
         problems.push("upstream.url: is required".to_owned());
         return Err(problems);
     };
+    let termination = start.agent_tls_termination;
+    if termination.is_some() && problems.is_empty() && public.proto != "tls" {
+        problems.push(format!("{TLS_TERMINATION}: is only for a URL that begins with tls://"));
+    }
+    let material = termination.and_then(|it| tls_material(it, &mut problems));
     if !problems.is_empty() {
         return Err(problems);
     }
     // Only requests are captured: that bytes are not needs no saying.
     let inspect = start.inspect.filter(|inspect| *inspect || public.proto == "http");
-    Ok(tunnels::Start {
+    let tunnel = tunnels::Start {
         addr,
         proto: Some(public.proto.to_owned()),
         name: start.name,
@@ -117,8 +147,43 @@ pub(super) fn tunnel(start: endpoints::Start) -> Result<tunnels::Start, Vec<Stri
         app_protocol: upstream.protocol,
         pooling_enabled: start.pooling_enabled,
         traffic_policy: start.traffic_policy.filter(|policy| *policy != Value::Null),
+        terminate_at: material.is_some().then(|| "agent".to_owned()),
         ..tunnels::Start::default()
-    })
+    };
+    Ok((tunnel, material))
+}
+
+/// Reads what ends TLS at the agent; none where something of it is missing or cannot be read.
+fn tls_material(
+    termination: endpoints::AgentTlsTermination,
+    problems: &mut Vec<String>,
+) -> Option<TlsMaterial> {
+    let mut read = |field: &str, texts: &[String]| {
+        let read = texts.iter().map(|text| pem(text)).collect::<Result<Vec<_>, _>>();
+        let read =
+            read.map_err(|problem| problems.push(format!("{TLS_TERMINATION}.{field}: {problem}")));
+        read.ok().map(|parts| parts.join(&b'\n'))
+    };
+    let required = |text: Option<String>| [text.unwrap_or_default()];
+    let certificate = read("server_certificate", &required(termination.server_certificate));
+    let key = termination.server_private_key.map(|key| key.0);
+    let key = read("server_private_key", &required(key));
+    let authorities = termination.mutual_tls_certificate_authorities;
+    let authorities =
+        authorities.filter(|authorities| !authorities.is_empty()).map(|authorities| {
+            read("mutual_tls_certificate_authorities", &authorities).unwrap_or_default()
+        });
+    Some(TlsMaterial { certificate: certificate?, key: key?, authorities })
+}
+
+/// A text in PEM, or what the file holds that it names.
+fn pem(text: &str) -> Result<Vec<u8>, String> {
+    let path = Path::new(text);
+    match text {
+        "" => Err("is required".to_owned()),
+        _ if mask::is_content(path) => Ok(text.as_bytes().to_vec()),
+        _ => certificate::read_file(path).map_err(|error| format!("{}: {error}", mask::path(path))),
+    }
 }
 
 /// Bindings that the URL has not.
@@ -141,7 +206,7 @@ pub(in crate::agent) fn is_internal_url(url: &str) -> bool {
 
 /// A problem of the tunnel's definition in the words of the endpoint.
 pub(super) fn problem(problem: &str) -> String {
-    let known = ENDPOINT_NAMES.iter().find_map(|(tunnel, endpoint)| {
+    let known = TUNNEL_NAMES.iter().find_map(|(tunnel, endpoint)| {
         let rest = problem.strip_prefix(tunnel)?.strip_prefix(": ")?;
         Some(format!("{endpoint}: {rest}"))
     });
@@ -228,6 +293,35 @@ mod tests {
             "url": "tcp://", "upstream": {"url": "a.test:22", "proxy_protocol": 2}, "inspect": false,
         });
         assert!(Definition::read_endpoint(bytes.as_object().unwrap()).is_ok());
+    }
+
+    #[test]
+    fn tls_ends_at_the_agent_with_what_files_or_texts_hold() {
+        let documents = |material: Value, url: &str| {
+            let upstream = json!({"url": "localhost:1"});
+            json!({"url": url, "upstream": upstream, TLS_TERMINATION: material})
+        };
+        for (material, url, expected) in [
+            (json!({}), "tls://", "agent_tls_termination.server_certificate: is required"),
+            (
+                json!({"server_certificate": "no/such.pem", "server_private_key": "no/such.pem"}),
+                "tls://",
+                "agent_tls_termination.server_certificate: no/such.pem: No such file",
+            ),
+            (
+                json!({"server_certificate": "-----BEGIN X", "server_private_key": "-----BEGIN X"}),
+                "tls://",
+                "agent_tls_termination.server_certificate: ",
+            ),
+            (
+                json!({"server_certificate": "-----BEGIN X", "server_private_key": "-----BEGIN X"}),
+                "https://",
+                "agent_tls_termination: is only for a URL that begins with tls://",
+            ),
+        ] {
+            let said = problems(documents(material, url));
+            assert!(said[0].starts_with(expected), "{said:?}");
+        }
     }
 
     #[test]

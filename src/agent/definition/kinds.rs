@@ -8,6 +8,7 @@ use rustls::ServerConfig;
 use serde_json::{Map, Value};
 
 use super::address::address;
+use super::endpoint::TlsMaterial;
 use super::{Definition, EndpointDefinition};
 use crate::agent::relay::{AppProtocol, LocalAddress};
 use crate::agent::tls;
@@ -66,6 +67,8 @@ const HTTP_FIELDS: &[&str] = &[
 pub(super) struct DefinitionReader {
     pub(super) start: tunnels::Start,
     problems: Vec<String>,
+    /// What ends TLS at the agent, where that is no matter of files.
+    material: Option<TlsMaterial>,
     /// How TLS of visitors ends at the agent, once that is read.
     ends_tls: Option<Arc<ServerConfig>>,
 }
@@ -73,7 +76,12 @@ pub(super) struct DefinitionReader {
 impl DefinitionReader {
     /// Nothing is read yet.
     pub fn new(start: tunnels::Start) -> Self {
-        Self { start, problems: Vec::new(), ends_tls: None }
+        Self { start, problems: Vec::new(), material: None, ends_tls: None }
+    }
+
+    /// The same with what ends TLS at the agent.
+    pub fn with_tls(self, material: Option<TlsMaterial>) -> Self {
+        Self { material, ..self }
     }
 
     /// The definition, if nothing is wrong with it.
@@ -291,6 +299,10 @@ impl DefinitionReader {
 
     /// A certificate and its key.
     fn pair(&mut self) -> Option<(Vec<u8>, Vec<u8>)> {
+        if let Some(material) = &mut self.material {
+            let (certificate, key) = (&mut material.certificate, &mut material.key);
+            return Some((std::mem::take(certificate), std::mem::take(key)));
+        }
         let (crt, key) = (self.start.crt.take(), self.start.key.take());
         let (certificate, key) = (self.pem("crt", crt), self.pem("key", key));
         if certificate.is_some() != key.is_some() {
@@ -331,6 +343,9 @@ impl DefinitionReader {
     }
 
     fn authorities(&mut self) -> Option<Vec<u8>> {
+        if let Some(material) = &mut self.material {
+            return material.authorities.take();
+        }
         let file = self.start.mutual_tls_cas.take();
         self.pem("mutual_tls_cas", file)
     }

@@ -23,7 +23,7 @@ use crate::api::decode::{self, ArgumentError};
 use crate::api::local::{endpoints, tunnels};
 use crate::protocol::message::{BindOpts, HttpOpts, TcpOpts, TlsOpts};
 pub use endpoint::PublicAddress;
-pub(super) use endpoint::{INTERNAL, PUBLIC, is_internal_url, upstream};
+pub(super) use endpoint::{INTERNAL, PUBLIC, TUNNEL_NAMES, is_internal_url, upstream};
 use kinds::DefinitionReader;
 
 /// A tunnel that can be started.
@@ -107,7 +107,8 @@ impl Definition {
     /// # Errors
     /// When a field is unusable, one line for each.
     pub fn of_endpoint(start: endpoints::Start) -> Result<Self, Vec<String>> {
-        let definition = Self::of(endpoint::tunnel(start)?);
+        let (tunnel, material) = endpoint::tunnel(start)?;
+        let definition = DefinitionReader::new(tunnel).with_tls(material).read();
         definition.map_err(|problems| problems.iter().map(|it| endpoint::problem(it)).collect())
     }
 

@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::tunnels::{AgentTunnelConfig, Metrics};
-use crate::api::TextOrNumber;
 use crate::api::macros::{resource, wire};
+use crate::api::{Secret, TextOrNumber};
 
 wire! {
     /// A tunnel that the agent runs, as an endpoint.
@@ -46,6 +46,16 @@ wire! {
         /// The version of the PROXY protocol that it expects, 1 or 2.
         pub proxy_protocol: Option<TextOrNumber>,
     }
+
+    /// How the agent terminates the TLS of visitors.
+    pub struct AgentTlsTermination {
+        /// The certificate: a file, or PEM text.
+        pub server_certificate: Option<String>,
+        /// The key of the certificate: a file, or PEM text.
+        pub server_private_key: Option<Secret>,
+        /// Certificates, each a file or PEM text; visitors must present one that these have signed.
+        pub mutual_tls_certificate_authorities: Option<Vec<String>>,
+    }
 }
 
 resource! {
@@ -75,6 +85,8 @@ resource! {
             pooling_enabled: bool,
             /// A traffic policy: an object, or its JSON or YAML text.
             traffic_policy: Value,
+            /// How the agent terminates TLS, at `tls://` alone; left out for the upstream to do so.
+            agent_tls_termination: AgentTlsTermination,
         ]) -> AgentEndpoint;
         /// Fetch one running tunnel as an endpoint.
         GET "/endpoints/{name}" Get(
