@@ -99,6 +99,7 @@ pub(super) fn router() -> Router<Arc<WebState>> {
     let changes = Router::new()
         .route("/inspect/data/requests/{id}/replay", post(replay))
         .route("/inspect/data/held/{id}/release", post(release))
+        .route_layer(map_request(only_json))
         .method_not_allowed_fallback(|uri: Uri| wrong_method(uri, "POST"));
     let data = Router::new()
         .route("/inspect/data/requests", get(listed))
@@ -138,6 +139,10 @@ async fn wrong_method(uri: Uri, allow: &'static str) -> WebRejection {
 
 async fn only_own_site(request: Request) -> Result<Request, WebRejection> {
     guard::check_site(request.headers()).map(|()| request)
+}
+
+async fn only_json(request: Request) -> Result<Request, WebRejection> {
+    guard::check_type(request.headers()).map(|()| request)
 }
 
 async fn start() -> Response {

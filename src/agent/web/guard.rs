@@ -16,8 +16,7 @@ pub(super) fn check(head: &Parts, hosts: &AllowedHosts) -> Result<(), WebRejecti
     if matches!(head.method, Method::GET | Method::HEAD) {
         return Ok(());
     }
-    check_origin(&head.headers, host)?;
-    if head.method == Method::POST { check_type(&head.headers) } else { Ok(()) }
+    check_origin(&head.headers, host)
 }
 
 fn check_host<'a>(head: &'a Parts, hosts: &AllowedHosts) -> Result<&'a str, WebRejection> {
@@ -51,7 +50,9 @@ fn check_origin(headers: &HeaderMap, host: &str) -> Result<(), WebRejection> {
     }
 }
 
-fn check_type(headers: &HeaderMap) -> Result<(), WebRejection> {
+/// Refuses what a page can send without asking first; for whatever takes the method of a request, as others
+/// refuse that.
+pub(in crate::agent) fn check_type(headers: &HeaderMap) -> Result<(), WebRejection> {
     let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let essence =
         content_type.and_then(|content_type| content_type.split(';').next()).unwrap_or_default();

@@ -86,6 +86,9 @@ async fn answer(
     let (head, body) = request.into_parts();
     let handler = operations.handler(&head.method);
     let handler = handler.ok_or_else(|| WebRejection::wrong_method(&operations.methods))?;
+    if head.method == Method::POST {
+        guard::check_type(&head.headers)?;
+    }
     let info = handler.info;
     let body = match info.takes_body() {
         true => Some(read(body, longest_body(info)).await?),

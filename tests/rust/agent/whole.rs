@@ -95,6 +95,11 @@ async fn what_cannot_be_is_refused_in_the_words_of_the_sheet() {
     let form = whole.http.post(format!("{}/api/tunnels", whole.agent.url().unwrap()));
     let form = form.header("content-type", "text/plain").body("{}").send().await.unwrap();
     assert_eq!(form.status(), 415);
+    for path in ["/api/status", "/api/requests/http/x", "/inspect/data/status"] {
+        let form = whole.http.post(format!("{}{path}", whole.agent.url().unwrap()));
+        let form = form.header("content-type", "text/plain").body("{}").send().await.unwrap();
+        assert_eq!(form.status(), 405, "{path}");
+    }
 }
 
 #[tokio::test]
