@@ -11,6 +11,11 @@ use super::{FILE_ARG, dashed};
 use crate::api::{Field, Info, Kind, Output, ParameterLocation, mask};
 use crate::cli::error::CliError;
 
+/// Fields that are a document of JSON or YAML, or its text.
+const POLICIES: [&str; 2] = ["policy", "traffic_policy"];
+/// The field that is JSON and nothing else.
+const JSON: &str = "json";
+
 /// The arguments: those of the file, then those of the command line, which win.
 pub(super) fn read(info: &Info, matches: &ArgMatches) -> Result<Map<String, Value>, CliError> {
     let mut arguments = match matches.try_get_one::<std::path::PathBuf>(FILE_ARG) {
@@ -69,9 +74,7 @@ fn typed(info: &Info, parameter: &Field, matches: &ArgMatches) -> Result<Option<
         Kind::Text { .. } | Kind::TextOrNumber | Kind::Time | Kind::Bytes => {
             one().map(|text| text.as_str().into())
         }
-        // A port is a number and an address is text, both without quotes.
-        Kind::Json => one()
-            .map(|text| serde_json::from_str(text).unwrap_or_else(|_| Value::from(text.as_str()))),
+        Kind::Json => one().map(|text| value(name, text, &option)).transpose()?,
         Kind::List(item) if is_plain(item) => match many().as_deref() {
             Some([only]) if *only == "[]" => Some(Value::Array(Vec::new())),
             Some(texts) => {
@@ -98,6 +101,21 @@ fn typed(info: &Info, parameter: &Field, matches: &ArgMatches) -> Result<Option<
             None => None,
         },
     })
+}
+
+/// A value of any form: text needs no quotes, unless the field is JSON by its name.
+fn value(name: &str, text: &str, option: &str) -> Result<Value, CliError> {
+    // Policies are JSON or YAML, which begins with brackets, too.
+    let is_document = POLICIES.contains(&name);
+    match serde_json::from_str(text) {
+        Ok(value) => Ok(value),
+        Err(_)
+            if is_document || name != JSON && !text.trim_start().starts_with(['{', '[', '"']) =>
+        {
+            Ok(text.into())
+        }
+        Err(error) => Err(CliError::usage(format!("{option} does not hold JSON: {error}"))),
+    }
 }
 
 fn pair(item: &Kind, text: &str, option: &str) -> Result<(String, Value), CliError> {
@@ -136,4 +154,30 @@ fn text(path: &Path) -> Result<String, CliError> {
     };
     done.map_err(|error| CliError::usage(format!("{}: {error}", mask::path(path))))?;
     Ok(read)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_begins_like_json_is_json_and_other_text_needs_no_quotes() {
+        for (name, text, expected) in [
+            ("json", "{\"a\": 1}", json!({"a": 1})),
+            ("json", "7", json!(7)),
+            ("labels", "app=web", json!("app=web")),
+            ("labels", "[\"app=web\"]", json!(["app=web"])),
+            ("bind_tls", "true", json!(true)),
+            ("traffic_policy", "{on_http_request: []}", json!("{on_http_request: []}")),
+        ] {
+            assert_eq!(value(name, text, "--x").unwrap(), expected, "{text}");
+        }
+        for (name, text) in [("json", "{bad"), ("json", "bad"), ("labels", "[app")] {
+            let problem = value(name, text, "--x").unwrap_err().message;
+            assert!(problem.starts_with("--x does not hold JSON: "), "{problem}");
+            assert!(problem.contains("line 1 column"), "{problem}");
+        }
+    }
 }
