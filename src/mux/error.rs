@@ -17,7 +17,7 @@ pub enum SessionEnd {
     #[error("the peer closed the connection")]
     PeerClosed,
     /// The peer said that it goes.
-    #[error("the peer went away: {code}{}{text}", if .text.is_empty() { "" } else { ": " })]
+    #[error("the peer closed the session{}", reason(*.code, .text))]
     GoneAway {
         /// Why.
         code: Code,
@@ -42,6 +42,16 @@ pub enum SessionEnd {
     /// All stream ids were used.
     #[error("all stream ids were used")]
     Exhausted,
+}
+
+/// Why a peer closed the session, behind a colon: what it says itself, and a code that says more than nothing.
+fn reason(code: Code, text: &str) -> String {
+    match (code, text) {
+        (Code::NONE, "") => String::new(),
+        (Code::NONE, text) => format!(": {text}"),
+        (code, "") => format!(": {code}"),
+        (code, text) => format!(": {code}: {text}"),
+    }
 }
 
 impl From<SessionEnd> for io::Error {
@@ -85,8 +95,8 @@ mod tests {
 
     use super::*;
 
-    fn gone_away(text: &str) -> SessionEnd {
-        SessionEnd::GoneAway { code: Code::INTERNAL, text: text.to_owned() }
+    fn gone_away(code: Code, text: &str) -> SessionEnd {
+        SessionEnd::GoneAway { code, text: text.to_owned() }
     }
 
     #[test]
@@ -100,11 +110,25 @@ mod tests {
                 io::ErrorKind::ConnectionAborted,
                 "the peer closed the connection",
             ),
-            (gone_away(""), io::ErrorKind::ConnectionAborted, "the peer went away: internal error"),
             (
-                gone_away("restart"),
+                gone_away(Code::INTERNAL, ""),
                 io::ErrorKind::ConnectionAborted,
-                "the peer went away: internal error: restart",
+                "the peer closed the session: internal error",
+            ),
+            (
+                gone_away(Code::INTERNAL, "restart"),
+                io::ErrorKind::ConnectionAborted,
+                "the peer closed the session: internal error: restart",
+            ),
+            (
+                gone_away(Code::NONE, "the service stops"),
+                io::ErrorKind::ConnectionAborted,
+                "the peer closed the session: the service stops",
+            ),
+            (
+                gone_away(Code::NONE, ""),
+                io::ErrorKind::ConnectionAborted,
+                "the peer closed the session",
             ),
             (
                 SessionEnd::Broken(Arc::new(broken)),
