@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections import Counter
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -161,9 +160,7 @@ def record(results: Path) -> Record:
     """What a run of all tests says."""
     tests = list(ElementTree.parse(results).iter("testcase"))
     names = [str(test.get("name")) for test in tests if len(kept(test))]
-    reasons = {name: reason for reason, listed in REASONS.items() for name in listed}
-    others = Counter(reasons.get(name, f"`{name}`, not explained") for name in names)
-    return Record("pyngrok", VERSION, "tests", len(tests) - len(names), len(tests), dict(others))
+    return Record.of_tests("pyngrok", VERSION, len(tests), names, REASONS)
 
 
 def kept(test: ElementTree.Element) -> list[ElementTree.Element]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -31,6 +32,15 @@ class Record:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(asdict(self), indent=2) + "\n")
         return path
+
+    @classmethod
+    def of_tests(
+        cls, peer: str, version: str, total: int, names: list[str], reasons: dict[str, list[str]]
+    ) -> Record:
+        """That of a suite of tests; `names` are those that do not pass, `reasons` says why."""
+        known = {name: reason for reason, listed in reasons.items() for name in listed}
+        others = Counter(known.get(name, f"`{name}`, not explained") for name in names)
+        return cls(peer, version, "tests", total - len(names), total, dict(others))
 
     @classmethod
     def read(cls, path: Path) -> Record:
