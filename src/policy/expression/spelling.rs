@@ -1,10 +1,13 @@
 //! Names of variables as libraries with types spell them: `req.Method`, `conn.ClientIP`.
 
 use cel::IdedExpr;
-use cel::common::ast::{EntryExpr, Expr};
+use cel::common::ast::{CallExpr, EntryExpr, Expr, operators};
 
-use super::tree::qualified_name;
+use super::tree::{integer, literal, qualified_name};
 use super::variables;
+
+/// The status as libraries spell it; their examples compare it with text.
+const STATUS: &str = "res.StatusCode";
 
 /// Gives the variables in a tree the names that they have here; `bound` are names of something else.
 pub(super) fn correct(node: &mut IdedExpr, bound: &mut Vec<String>) {
@@ -20,6 +23,7 @@ pub(super) fn correct(node: &mut IdedExpr, bound: &mut Vec<String>) {
     match &mut node.expr {
         Expr::Select(select) => correct(&mut select.operand, bound),
         Expr::Call(call) => {
+            correct_status(call);
             let parts = call.target.iter_mut().map(|target| &mut **target).chain(&mut call.args);
             parts.for_each(|part| correct(part, bound));
         }
@@ -41,6 +45,23 @@ pub(super) fn correct(node: &mut IdedExpr, bound: &mut Vec<String>) {
             correct(&mut comprehension.result, bound);
         }
         _ => {}
+    }
+}
+
+/// Makes a number of a text that the status is compared with.
+fn correct_status(call: &mut CallExpr) {
+    if !matches!(call.func_name.as_str(), operators::EQUALS | operators::NOT_EQUALS) {
+        return;
+    }
+    let [one, other] = call.args.as_mut_slice() else { return };
+    let is_status = |node: &IdedExpr| qualified_name(node).as_deref() == Some(STATUS);
+    let compared = match (is_status(one), is_status(other)) {
+        (true, false) => other,
+        (false, true) => one,
+        _ => return,
+    };
+    if let Some(code) = literal(compared).and_then(|text| text.parse().ok()) {
+        *compared = integer(compared.id, code);
     }
 }
 
