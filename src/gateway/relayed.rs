@@ -123,15 +123,25 @@ impl GatewayState {
         self.is_open.wait().await;
     }
 
-    /// The node that serves a host, where what this node has for it, if anything, fits less or is gone for now.
+    /// The node that serves a host, where what this node has for it, if anything, fits less or is gone for now;
+    /// one of those that have failed only where there is no other.
     pub(crate) fn remote_host(
         &self,
         host: &str,
         port: u16,
         own: Option<&(HostClaim, HostRank)>,
+        failed: &[String],
     ) -> Option<Upstream> {
         let remote = self.remote_hosts.load();
-        self.better_than(own, || (**remote).as_ref()?.find(host, port))
+        self.better_than(own, || (**remote).as_ref()?.find(host, port, failed))
+    }
+
+    /// Whether another node that can be reached has a host now, and this one has not.
+    pub(crate) fn is_elsewhere(&self, host: &str, port: u16) -> bool {
+        self.has_remote_hosts() && {
+            let own = self.hosts.find_ranked(host, port);
+            self.remote_host(host, port, own.as_ref(), &[]).is_some()
+        }
     }
 
     /// What another node has, where what this one has, if anything, fits less or is gone for now.
@@ -178,7 +188,7 @@ impl GatewayState {
         if !own.0.virtual_host.load().carries_bytes {
             return None;
         }
-        let is_elsewhere = self.remote_host(host, HTTPS_PORT, Some(&own)).is_some()
+        let is_elsewhere = self.remote_host(host, HTTPS_PORT, Some(&own), &[]).is_some()
             || self.is_cut_off(host, HTTPS_PORT, Some(&own));
         (!is_elsewhere).then_some(own.0.virtual_host)
     }

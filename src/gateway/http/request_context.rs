@@ -30,6 +30,8 @@ pub(crate) struct RequestContext<'r> {
     pub connection: &'r ConnectionAttributes,
     /// The route that the request came in by.
     pub route_ref: RouteRef,
+    /// The host and the port that the request has come to; none where a listener serves one endpoint alone.
+    pub host: Option<(&'r str, u16)>,
     /// How many internal endpoints the request has come through.
     pub hops: usize,
     /// True where a module shall see errors as the answers that visitors get.
@@ -82,6 +84,7 @@ impl<'r> RequestContext<'r> {
             trace,
             connection,
             route_ref,
+            host: None,
             hops: 0,
             shows_errors: false,
             upstream_status: None,
@@ -104,6 +107,11 @@ impl RequestContext<'_> {
         let status = answer.as_ref().map_or_else(|it| it.status, |it| it.status().as_u16());
         self.upstream_status = Some(status);
         Ok(answer?)
+    }
+
+    /// Whether another node has the host now, and this one has lost its agent.
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        self.host.is_some_and(|(host, port)| self.gateway.is_elsewhere(host, port))
     }
 
     /// The connection as rules see it.

@@ -161,8 +161,9 @@ impl HostRank {
 pub trait RemoteHosts: Send + Sync + 'static {
     /// The node that serves a host, in lower case, for requests that come to this port: 443 for HTTPS, 80
     /// for HTTP unless the visitor has named another; and how well its name fits. None where no other node
-    /// serves it, or none that can be reached.
-    fn find(&self, host: &str, port: u16) -> Option<(HostRank, Arc<dyn Target>)>;
+    /// serves it, or none that can be reached. Those whose keys are among `failed` come last.
+    fn find(&self, host: &str, port: u16, failed: &[String])
+    -> Option<(HostRank, Arc<dyn Target>)>;
 
     /// Whether the TLS of any host's visitors ends at another node alone.
     fn end_tls(&self) -> bool;

@@ -26,7 +26,9 @@ use crate::gateway::routing::backend::{
 };
 use crate::gateway::routing::target::{BoxFuture, DialError, RouteRef, Visitor};
 use crate::gateway::tls::policy::TlsPolicy;
-use crate::gateway::upstream::forward::{ForwardOutcome, OutboundRequest, Upstream, forward};
+use crate::gateway::upstream::forward::{
+    ForwardOutcome, OutboundRequest, Upstream, forward, is_repeatable,
+};
 use crate::policy::actions::terminate_tls::TerminateTls;
 use crate::policy::login::{LoginVisit, is_login_path};
 use crate::policy::path::{self, AmbiguousPaths};
@@ -384,7 +386,14 @@ impl Route {
                     (ForwardOutcome::Failed(error), _) => return Err(error),
                 }
             }
-            if lost.is_some() || !agent_return.wait(candidates.lost, last.as_ref()).await {
+            // Another session of the agent may take it, at another node: it is not waited for here.
+            let moves = |exchange: &OutboundRequest| {
+                is_repeatable(&exchange.request) && context.is_elsewhere()
+            };
+            if lost.is_some()
+                || moves(&exchange)
+                || !agent_return.wait(candidates.lost, last.as_ref()).await
+            {
                 return Err(lost.unwrap_or_else(|| candidates.exhausted(last.as_ref())));
             }
             candidates = BackendCandidates::of(context.gateway, self.backend.clone());

@@ -238,9 +238,14 @@ impl OutboundRequest {
     }
 }
 
-/// A copy of a request that changes nothing and has no body.
-fn copy(request: &Request<RequestBody>) -> Option<Request<RequestBody>> {
-    if !request.method().is_safe() || !matches!(request.body(), RequestBody::Empty) {
+/// Whether a request may be sent twice: it changes nothing and has no body.
+pub(crate) fn is_repeatable(request: &Request<RequestBody>) -> bool {
+    request.method().is_safe() && matches!(request.body(), RequestBody::Empty)
+}
+
+/// A copy of a request that may be sent twice.
+pub(crate) fn copy(request: &Request<RequestBody>) -> Option<Request<RequestBody>> {
+    if !is_repeatable(request) {
         return None;
     }
     let mut copy = Request::new(RequestBody::Empty);

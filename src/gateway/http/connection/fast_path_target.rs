@@ -105,7 +105,7 @@ impl RequestRouting for HttpConnection {
             HostSelection::ByHost(_) if challenges.http(path).is_some() => return None,
             HostSelection::ByHost(_) | HostSelection::Relayed => {
                 let (host, port) = head::split(host);
-                match self.virtual_host(host, port, path) {
+                match self.virtual_host((&host, port), path, &[]) {
                     Ok(HostMatch::VirtualHost(virtual_host)) => virtual_host,
                     Ok(HostMatch::Node(upstream)) => {
                         let (route_ref, changes, metrics) = (RouteRef::none(), Vec::new(), None);

@@ -1,6 +1,7 @@
 //! Requests of one visitor, from their arrival to their answers.
 
 mod fast_path_target;
+mod nodes;
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -238,23 +239,26 @@ impl HttpConnection {
             return Err(error_response::BLOCKED.into());
         }
         forwarded::remove(request.headers_mut(), self.is_proxy);
-        let virtual_host = match &self.host_selection {
-            HostSelection::Single(slot) => slot.load_full(),
-            HostSelection::ByHost(_) | HostSelection::Relayed => {
-                let (host, port) =
-                    head::host(request.headers()).ok_or(error_response::NO_ENDPOINT)?;
-                if !self.is_relayed() {
-                    self.gateway.wait_for_node(&host, self.endpoint_port(port)).await;
-                }
-                match self.virtual_host(host, port, request.uri())? {
-                    HostMatch::VirtualHost(virtual_host) => virtual_host,
-                    HostMatch::Redirect(url) => return Ok(redirect(url)),
-                    HostMatch::Node(node) => {
-                        return self.relay(node, request, trace, record).await;
-                    }
-                }
+        match &self.host_selection {
+            HostSelection::Single(slot) => {
+                self.serve((slot.load_full(), None), client, request, trace, record).await
             }
-        };
+            HostSelection::ByHost(_) | HostSelection::Relayed => {
+                self.serve_by_host(client, request, trace, record).await
+            }
+        }
+    }
+
+    /// Serves a request at this node, at the virtual host of a host and port; none where it has the listener
+    /// to itself.
+    async fn serve(
+        &self,
+        (virtual_host, host): (Arc<VirtualHost>, Option<(&str, u16)>),
+        client: &Requester,
+        mut request: Request<RequestBody>,
+        trace: &mut RequestTrace,
+        record: &mut Option<RequestRecord>,
+    ) -> Result<Response<ResponseBody>, Rejection> {
         login::withhold(&mut request);
         // Nobody says of themselves who has logged in, wherever that is asked: routes share upstreams.
         strip_identity(request.headers_mut());
@@ -286,33 +290,8 @@ impl HttpConnection {
             trace,
             route.route_ref(),
         );
+        context.host = host;
         self.admit(&mut context, route, &request).await?;
-        route.serve(&mut context, request).await
-    }
-
-    /// Sends a request to the node that serves its host, as it came; that node tells of it and counts it.
-    async fn relay(
-        &self,
-        node: Upstream,
-        request: Request<RequestBody>,
-        trace: &mut RequestTrace,
-        record: &mut Option<RequestRecord>,
-    ) -> Result<Response<ResponseBody>, Rejection> {
-        trace.discard();
-        if let Some(record) = record {
-            record.discard();
-        }
-        let route = Route::to_node(node);
-        let Requester { visitor, attributes } = &self.client;
-        let mut context = RequestContext::new(
-            &self.gateway,
-            visitor,
-            attributes,
-            &self.origin,
-            &self.runtime,
-            trace,
-            route.route_ref(),
-        );
         route.serve(&mut context, request).await
     }
 
@@ -377,12 +356,13 @@ impl HttpConnection {
         port.filter(|port| !is_shared(*port)).unwrap_or(usual)
     }
 
-    /// The virtual host of the host that a request names.
+    /// The virtual host of the host that a request names, or a node that has it: one of those that have
+    /// failed only where no other is left.
     fn virtual_host(
         &self,
-        host: String,
-        port: Option<u16>,
+        (host, port): (&str, Option<u16>),
         uri: impl Display,
+        failed: &[String],
     ) -> Result<HostMatch, ErrorResponse> {
         let passed = match &self.host_selection {
             HostSelection::ByHost(passed) => passed.as_ref(),
@@ -391,7 +371,7 @@ impl HttpConnection {
         let visitor = self.visitor();
         let is_secure = visitor.tls.is_some();
         let port = self.endpoint_port(port);
-        if is_internal(&host) {
+        if is_internal(host) {
             return Err(error_response::NO_ENDPOINT);
         }
         if let Some(tls) = &visitor.tls
@@ -400,10 +380,10 @@ impl HttpConnection {
         {
             return Err(error_response::MISDIRECTED);
         }
-        let found = self.gateway.hosts.find_ranked(&host, port);
+        let found = self.gateway.hosts.find_ranked(host, port);
         let may_be_elsewhere = self.gateway.has_remote_hosts() && !self.is_relayed();
         if may_be_elsewhere
-            && let Some(node) = self.gateway.remote_host(&host, port, found.as_ref())
+            && let Some(node) = self.gateway.remote_host(host, port, found.as_ref(), failed)
         {
             // What the visitor has shown here, that node has not seen.
             if passed.is_some() {
@@ -412,7 +392,7 @@ impl HttpConnection {
             return Ok(HostMatch::Node(node));
         }
         // A wildcard of this node, which may be somebody else's, is not for the visitors of that name.
-        if may_be_elsewhere && self.gateway.is_cut_off(&host, port, found.as_ref()) {
+        if may_be_elsewhere && self.gateway.is_cut_off(host, port, found.as_ref()) {
             return Err(error_response::CUT_OFF);
         }
         let (claim, _) = found.ok_or(error_response::NO_ENDPOINT)?;
@@ -423,7 +403,7 @@ impl HttpConnection {
         if !is_secure
             && claim.port != port
             && self.gateway.https.get().is_some()
-            && let Some(url) = self.gateway.url_of(&host, true)
+            && let Some(url) = self.gateway.url_of(host, true)
         {
             return Ok(HostMatch::Redirect(format!("{url}{uri}")));
         }

@@ -204,6 +204,10 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
                 return self.head_failed(error, request, is_used, upstream).await;
             }
         };
+        // Its agent has left that node, and may be at another.
+        if head.is_no_endpoint && request.is_repeatable() {
+            return ExchangeEnd::NotStarted;
+        }
         if head.body.check(&self.answer).is_err() {
             return self.fail(request, error_response::BROKEN).await;
         }
@@ -248,7 +252,7 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
         let limit = self.http_connection.dial_timeout();
         let io = match upstream.dial(visitor, route_ref, limit).await {
             Ok(io) => io,
-            Err(DialError::Unreachable(_)) => {
+            Err(DialError::Unreachable(_)) if !upstream.target.is_node() => {
                 return Err(self.fail(request, error_response::UNREACHABLE).await);
             }
             // Others may have to make room, or the backend is not what it was.
@@ -284,10 +288,11 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
         upstream: &Upstream,
     ) -> ExchangeEnd {
         let is_unreached = !is_used && upstream.target.is_agent();
+        let may_be_elsewhere = is_unreached || upstream.target.is_node();
         match error {
             // The upstream closed a connection that it had kept, just as it was used, or the session of an
-            // agent has ended, which may have another.
-            AnswerError::Silent if (is_used || is_unreached) && request.is_repeatable() => {
+            // agent has ended, which may have another, or a node has, and others may have its agents.
+            AnswerError::Silent if (is_used || may_be_elsewhere) && request.is_repeatable() => {
                 ExchangeEnd::NotStarted
             }
             AnswerError::Silent if is_unreached => {

@@ -19,6 +19,8 @@ pub(crate) struct FastPathResponse {
     pub body: Body,
     /// Whether the connection may carry another request.
     pub keep_alive: bool,
+    /// Whether another node says that it has no endpoint there.
+    pub is_no_endpoint: bool,
 }
 
 /// What an answer turns into on its way.
@@ -75,11 +77,16 @@ fn pass_on(
     let framing = ResponseHeadFacts::read(head.fields);
     let (length, status, body) = (head.bytes.len(), head.status, head.body.clone());
     let keep_alive = !framing.options.close && head.is_http_1_1 && body != Body::UntilClose;
+    let is_no_endpoint = framing.no_endpoint
+        && status == error_response::NO_ENDPOINT.status
+        && options.source == ResponseSource::Node;
+    let answer = FastPathResponse { length, status, body, keep_alive, is_no_endpoint };
     if status < 200 {
-        return FastPathResponse { length, status, body, keep_alive };
+        return answer;
     }
+    let body = &answer.body;
     let mut writer = HeadWriter::response_with(true, status, head.reason.as_bytes(), out);
-    let has_body = body != Body::NONE;
+    let has_body = *body != Body::NONE;
     for header in
         head.fields.iter().filter(|header| !framing.drops(header, status, has_body, options.source))
     {
@@ -91,11 +98,11 @@ fn pass_on(
     if status == 502 && framing.unreachable && options.source == ResponseSource::Agent {
         write_code(error_response::UNREACHABLE.number, options.code_prefix, &mut writer);
     }
-    if body == Body::UntilClose {
+    if *body == Body::UntilClose {
         writer.field("transfer-encoding", "chunked");
     }
     write_end(options.closes, writer);
-    FastPathResponse { length, status, body, keep_alive }
+    answer
 }
 
 /// What the headers say about framing and connection.
@@ -106,6 +113,7 @@ struct ResponseHeadFacts<'h> {
     /// The headers that `Connection` names.
     named: Vec<&'h [u8]>,
     unreachable: bool,
+    no_endpoint: bool,
 }
 
 impl<'h> ResponseHeadFacts<'h> {
@@ -117,7 +125,9 @@ impl<'h> ResponseHeadFacts<'h> {
                 4 if is("date") => framing.dated = true,
                 10 if is("connection") => framing.connection(header.value),
                 16 if is(ERROR_CODE.as_str()) => {
-                    framing.unreachable = header.value.ends_with(b"8012")
+                    framing.unreachable = header.value.ends_with(b"8012");
+                    let code = error_response::NO_ENDPOINT_CODE.as_bytes();
+                    framing.no_endpoint = header.value.ends_with(code);
                 }
                 _ => {}
             }

@@ -47,10 +47,20 @@ impl ClusterRouting {
 }
 
 impl RemoteHosts for ClusterRouting {
-    fn find(&self, host: &str, port: u16) -> Option<(HostRank, Arc<dyn Target>)> {
+    fn find(
+        &self,
+        host: &str,
+        port: u16,
+        failed: &[String],
+    ) -> Option<(HostRank, Arc<dyn Target>)> {
         let (rank, tunnels) = self.directory.at_host(host, port)?;
         let mut sessions = tunnels.iter().filter_map(|it| self.sessions.get(&it.node_id));
-        sessions.next().map(|session| (rank, session.target.clone()))
+        let has_failed = |it: &PeerSession| failed.iter().any(|key| key == it.target.key());
+        let mut session = sessions.next()?;
+        if has_failed(&session) {
+            session = sessions.find(|it| !has_failed(it)).unwrap_or(session);
+        }
+        Some((rank, session.target.clone()))
     }
 
     fn end_tls(&self) -> bool {

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod lost;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -41,17 +43,18 @@ struct Node {
 
 /// Two nodes that are connected: visitors come to the first, agents are at the second.
 async fn two_nodes() -> [Node; 2] {
-    nodes_of(PROTOCOL_VERSION).await
+    nodes_of([PROTOCOL_VERSION; 2]).await
 }
 
-/// The same, where the second says that it speaks this version.
-async fn nodes_of(version: u32) -> [Node; 2] {
+/// Nodes that are connected, and say that they speak these versions.
+async fn nodes_of<const N: usize>(versions: [u32; N]) -> [Node; N] {
     let authority = Authority::open(None).unwrap();
     let mut bound = Vec::new();
-    for _ in 0..2 {
+    for _ in versions {
         bound.push(BoundPeerListener::bind("127.0.0.1:0").await.unwrap());
     }
-    let rows: Vec<_> = bound.iter().enumerate().map(|(at, it)| row(at, it, version)).collect();
+    let rows = bound.iter().zip(versions).enumerate();
+    let rows: Vec<_> = rows.map(|(at, (it, version))| row(at, it, version)).collect();
     let mut nodes = Vec::new();
     for (at, listener) in bound.into_iter().enumerate() {
         let gateway = Gateway::start(GatewaySettings::default(), authority.clone()).await.unwrap();
@@ -64,9 +67,9 @@ async fn nodes_of(version: u32) -> [Node; 2] {
         gateway.find_hosts_in(peers.routing());
         nodes.push(Node { gateway, directory, peers });
     }
-    let nodes: [Node; 2] = nodes.try_into().ok().unwrap();
+    let nodes: [Node; N] = nodes.try_into().ok().unwrap();
     let linked = async {
-        while nodes.iter().any(|node| node.peers.status().is_empty()) {
+        while nodes.iter().any(|node| node.peers.status().len() < N - 1) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
@@ -410,7 +413,7 @@ async fn a_command_for_an_agent_that_is_not_there_says_so() {
 
 #[tokio::test]
 async fn nodes_of_two_versions_speak_the_lower_one() {
-    let nodes = nodes_of(PROTOCOL_VERSION + 1).await;
+    let nodes = nodes_of([PROTOCOL_VERSION, PROTOCOL_VERSION + 1]).await;
     let _endpoint = publish(&nodes, http("app.test"), mirror().await).await;
 
     assert_eq!(status(&visit(&nodes[0], &get("app.test", "")).await), "200");
