@@ -41,13 +41,13 @@ class Visitors:
         place = "direct visits" if is_direct else f"visits of {kind_of(name)}"
         self._work.findings.count(f"{place} {reply.status or reply.error}")
         if not is_direct:
-            self._note(name, reply)
+            self._note(name, method, reply)
         if reply.status == 200:
             self._check(reply, name, method, token, source or "127.0.0.1")
         elif reply.status not in STATUSES:
             self._work.findings.violated(f"visitor: {reply.status} {reply.body[:200]!r}")
 
-    def _note(self, name: str, reply: Reply) -> None:
+    def _note(self, name: str, method: str, reply: Reply) -> None:
         """Notes since when a tunnel is not reached."""
         with self._lock:
             if reply.status == 200:
@@ -56,7 +56,7 @@ class Visitors:
                 self.longest[kind] = max(self.longest[kind], reply.ended - since)
             else:
                 self._out.setdefault(name, reply.ended)
-                said = f"{reply.status or reply.error} {reply.body[:60]!r}"
+                said = f"{method} {reply.status or reply.error} {reply.body[:60]!r}"
                 self.failures.append((reply.began, reply.ended, name, said))
 
     def _check(self, reply: Reply, name: str, method: str, token: str, source: str) -> None:
