@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::handler::{Shared, WebHandler, WebResult};
 use super::interception::{self, one_body};
 use super::proto_files;
 use super::rejection::WebRejection;
@@ -10,24 +11,17 @@ use crate::agent::archive;
 use crate::agent::capture::CapturedMessage;
 use crate::agent::definition::Definition;
 use crate::agent::edits::RequestEdits;
-use crate::agent::inner::AgentInner;
 use crate::agent::messages;
 use crate::agent::protobuf::BytesDisplay;
 use crate::agent::replay::{ReplayError, ReplayPlan};
 use crate::agent::session::{StartError, TunnelBindError};
 use crate::agent::tunnels::RunningTunnel;
 use crate::api::local::{endpoints, requests, root, status, tunnels};
-use crate::api::{Note, Operation, OperationHandler, Page, PathOperations, on};
+use crate::api::{Note, Operation, Page, on};
 use crate::http1::HeadWriter;
 
 /// How many captured requests are listed when nothing else is asked.
 const DEFAULT_REQUESTS: i64 = 50;
-
-pub(super) type WebHandler = OperationHandler<Shared, WebRejection>;
-/// All that one path template of the local API answers.
-pub(super) type WebOperations = PathOperations<Shared, WebRejection>;
-pub(super) type WebResult<O> = Result<<O as Operation>::Output, WebRejection>;
-pub(super) type Shared = Arc<AgentInner>;
 
 /// Every handler of the local API.
 pub(super) fn all() -> Vec<WebHandler> {

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::handlers::{Shared, WebHandler, WebResult};
+use super::handler::{Shared, WebHandler, WebResult};
 use super::rejection::WebRejection;
 use crate::agent::capture::CapturedMessage;
 use crate::agent::edits::RequestEdits;

@@ -5,6 +5,7 @@
 //! (agent sheet, sections 1, 2, 5 and 6). What is not of the API is of the page.
 
 pub(super) mod guard;
+mod handler;
 mod handlers;
 mod interception;
 mod proto_files;

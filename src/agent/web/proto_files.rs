@@ -1,6 +1,6 @@
 //! Answers to the operations on proto files.
 
-use super::handlers::{Shared, WebHandler, WebResult};
+use super::handler::{Shared, WebHandler, WebResult};
 use super::rejection::WebRejection;
 use crate::agent::protobuf::ProtoError;
 use crate::api::local::proto_files;

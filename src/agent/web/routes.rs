@@ -13,7 +13,8 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, Uri, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
-use super::handlers::{self, WebOperations};
+use super::handler::WebOperations;
+use super::handlers;
 use super::rejection::WebRejection;
 use super::{WebState, guard};
 use crate::agent::page;
