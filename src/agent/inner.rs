@@ -14,6 +14,7 @@ use super::metrics::RequestCounts;
 use super::options::AgentOptions;
 use super::protobuf::ProtoFiles;
 use super::relay::ForbiddenAddresses;
+use super::replay_schedules::ScheduleRegistry;
 use super::session::NodeClaims;
 use super::session::state::{SessionState, SharedSessionHistory};
 use super::tunnels::Tunnels;
@@ -30,6 +31,8 @@ pub(crate) struct AgentInner {
     pub(super) tunnels: Tunnels,
     /// The mocks and holds.
     pub(super) interceptors: Arc<Interceptors>,
+    /// The requests that are sent again and again.
+    pub(super) replay_schedules: ScheduleRegistry,
     /// What describes messages of gRPC.
     pub(super) proto_files: ProtoFiles,
     pub(super) requests: RequestCounts,

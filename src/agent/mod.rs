@@ -25,6 +25,7 @@ mod page;
 mod protobuf;
 pub mod relay;
 mod replay;
+mod replay_schedules;
 mod session;
 mod slot;
 mod tls;
@@ -102,6 +103,7 @@ impl Agent {
             captures,
             rules_header: rules_header::random(),
             interceptors: interceptors(&options)?,
+            replay_schedules: replay_schedules::ScheduleRegistry::default(),
             options,
             tls,
             proto_files: protobuf::ProtoFiles::default(),

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use url::Url;
 
+use super::capture::CaptureSource;
 use super::definition::local_address;
 use super::edits::TRUNCATED;
 use super::inner::AgentInner;
@@ -65,23 +66,69 @@ impl ReplayPlan {
         times: Option<i64>,
         interval: Option<i64>,
     ) -> Result<Self, ReplayError> {
-        let number = |name, given: Option<i64>, (least, most)| {
-            let number = given.unwrap_or(least);
-            let fits = u32::try_from(number).ok().filter(|_| (least..=most).contains(&number));
-            fits.ok_or(ReplayError::OutOfRange(name, number, least, most))
-        };
-        let address = addr.map(|addr| {
-            local_address(addr)
-                .map_err(|problem| ReplayError::Address(format!("{addr:?} {problem}")))
-        });
         Ok(Self {
-            address: address.transpose()?,
-            times: number("times", times, (1, MAX_TIMES))?,
+            address: addr.map(replay_address).transpose()?,
+            times: number_within("times", times.unwrap_or(1), (1, MAX_TIMES))?,
             interval: Duration::from_millis(
-                number("interval", interval, (0, MAX_INTERVAL_MS))?.into(),
+                number_within("interval", interval.unwrap_or_default(), (0, MAX_INTERVAL_MS))?
+                    .into(),
             ),
         })
     }
+}
+
+/// A number that is from one limit to the other.
+pub(super) fn number_within(
+    name: &'static str,
+    number: i64,
+    (least, most): (i64, i64),
+) -> Result<u32, ReplayError> {
+    let fits = u32::try_from(number).ok().filter(|_| (least..=most).contains(&number));
+    fits.ok_or(ReplayError::OutOfRange(name, number, least, most))
+}
+
+/// Reads where a request is to be sent in place of the local service.
+pub(super) fn replay_address(addr: &str) -> Result<LocalAddress, ReplayError> {
+    local_address(addr).map_err(|problem| ReplayError::Address(format!("{addr:?} {problem}")))
+}
+
+/// Where requests are sent: the local service of a tunnel, or another in its place.
+pub(super) struct ReplayTarget {
+    pub tunnel: Arc<RunningTunnel>,
+    elsewhere: Option<HttpForwarder>,
+}
+
+impl ReplayTarget {
+    /// Sends a request; gives the status of its response, or none where there is none. `recorded` hears the
+    /// identifier of the record, where the tunnel is inspected.
+    pub async fn send(
+        &self,
+        request: Vec<u8>,
+        source: Arc<CaptureSource>,
+        recorded: oneshot::Sender<String>,
+    ) -> Option<u16> {
+        let tunnel = &self.tunnel;
+        let LocalService::Http(front) = &tunnel.service else { return None };
+        let front = self.elsewhere.as_ref().unwrap_or(front);
+        let activity = tunnel.unwatched();
+        let opened = Instant::now();
+        tunnel.metrics.connection_opened(opened);
+        let mut shutdown = tunnel.signal();
+        let sending = once(front, request, source, recorded, &activity);
+        // What takes longer than this waits for something that nobody will send.
+        let sending = tokio::time::timeout(MAX_REPLAY_TIME, sending);
+        // It counts for its tunnel, which it may end with.
+        let sent = shutdown.run_until(ShutdownPhase::Forced, sending).await;
+        let status = sent.and_then(|sent| or_debug!(sent, "a replayed request was given up"));
+        let closed = Instant::now();
+        tunnel.metrics.connection_closed(closed.duration_since(opened), closed);
+        status.filter(|status| *status > 0)
+    }
+}
+
+/// The source of a request that the agent sends by itself.
+pub(super) fn replay_source(replay_of: Option<String>) -> CaptureSource {
+    CaptureSource { remote_addr: "127.0.0.1".to_owned(), replay_of, ..CaptureSource::default() }
 }
 
 impl AgentInner {
@@ -111,32 +158,39 @@ impl AgentInner {
         replay_of: Option<String>,
         plan: ReplayPlan,
     ) -> Result<Option<String>, ReplayError> {
-        let tunnel = self.tunnels.find(tunnel_name);
-        let tunnel = tunnel.filter(|tunnel| matches!(tunnel.service, LocalService::Http(_)));
-        let tunnel = tunnel.ok_or_else(|| ReplayError::NoTunnel(tunnel_name.to_owned()))?;
-        let elsewhere = plan.address.map(|address| self.elsewhere(&tunnel, address)).transpose()?;
+        let target = self.replay_target(tunnel_name, plan.address)?;
+        let source = Arc::new(replay_source(replay_of));
         let (recorded, mut record) = oneshot::channel();
         let shared = self.clone();
         let sending = tokio::spawn(async move {
-            let LocalService::Http(front) = &tunnel.service else { return };
-            let front = elsewhere.as_ref().unwrap_or(front);
-            let (mut shutdown, activity) = (tunnel.signal(), tunnel.unwatched());
+            let mut shutdown = target.tunnel.signal();
             let mut recorded = Some(recorded);
             for number in 0..plan.times {
                 let pause = tokio::time::sleep(plan.interval * u32::from(number > 0));
                 let is_running = shutdown.run_until(ShutdownPhase::Graceful, pause).await;
-                if is_running.is_none() || !shared.tunnels.has(&tunnel) {
+                if is_running.is_none() || !shared.tunnels.has(&target.tunnel) {
                     return;
                 }
                 let recorded = recorded.take().unwrap_or_else(|| oneshot::channel().0);
-                let (request, replay_of) = (request.clone(), replay_of.clone());
-                let sending = once(front, request, replay_of, recorded, &activity);
-                send_once(&tunnel, sending).await;
+                target.send(request.clone(), source.clone(), recorded).await;
             }
         });
         let sent = tokio::time::timeout(RESPONSE_TIMEOUT, sending).await;
         or_debug!(sent, "a replayed request takes long");
         Ok(record.try_recv().ok())
+    }
+
+    /// The tunnel of this name, as a place to send requests to; with an address, that place is there.
+    pub(super) fn replay_target(
+        &self,
+        tunnel_name: &str,
+        address: Option<LocalAddress>,
+    ) -> Result<ReplayTarget, ReplayError> {
+        let tunnel = self.tunnels.find(tunnel_name);
+        let tunnel = tunnel.filter(|tunnel| matches!(tunnel.service, LocalService::Http(_)));
+        let tunnel = tunnel.ok_or_else(|| ReplayError::NoTunnel(tunnel_name.to_owned()))?;
+        let elsewhere = address.map(|address| self.elsewhere(&tunnel, address)).transpose()?;
+        Ok(ReplayTarget { tunnel, elsewhere })
     }
 
     /// The name of the tunnel that requests go to when nobody names one.
@@ -175,17 +229,4 @@ impl AgentInner {
             .speaking(tunnel.definition.app_protocol);
         Ok(front.leading_to(upstream.under(&self.reuse_bans)))
     }
-}
-
-/// Sends a request that counts for its tunnel, which it may end with.
-async fn send_once(tunnel: &RunningTunnel, replaying: impl Future<Output = ()>) {
-    let opened = Instant::now();
-    tunnel.metrics.connection_opened(opened);
-    let mut shutdown = tunnel.signal();
-    // What takes longer than this waits for something that nobody will send.
-    let replaying = tokio::time::timeout(MAX_REPLAY_TIME, replaying);
-    let replayed = shutdown.run_until(ShutdownPhase::Forced, replaying).await;
-    replayed.map(|replayed| or_debug!(replayed, "a replayed request was given up"));
-    let closed = Instant::now();
-    tunnel.metrics.connection_closed(closed.duration_since(opened), closed);
 }

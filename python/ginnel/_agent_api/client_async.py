@@ -13,6 +13,7 @@ from ..local.held_requests import AsyncHeldRequests
 from ..local.holds import AsyncHolds
 from ..local.mocks import AsyncMocks
 from ..local.proto_files import AsyncProtoFiles
+from ..local.replay_schedules import AsyncReplaySchedules
 from ..local.requests import AsyncRequests
 from ..local.root import Root
 from ..local.status import Status
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from ..local.held_requests import HeldRequest
     from ..local.holds import Hold
     from ..local.mocks import Mock
+    from ..local.replay_schedules import ReplaySchedule
     from ..local.requests import CapturedRequest
     from ..local.tunnels import AgentTunnel
     from .base import _Predicate
@@ -224,6 +226,29 @@ class AsyncAgentHolds(AsyncHolds):
         return opened()
 
 
+class AsyncAgentReplaySchedules(AsyncReplaySchedules):
+    """Replay schedules: captured requests that the agent sends again and again by itself."""
+
+    def open(self, **definition: Any) -> AbstractAsyncContextManager[ReplaySchedule]:
+        """Add a schedule for an `async with` block, and stop it at its end.
+
+        Args:
+            definition: What `add` takes.
+        """
+        from contextlib import asynccontextmanager
+
+        @asynccontextmanager
+        async def opened() -> AsyncIterator[ReplaySchedule]:
+            schedule = await self.add(**definition)
+            try:
+                yield schedule
+            finally:
+                with suppress(*GONE):
+                    await self.delete(schedule.id)
+
+        return opened()
+
+
 class AsyncAgentHeldRequests(AsyncHeldRequests):
     """Requests that wait because of a hold."""
 
@@ -300,6 +325,11 @@ class AsyncAgentClient(AgentOptions, _Awaited):
     def proto_files(self) -> AsyncProtoFiles:
         """Proto files: what describes the messages of gRPC calls, until the agent ends."""
         return AsyncProtoFiles(self._core)
+
+    @cached_property
+    def replay_schedules(self) -> AsyncAgentReplaySchedules:
+        """Replay schedules: captured requests that the agent sends again and again by itself."""
+        return AsyncAgentReplaySchedules(self._core)
 
     async def root(self) -> Root:
         """Fetch the root resource: where the others are."""

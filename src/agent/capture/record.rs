@@ -57,6 +57,8 @@ pub struct CaptureSource {
     pub remote_addr: String,
     /// The record that the request repeats.
     pub replay_of: Option<String>,
+    /// The schedule that repeats it.
+    pub schedule_id: Option<String>,
     /// What the visitor came through; none for replays.
     pub via: Option<Via>,
     /// The identifier of the edge; empty where none led here, or the service did not say.
@@ -205,6 +207,7 @@ impl CaptureRecord {
             error: Note(exchange.error.clone().unwrap_or_default()),
             mock_id: Note(exchange.mock_id.clone().unwrap_or_default()),
             hold_id: Note(exchange.hold_id.clone().unwrap_or_default()),
+            schedule_id: Note(self.source.schedule_id.clone().unwrap_or_default()),
             edited: Flag(exchange.is_edited),
             timings: exchange.timing().map(ExchangeTiming::show),
             stream: Note(exchange.stream().map_or("", StreamKind::name).to_owned()),

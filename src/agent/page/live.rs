@@ -55,6 +55,8 @@ pub(super) struct LiveUpdate {
     pub rules: u64,
     /// How many requests wait.
     pub held: usize,
+    /// Changes with each change of replay schedules.
+    pub schedules: u64,
 }
 
 /// How full the store is.
@@ -132,6 +134,7 @@ pub(super) fn update(
         tunnels: shared.tunnels.all().len(),
         rules: *shared.interceptors.changes().borrow(),
         held: shared.interceptors.held().count(),
+        schedules: *shared.replay_schedules.changes().borrow(),
     }
 }
 
@@ -163,6 +166,7 @@ async fn stream(
     let mut shutdown = shared.shutdown.signal();
     let mut state = shared.state.subscribe();
     let mut rules = shared.interceptors.changes();
+    let mut schedules = shared.replay_schedules.changes();
     let filter = Arc::new(filter);
     loop {
         // Subscribed before looking, so that nothing falls in between.
@@ -181,6 +185,7 @@ async fn stream(
         let sent = Instant::now();
         tokio::select! {
             _ = changes.recv() => tokio::time::sleep_until(sent + UPDATE_INTERVAL).await,
+            _ = schedules.changed() => tokio::time::sleep_until(sent + UPDATE_INTERVAL).await,
             _ = rules.changed() => tokio::time::sleep_until(sent + UPDATE_INTERVAL).await,
             _ = state.changed() => {}
             () = tokio::time::sleep(KEEPALIVE_INTERVAL) => {}

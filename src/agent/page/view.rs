@@ -32,6 +32,8 @@ pub(crate) struct RequestSummary {
     pub tunnel: String,
     /// The record that this one repeats.
     pub replay_of: Option<String>,
+    /// The schedule that repeats it.
+    pub schedule: Option<String>,
     /// What the visitor came through at the service, as far as that has told.
     pub via: Option<Via>,
     pub truncated: bool,
@@ -106,6 +108,7 @@ impl RequestSummary {
             source: record.source.remote_addr.clone(),
             tunnel: record.tunnel_name.clone(),
             replay_of: record.source.replay_of.clone(),
+            schedule: record.source.schedule_id.clone(),
             via: record.source.via,
             truncated: exchange.request.is_truncated()
                 || response.is_some_and(CapturedMessage::is_truncated),

@@ -109,33 +109,31 @@ pub async fn serve(
     );
 }
 
-/// Serves one whole request that nobody waits for: the answer goes to the record alone.
+/// Serves one whole request that nobody waits for: the answer goes to the record alone. Gives the status of
+/// that, or 0 where there is none.
 ///
 /// `opened` hears the identifier of the record, where the tunnel is inspected, and `activity` knows when that
 /// ends.
 pub async fn once(
     front: &HttpForwarder,
     request: Vec<u8>,
-    replay_of: Option<String>,
+    source: Arc<CaptureSource>,
     opened: oneshot::Sender<String>,
     activity: &Activity<'_>,
-) {
+) -> u16 {
     let mut visit = Visit {
         front,
         read: Box::pin(SilentVisitor),
         write: Box::pin(tokio::io::sink()),
         buffer: BytesMut::from(request.as_slice()),
         local: None,
-        source: Arc::new(CaptureSource {
-            remote_addr: "127.0.0.1".to_owned(),
-            replay_of,
-            ..CaptureSource::default()
-        }),
+        source,
         opened: Some(opened),
         activity,
         status: AtomicU16::new(0),
     };
     visit.serve_one().await;
+    visit.status.into_inner()
 }
 
 /// A visitor who says nothing more and does not leave.

@@ -7,6 +7,7 @@ use super::handler::{Shared, WebHandler, WebResult};
 use super::interception::{self, one_body};
 use super::proto_files;
 use super::rejection::WebRejection;
+use super::replay_schedules;
 use crate::agent::archive;
 use crate::agent::capture::CapturedMessage;
 use crate::agent::definition::Definition;
@@ -49,6 +50,7 @@ pub(super) fn all() -> Vec<WebHandler> {
     .into_iter()
     .chain(interception::all())
     .chain(proto_files::all())
+    .chain(replay_schedules::all())
     .collect()
 }
 

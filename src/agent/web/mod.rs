@@ -10,6 +10,7 @@ mod handlers;
 mod interception;
 mod proto_files;
 mod rejection;
+mod replay_schedules;
 mod routes;
 
 use std::io;

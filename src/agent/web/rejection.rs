@@ -59,6 +59,10 @@ impl WebRejection {
         rejection
     }
 
+    pub fn invalid_replay_schedule(problems: &[String]) -> Self {
+        Self::new(400, 111, "invalid replay schedule", problems.join("\n"))
+    }
+
     /// Nothing has this path; it is added where the request is answered.
     pub fn not_found() -> Self {
         Self::plain(404, "Resource not found")
@@ -150,6 +154,7 @@ fn refusal_of(resource: &str) -> Option<fn(&[String]) -> WebRejection> {
         "mocks" => Some(WebRejection::invalid_mock),
         "holds" => Some(WebRejection::invalid_hold),
         "held_requests" => Some(WebRejection::invalid_change),
+        "replay_schedules" => Some(WebRejection::invalid_replay_schedule),
         _ => None,
     }
 }

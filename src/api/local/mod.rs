@@ -8,6 +8,7 @@ pub mod holds;
 pub(crate) mod match_fields;
 pub mod mocks;
 pub mod proto_files;
+pub mod replay_schedules;
 pub mod requests;
 pub mod root;
 pub mod status;
@@ -26,6 +27,7 @@ const RESOURCES: &[Resource] = &[
     holds::RESOURCE,
     held_requests::RESOURCE,
     proto_files::RESOURCE,
+    replay_schedules::RESOURCE,
 ];
 
 /// Every resource of the API.

@@ -45,6 +45,7 @@ struct StoredFacts {
     tunnel_name: String,
     remote_addr: String,
     replay_of: Option<String>,
+    schedule_id: Option<String>,
     via: Option<Via>,
     edge_id: String,
     route_id: String,
@@ -123,6 +124,7 @@ impl StoredRecord {
         let source = CaptureSource {
             remote_addr: facts.remote_addr,
             replay_of: facts.replay_of,
+            schedule_id: facts.schedule_id,
             via: facts.via,
             edge_id: facts.edge_id,
             route_id: facts.route_id,
@@ -178,6 +180,7 @@ impl StoredFacts {
             tunnel_name: record.tunnel_name.clone(),
             remote_addr: source.remote_addr,
             replay_of: source.replay_of,
+            schedule_id: source.schedule_id,
             via: source.via,
             edge_id: source.edge_id,
             route_id: source.route_id,
