@@ -27,6 +27,7 @@ pub(super) const ASSETS: &[Asset] = &[
     Asset { name: "qr.js", content: include_str!("assets/qr.js") },
     Asset { name: "requests.js", content: include_str!("assets/requests.js") },
     Asset { name: "rules.js", content: include_str!("assets/rules.js") },
+    Asset { name: "schedules.js", content: include_str!("assets/schedules.js") },
     Asset { name: "selection.js", content: include_str!("assets/selection.js") },
     Asset { name: "share.js", content: include_str!("assets/share.js") },
     Asset { name: "start.js", content: include_str!("assets/start.js") },

@@ -2,7 +2,7 @@
 //! section 7).
 //!
 //! `shell` sends the first view of each page as data. The scripts in `assets` draw it, and ask for more: `live` tells what is new, `view` shows records,
-//! `filter` decides which, `edited_replay` sends them once more, `held` shows those that wait, `messages` those of streams, and `snippets` and `har` give them away.
+//! `filter` decides which, `edited_replay` sends them once more, `held` shows those that wait, `schedules` those that are sent again and again, `messages` those of streams, and `snippets` and `har` give them away.
 //! Captured content is a stranger's: it is only ever text, and [`mask`](crate::api::mask) masks what is nobody
 //! else's business. The local API beside it stays exact.
 
@@ -14,6 +14,7 @@ mod har;
 mod held;
 mod live;
 mod messages;
+mod schedules;
 mod shell;
 mod snippets;
 mod status;
@@ -106,6 +107,7 @@ pub(super) fn router() -> Router<Arc<WebState>> {
         .route("/inspect/data/events", get(events))
         .route("/inspect/data/status", get(status_data))
         .route("/inspect/data/held", get(held_requests))
+        .route("/inspect/data/schedules", get(replay_schedules))
         .route("/inspect/data/traffic", get(traffic_data))
         .route("/inspect/data/export.har", get(export))
         .route("/inspect/data/requests/{id}", get(detail))
@@ -301,6 +303,10 @@ async fn held_requests(
 ) -> WebAnswer<Response> {
     let held = in_background(move || held::list(&state.shared, query.reveal)).await?;
     Ok(json(&held))
+}
+
+async fn replay_schedules(State(state): State<Arc<WebState>>) -> Response {
+    json(&schedules::list(&state.shared))
 }
 
 async fn release(

@@ -8,8 +8,11 @@ import { dialog, field, notice, toast } from "./ui.js";
 /** As src/agent/capture/store/pins.rs limits them, in bytes. */
 const MAX_NOTE = 2000;
 
+/** What is sent more often than this goes on a schedule. */
 const MAX_TIMES = 100;
-const MAX_SECONDS = 60;
+/** As src/agent/replay_schedules/registry.rs limits them. */
+const MAX_SCHEDULED = 1000000;
+const MAX_SECONDS = 86400;
 /** How long a form waits for a refusal before the replays go on without it, in milliseconds. */
 const REFUSAL = 600;
 
@@ -19,15 +22,23 @@ function number(value, attributes) {
   return element;
 }
 
-/** Replays a request several times, at once or with pauses, also to another address. */
+/** Replays a request several times, at once or on a schedule, also to another address. */
 export function repeat({ id, tunnel }) {
-  const times = number(5, { min: "1", max: MAX_TIMES });
+  const times = number(5, { min: "1", max: MAX_SCHEDULED, required: false });
   const interval = number(0, { min: "0", max: MAX_SECONDS, step: "any" });
   const addr = make("input", { placeholder: `where tunnel ${tunnel} leads`, autocomplete: "off", spellcheck: "false" });
   dialog("Replay several times", make("div", {}, make("div", { class: "fields" },
-    field("Times", times, `${MAX_TIMES} at most`), field("Seconds between", interval, `${MAX_SECONDS} at most`)),
+    field("Times", times, "Empty: until you stop it"), field("Seconds between", interval, "From 0.1 on, you can stop it above the list")),
   field("Address", addr, "Another place on this machine, such as localhost:8081, or the address of one of the tunnels.")), [["Replay", async () => {
-    const body = { times: Number(times.value), interval: Math.round(Number(interval.value) * 1000), ...(addr.value.trim() ? { addr: addr.value.trim() } : {}) };
+    const body = {
+      ...(times.value ? { times: Number(times.value) } : {}), interval: Math.round(Number(interval.value) * 1000),
+      ...(addr.value.trim() ? { addr: addr.value.trim() } : {}),
+    };
+    if (body.interval || !(body.times <= MAX_TIMES)) {
+      await ask("/api/replay_schedules", { method: "POST", body: { captured_id: id, ...body } });
+      announce("The request is sent on a schedule");
+      return;
+    }
     const all = ask(`/inspect/data/requests/${id}/replay`, { method: "POST", body });
     let isOpen = true;
     all.catch((error) => isOpen || notice(error.message));

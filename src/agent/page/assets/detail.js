@@ -10,6 +10,9 @@ import { badge, facts as pairsOf, level, menu, recall, remember, tabs } from "./
 /** As src/api/mask writes it. */
 const MASK = "••••••";
 
+/** How many replays of a request are linked. */
+const MAX_REPLAYS = 20;
+
 /** Which tab of each part was chosen last; the next request opens with the same. */
 const looked = recall("tabs", {});
 
@@ -100,10 +103,15 @@ function facts(detail, actions) {
     detail.mock ? ["Response by", make("a", { href: "/inspect/rules" }, `mock ${detail.mock}`)] : null,
     detail.hold ? ["Held by", make("a", { href: "/inspect/rules" }, detail.hold)] : null,
     detail.replay_of ? ["Replay of", link(detail.replay_of)] : null,
-    detail.replays.length ? ["Replays", make("span", {}, detail.replays.flatMap((id) => [link(id), " "]))] : null,
+    detail.schedule ? ["Sent by", detail.schedule] : null,
+    detail.replays.length ? ["Replays", make("span", {}, replays(detail.replays).flatMap((id) => [link(id), " "]), more(detail.replays))] : null,
   ];
   return pairsOf(known);
 }
+
+/** The last replays; a schedule makes many. */
+const replays = (all) => all.slice(-MAX_REPLAYS);
+const more = ({ length }) => (length > MAX_REPLAYS ? `and ${length - MAX_REPLAYS} before` : null);
 
 /** The rules of policies that acted on the request before it came; null where none did. */
 function rules(list) {

@@ -13,6 +13,7 @@ import { Live } from "./live.js";
 import { followOutage, showState } from "./outage.js";
 import { render, sizes } from "./detail.js";
 import { keepMessages, messagesOf } from "./messages.js";
+import { ScheduleList } from "./schedules.js";
 import { Selection } from "./selection.js";
 import { Start } from "./start.js";
 import { ask, askText, query } from "./server.js";
@@ -35,6 +36,13 @@ const page = { filter: first.filter, chosen: null, detail: null, face: null, rev
 
 const list = makeList(byId("listing"), { choose, open, selected: (marked) => selection?.changed(marked) });
 const start = new Start(byId("starting"));
+const schedules = new ScheduleList({
+  open: (id) => {
+    choose(id);
+    open();
+  },
+  leave: () => list.grid,
+});
 const composing = button("Compose…", newRequest, { id: "compose", "aria-keyshortcuts": "c" });
 const nothing = make("div", { id: "nothing", hidden: true });
 const live = new Live({ update, link });
@@ -57,6 +65,7 @@ function setUp() {
   byId("tools").append(chips, fresh, make("span", { class: "wide" }), selection.bar, composing, pause, ...seldom.elements);
   byId("saved").append(savedMenu(() => page.filter, setFilter, () => isFolded(chips)));
   byId("listing").append(nothing);
+  byId("starting").append(schedules.element);
   byId("help").addEventListener("click", help);
   byId("filter").addEventListener("submit", (event) => {
     event.preventDefault();
@@ -189,6 +198,7 @@ function update(news) {
   page.service = news.state;
   drawState();
   showHeld(news.held);
+  schedules.follow(news.schedules);
   start.follow(news.tunnels, news.state);
   start.setEmpty(!news.usage.records);
   if (!page.paused) {
