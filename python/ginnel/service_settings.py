@@ -255,6 +255,8 @@ class Event_DeliverySettings(TypedDict, total=False):
     """
     timeout: Duration
     """How long one attempt to deliver an event may take; from 100ms to 1m; by default 10s."""
+    private_receivers: bool
+    """Let event destinations have URLs that lead to private addresses; by default true."""
 
 
 class ApiSettings(TypedDict, total=False):

@@ -14,6 +14,7 @@ from ..local.held_requests import HeldRequests
 from ..local.holds import Holds
 from ..local.mocks import Mocks
 from ..local.proto_files import ProtoFiles
+from ..local.replay_schedules import ReplaySchedules
 from ..local.requests import Requests
 from ..local.root import Root
 from ..local.status import Status
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from ..local.held_requests import HeldRequest
     from ..local.holds import Hold
     from ..local.mocks import Mock
+    from ..local.replay_schedules import ReplaySchedule
     from ..local.requests import CapturedRequest
     from ..local.tunnels import AgentTunnel
     from .base import _Predicate
@@ -225,6 +227,29 @@ class AgentHolds(Holds):
         return opened()
 
 
+class AgentReplaySchedules(ReplaySchedules):
+    """Replay schedules: captured requests that the agent sends again and again by itself."""
+
+    def open(self, **definition: Any) -> AbstractContextManager[ReplaySchedule]:
+        """Add a schedule for a `with` block, and stop it at its end.
+
+        Args:
+            definition: What `add` takes.
+        """
+        from contextlib import contextmanager
+
+        @contextmanager
+        def opened() -> Iterator[ReplaySchedule]:
+            schedule = self.add(**definition)
+            try:
+                yield schedule
+            finally:
+                with suppress(*GONE):
+                    self.delete(schedule.id)
+
+        return opened()
+
+
 class AgentHeldRequests(HeldRequests):
     """Requests that wait because of a hold."""
 
@@ -300,6 +325,11 @@ class AgentClient(AgentOptions, _Blocking):
     def proto_files(self) -> ProtoFiles:
         """Proto files: what describes the messages of gRPC calls, until the agent ends."""
         return ProtoFiles(self._core)
+
+    @cached_property
+    def replay_schedules(self) -> AgentReplaySchedules:
+        """Replay schedules: captured requests that the agent sends again and again by itself."""
+        return AgentReplaySchedules(self._core)
 
     def root(self) -> Root:
         """Fetch the root resource: where the others are."""

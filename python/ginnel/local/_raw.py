@@ -11,6 +11,7 @@ from .held_requests import AsyncHeldRequests, HeldRequests
 from .holds import AsyncHolds, Holds
 from .mocks import AsyncMocks, Mocks
 from .proto_files import AsyncProtoFiles, ProtoFiles
+from .replay_schedules import AsyncReplaySchedules, ReplaySchedules
 from .requests import AsyncRequests, Requests
 from .tunnels import AsyncTunnels, Tunnels
 
@@ -163,6 +164,26 @@ class AsyncRawProtoFiles(Resource):
     clear = raw_async(AsyncProtoFiles.clear)
 
 
+class RawReplaySchedules(Resource):
+    """`replay_schedules`, with its responses as they came."""
+
+    list = raw_list(ReplaySchedules.list)
+    add = raw(ReplaySchedules.add)
+    get = raw(ReplaySchedules.get)
+    delete = raw(ReplaySchedules.delete)
+    clear = raw(ReplaySchedules.clear)
+
+
+class AsyncRawReplaySchedules(Resource):
+    """`replay_schedules`, with its responses as they came."""
+
+    list = raw_async_list(AsyncReplaySchedules.list)
+    add = raw_async(AsyncReplaySchedules.add)
+    get = raw_async(AsyncReplaySchedules.get)
+    delete = raw_async(AsyncReplaySchedules.delete)
+    clear = raw_async(AsyncReplaySchedules.clear)
+
+
 class RawAgentResources(RawCalls):
     """The resources, with their responses as they came."""
 
@@ -200,6 +221,11 @@ class RawAgentResources(RawCalls):
     def proto_files(self) -> RawProtoFiles:
         """`proto_files`"""
         return RawProtoFiles(self._core)
+
+    @cached_property
+    def replay_schedules(self) -> RawReplaySchedules:
+        """`replay_schedules`"""
+        return RawReplaySchedules(self._core)
 
     root = raw(AgentClient.root)
     status = raw(AgentClient.status)
@@ -242,6 +268,11 @@ class AsyncRawAgentResources(AsyncRawCalls):
     def proto_files(self) -> AsyncRawProtoFiles:
         """`proto_files`"""
         return AsyncRawProtoFiles(self._core)
+
+    @cached_property
+    def replay_schedules(self) -> AsyncRawReplaySchedules:
+        """`replay_schedules`"""
+        return AsyncRawReplaySchedules(self._core)
 
     root = raw_async(AsyncAgentClient.root)
     status = raw_async(AsyncAgentClient.status)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .._core.dataclass import dataclass, field
-from .._core.record import Record
+from .._core.record import SECRET, Record
 from .._core.resource import Resource
 from .tunnels import AgentTunnelConfig, Metrics
 
@@ -56,6 +56,22 @@ class AgentEndpoint(Record):
     """Counts, rates and percentiles."""
     pooling_enabled: bool | None = None
     """Whether it shares its URL with other endpoints of the account."""
+    description: str | None = None
+    """What it is for."""
+    extra: Mapping[str, object] = field(default_factory=dict, hash=False)
+    """The fields of the response that this version does not know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class AgentTlsTermination(Record):
+    """How the agent terminates the TLS of visitors."""
+
+    server_certificate: str | None = None
+    """The certificate: a file, or PEM text."""
+    server_private_key: str | None = field(default=None, metadata=SECRET)
+    """The key of the certificate: a file, or PEM text."""
+    mutual_tls_certificate_authorities: list[str] | None = field(default=None, hash=False)
+    """Certificates, each a file or PEM text; visitors must present one that these have signed."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the response that this version does not know."""
 
@@ -79,10 +95,12 @@ class Endpoints(Resource):
         url: str | None = None,
         name: str | None = None,
         metadata: str | None = None,
+        description: str | None = None,
         bindings: Sequence[str] | None = None,
         inspect: bool | None = None,
         pooling_enabled: bool | None = None,
         traffic_policy: object | None = None,
+        agent_tls_termination: AgentTlsTermination | Mapping[str, object] | None = None,
     ) -> AgentEndpoint:
         """Start a tunnel for an endpoint; returns when the service has bound its public address.
 
@@ -92,18 +110,33 @@ class Endpoints(Resource):
                 it matters;  left out for HTTPS at an assigned host.
             name: The name; unique among the running tunnels, at most 255 bytes.
             metadata: Free text that the management API shows; at most 4096 bytes.
+            description: What the endpoint is for, which the management API shows; at most 255
+                bytes.
             bindings: Who can reach it: `public`, or `internal` with a host below `.internal`.
             inspect: False to capture no requests.
             pooling_enabled: True to share the URL, and its load, with other endpoints of the
                 account that do.
             traffic_policy: A traffic policy: an object, or its JSON or YAML text.
+            agent_tls_termination: How the agent terminates TLS, at `tls://` alone; left out for
+                the upstream to do so.
 
         `POST /endpoints`
         """
         return self._core.call(
             "agent.endpoints.start",
             AgentEndpoint,
-            (upstream, url, name, metadata, bindings, inspect, pooling_enabled, traffic_policy),
+            (
+                upstream,
+                url,
+                name,
+                metadata,
+                description,
+                bindings,
+                inspect,
+                pooling_enabled,
+                traffic_policy,
+                agent_tls_termination,
+            ),
         )
 
     def get(self, name: str) -> AgentEndpoint:
@@ -146,10 +179,12 @@ class AsyncEndpoints(Resource):
         url: str | None = None,
         name: str | None = None,
         metadata: str | None = None,
+        description: str | None = None,
         bindings: Sequence[str] | None = None,
         inspect: bool | None = None,
         pooling_enabled: bool | None = None,
         traffic_policy: object | None = None,
+        agent_tls_termination: AgentTlsTermination | Mapping[str, object] | None = None,
     ) -> AgentEndpoint:
         """Start a tunnel for an endpoint; returns when the service has bound its public address.
 
@@ -159,18 +194,33 @@ class AsyncEndpoints(Resource):
                 it matters;  left out for HTTPS at an assigned host.
             name: The name; unique among the running tunnels, at most 255 bytes.
             metadata: Free text that the management API shows; at most 4096 bytes.
+            description: What the endpoint is for, which the management API shows; at most 255
+                bytes.
             bindings: Who can reach it: `public`, or `internal` with a host below `.internal`.
             inspect: False to capture no requests.
             pooling_enabled: True to share the URL, and its load, with other endpoints of the
                 account that do.
             traffic_policy: A traffic policy: an object, or its JSON or YAML text.
+            agent_tls_termination: How the agent terminates TLS, at `tls://` alone; left out for
+                the upstream to do so.
 
         `POST /endpoints`
         """
         return await self._core.start(
             "agent.endpoints.start",
             AgentEndpoint,
-            (upstream, url, name, metadata, bindings, inspect, pooling_enabled, traffic_policy),
+            (
+                upstream,
+                url,
+                name,
+                metadata,
+                description,
+                bindings,
+                inspect,
+                pooling_enabled,
+                traffic_policy,
+                agent_tls_termination,
+            ),
         )
 
     async def get(self, name: str) -> AgentEndpoint:

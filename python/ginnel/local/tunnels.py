@@ -224,6 +224,7 @@ class Tunnels(Resource):
         name: str | None = None,
         labels: object | None = None,
         metadata: str | None = None,
+        description: str | None = None,
         inspect: bool | None = None,
         schemes: Sequence[str] | None = None,
         domain: str | None = None,
@@ -265,6 +266,8 @@ class Tunnels(Resource):
             name: The name; unique among the running tunnels, at most 255 bytes.
             labels: Labels, `name=value`, of a labeled tunnel.
             metadata: Free text that the management API shows; at most 4096 bytes.
+            description: What the tunnel is for, which the management API shows; at most 255
+                bytes.
             inspect: False to capture no requests.
             schemes: Public schemes of an HTTP tunnel, `http` and `https`.
             domain: The public host.
@@ -313,6 +316,7 @@ class Tunnels(Resource):
                 name,
                 labels,
                 metadata,
+                description,
                 inspect,
                 schemes,
                 domain,
@@ -389,6 +393,7 @@ class AsyncTunnels(Resource):
         name: str | None = None,
         labels: object | None = None,
         metadata: str | None = None,
+        description: str | None = None,
         inspect: bool | None = None,
         schemes: Sequence[str] | None = None,
         domain: str | None = None,
@@ -430,6 +435,8 @@ class AsyncTunnels(Resource):
             name: The name; unique among the running tunnels, at most 255 bytes.
             labels: Labels, `name=value`, of a labeled tunnel.
             metadata: Free text that the management API shows; at most 4096 bytes.
+            description: What the tunnel is for, which the management API shows; at most 255
+                bytes.
             inspect: False to capture no requests.
             schemes: Public schemes of an HTTP tunnel, `http` and `https`.
             domain: The public host.
@@ -478,6 +485,7 @@ class AsyncTunnels(Resource):
                 name,
                 labels,
                 metadata,
+                description,
                 inspect,
                 schemes,
                 domain,
