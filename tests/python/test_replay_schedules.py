@@ -175,9 +175,7 @@ async def test_failures_are_counted_and_end_nothing(
 
 
 @pytest.mark.parametrize("removal", ["clear", "delete"])
-async def test_it_ends_when_its_request_is_no_longer_kept(
-    here: Any, captured: str, removal: str
-) -> None:
+async def test_it_ends_when_its_request_is_deleted(here: Any, captured: str, removal: str) -> None:
     schedule = await here.replay_schedules.add(captured_id=captured, interval=86_400_000)
     await until(here, schedule.id, lambda it: it.next is not None)
 
@@ -185,7 +183,29 @@ async def test_it_ends_when_its_request_is_no_longer_kept(
 
     over = await until(here, schedule.id, lambda it: it.state != "running")
     assert (over.state, over.next) == ("aborted", None)
-    assert over.error == f"the request {captured} is no longer kept"
+    assert over.error == f"the request {captured} was deleted"
+
+
+def test_it_outlives_its_request_in_the_store(
+    ginnel_service: ginnel.Service, receiver: Receiver
+) -> None:
+    with (
+        served(receiver) as local,
+        ginnel.Agent(ginnel_service, inspect_db_size=20_000) as agent,
+        agent.client() as client,
+    ):
+        tunnel = client.tunnels.start(addr=local, proto="http", name="small")
+        body = b"order 7" * 500
+        urllib.request.urlopen(f"{tunnel.public_url}/hook", body).close()
+        captured = client.requests.wait_for().id
+
+        schedule = client.replay_schedules.add(captured_id=captured, interval=100)
+
+        wait_until(lambda: len(receiver.bodies) > 10, "replays")
+        with pytest.raises(ginnel.NotFoundError):
+            client.requests.get(captured)
+        assert client.replay_schedules.get(schedule.id).state == "running"
+        assert set(receiver.bodies) == {body}
 
 
 async def test_it_ends_with_its_tunnel(here: Any, captured: str) -> None:

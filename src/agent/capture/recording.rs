@@ -269,6 +269,11 @@ impl CapturedExchange {
         }
     }
 
+    /// Whether somebody deleted the record; one that newer records displaced was not.
+    pub(in crate::agent) fn is_deleted(&self) -> bool {
+        self.gone && !self.is_displaced
+    }
+
     /// Keeps nothing of the bodies, although the exchange may last, or somebody may look at it: they
     /// do not count any more.
     pub(super) fn let_go(&mut self) {

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::agent::inner::AgentInner;
+use crate::agent::replay_schedules::RunningSchedule;
 use crate::api::local::replay_schedules::ReplaySchedule;
 use crate::api::mask;
 
@@ -11,27 +12,23 @@ use crate::api::mask;
 pub(super) struct ScheduleView {
     #[serde(flatten)]
     shown: ReplaySchedule,
-    /// The method of the request; none where it is no longer kept.
-    method: Option<String>,
+    /// The method of the request.
+    method: String,
     /// Path and query; secrets are masked.
-    target: Option<String>,
+    target: String,
 }
 
 impl ScheduleView {
-    fn of(shared: &AgentInner, shown: ReplaySchedule) -> Self {
-        let record = shared.captures.find(&shown.captured_id);
-        let line = record.map(|record| {
-            let exchange = record.exchange();
-            let [method, target, _] = exchange.request.start_line();
-            (method.into_owned(), mask::target(&target).into_owned())
-        });
-        let (method, target) = line.unzip();
-        Self { shown, method, target }
+    fn of(schedule: &RunningSchedule) -> Self {
+        let exchange = schedule.options.record.exchange();
+        let [method, target, _] = exchange.request.start_line();
+        let (method, target) = (method.into_owned(), mask::target(&target).into_owned());
+        drop(exchange);
+        Self { shown: schedule.show(), method, target }
     }
 }
 
 /// All of them, oldest first.
 pub(super) fn list(shared: &AgentInner) -> Vec<ScheduleView> {
-    let all = shared.replay_schedules.all();
-    all.iter().map(|schedule| ScheduleView::of(shared, schedule.show())).collect()
+    shared.replay_schedules.all().iter().map(|schedule| ScheduleView::of(schedule)).collect()
 }

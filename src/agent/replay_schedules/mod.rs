@@ -5,4 +5,4 @@
 mod registry;
 mod run;
 
-pub(super) use registry::{ScheduleError, ScheduleRegistry};
+pub(super) use registry::{RunningSchedule, ScheduleError, ScheduleRegistry};

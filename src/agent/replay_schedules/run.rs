@@ -14,7 +14,7 @@ use crate::agent::replay::{ReplayError, replay_source};
 use crate::api::local::replay_schedules::Add;
 use crate::net::ShutdownPhase;
 
-/// How long it takes at most until it is seen that a request is no longer kept.
+/// How long it takes at most until it is seen that a request was deleted.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 impl AgentInner {
@@ -28,53 +28,45 @@ impl AgentInner {
     ) -> Result<Arc<RunningSchedule>, ScheduleError> {
         let id = &add.captured_id;
         let record = self.captures.find(id).ok_or_else(|| ReplayError::NoRecord(id.clone()))?;
-        if !record.exchange().request.is_whole() {
-            return Err(ReplayError::Truncated.into());
-        }
-        let options = ScheduleOptions::read(add, &record.tunnel_name)?;
+        let options = ScheduleOptions::read(add, record)?;
         self.replay_target(&options.tunnel_name, options.address.clone())?;
         let schedule = self.replay_schedules.add(options, &self.shutdown)?;
         tokio::spawn(run(self.clone(), schedule.clone()));
         Ok(schedule)
     }
 
-    /// Why a schedule sends no more; none while it does.
-    fn end_of(&self, schedule: &RunningSchedule) -> Option<ScheduleState> {
-        let id = &schedule.options.captured_id;
-        if schedule.is_over(Local::now()) {
-            Some(ScheduleState::Completed)
-        } else if self.captures.find(id).is_none() {
-            Some(ScheduleState::Aborted(format!("the request {id} is no longer kept")))
-        } else {
-            None
-        }
-    }
-
     /// Sends the request of a schedule once, and waits for the response.
     async fn send_scheduled(&self, schedule: &RunningSchedule) -> Result<(), ReplayError> {
-        let ScheduleOptions { captured_id: id, tunnel_name, address, .. } = &schedule.options;
-        let record = self.captures.find(id).ok_or_else(|| ReplayError::NoRecord(id.clone()))?;
-        let request = record.exchange().request.clone();
-        if !request.is_whole() {
-            return Err(ReplayError::Truncated);
-        }
+        let ScheduleOptions { record, request, tunnel_name, address, .. } = &schedule.options;
         let target = self.replay_target(tunnel_name, address.clone())?;
         let source = CaptureSource {
             schedule_id: Some(schedule.id.clone()),
-            ..replay_source(Some(id.clone()))
+            ..replay_source(Some(record.id.clone()))
         };
         let (recorded, mut new) = oneshot::channel();
         schedule.advance(|progress| {
             progress.sent += 1;
             progress.next = None;
         });
-        let status = target.send(request.to_send(), Arc::new(source), recorded).await;
+        let status = target.send(request.clone(), Arc::new(source), recorded).await;
         schedule.advance(|progress| {
             progress.failed += u32::from(status.is_none_or(|status| status >= 500));
             progress.last_status = status;
             progress.last_id = new.try_recv().ok();
         });
         Ok(())
+    }
+}
+
+/// Why a schedule sends no more; none while it does.
+fn end_of(schedule: &RunningSchedule) -> Option<ScheduleState> {
+    let record = &schedule.options.record;
+    if schedule.is_over(Local::now()) {
+        Some(ScheduleState::Completed)
+    } else if record.exchange().is_deleted() {
+        Some(ScheduleState::Aborted(format!("the request {} was deleted", record.id)))
+    } else {
+        None
     }
 }
 
@@ -86,7 +78,7 @@ async fn run(agent: Arc<AgentInner>, schedule: Arc<RunningSchedule>) {
         if shutdown.phase() > ShutdownPhase::Running {
             return;
         }
-        if let Some(end) = agent.end_of(&schedule) {
+        if let Some(end) = end_of(&schedule) {
             break end;
         }
         if let Some(left) = next.checked_duration_since(Instant::now()).filter(|it| !it.is_zero()) {

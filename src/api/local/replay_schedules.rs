@@ -51,8 +51,8 @@ resource! {
         /// Send a captured request at once, and again after each interval until somebody stops it.
         ///
         /// At most 20 run at a time. Each time waits for the response to the one before. A
-        /// schedule ends with the agent, with its tunnel, and when its request is no longer kept:
-        /// pin a request that is to stay.
+        /// schedule ends with the agent, with its tunnel, and when its request is deleted; where
+        /// newer requests displace that, it goes on.
         POST "/replay_schedules" Add(
             /// The captured request to send.
             captured_id: String,

@@ -76,7 +76,7 @@ export class ScheduleList {
         event.preventDefault();
         this.open(request);
       },
-    }, schedule.method ? [make("span", { class: "method" }, schedule.method), ` ${schedule.target}`] : request);
+    }, make("span", { class: "method" }, schedule.method), ` ${schedule.target}`);
     const row = make("li", { class: "held-row", "data-id": id }, make("div", { class: "held-text" }, link, progress), stop);
     this.list.append(row);
     const made = { row, progress, stop, schedule };
@@ -96,7 +96,7 @@ export class ScheduleList {
   }
 }
 
-const name = ({ method, target, id }) => (method ? `${method} ${target}` : id);
+const name = ({ method, target }) => `${method} ${target}`;
 const count = ({ sent, failed }) => `${sent} ${sent === 1 ? "time" : "times"}${failed ? `, ${failed} failed` : ""}`;
 
 /** How far a schedule has come, in one line. */
