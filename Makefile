@@ -52,7 +52,7 @@ bench: ## Build for release, and run all benchmarks beside their peers; prints f
 	bench/run.py
 
 dev: $(VENV)/ready ## Build the extension module in place, in a virtual environment.
-	$(BIN)/maturin develop --quiet
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --quiet
 
 $(VENV)/ready: pyproject.toml Makefile
 	$(PYTHON) -m venv $(VENV)
