@@ -152,7 +152,7 @@ async fn a_policy_comes_back_as_it_was_given(engine: Engine) {
 async fn a_backend_module_names_its_backend(engine: Engine) {
     let service = Running::on(engine).await;
     let backend = service.create("/backends/static", json!({"address": "localhost:80"})).await;
-    let body = json!({"backend": {"backend_id": backend}, "hostports": ["localhost:9000"]});
+    let body = json!({"backend": {"backend_id": backend}});
 
     let edge = service.post("/edges/tcp", body).await;
 
