@@ -97,6 +97,20 @@ def test_a_mock_is_made_changed_and_deleted_by_keyboard(house: House, page: Page
     expect(page.locator("#rules")).to_contain_text("No mock yet")
 
 
+def test_a_dialog_gives_the_focus_back_although_its_row_has_changed(
+    house: House, page: Page
+) -> None:
+    house.client.mocks.add(path="/a", status=503)
+    open_rules(page)
+    edit = page.get_by_role("button", name="Edit mock mock-1")
+    edit.press("Enter")
+    house.client.mocks.update("mock-1", status=404)
+    expect(page.locator("tr[data-id=mock-1]")).to_contain_text("404")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(edit).to_be_focused()
+
+
 def test_a_mistake_in_a_mock_is_said_and_nothing_is_lost(house: House, page: Page) -> None:
     open_rules(page)
     page.get_by_role("button", name="New mock").click()
@@ -202,7 +216,7 @@ def test_a_captured_response_becomes_a_mock(house: House, page: Page) -> None:
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_have_count(0)
     house.send("/status/418/tea", "POST", b"seen by the service")
-    assert house.client.mocks.list().to_list() == []
+    wait_until(lambda: house.client.mocks.list().to_list() == [], "the deletion")
 
     page.get_by_role("button", name="More").press("Enter")
     page.get_by_role("button", name="Respond with this").press("Enter")

@@ -71,7 +71,7 @@ async function read() {
 
 // ── Tables ───────────────────────────────────────────────────────────────────────────────────
 
-/** A table of rules; rows stay as they are until something but their hits has changed. */
+/** A table of rules; what has changed in a row is drawn anew, its controls are not. */
 function ruleTable(kind) {
   const rows = new Map();
   const body = make("tbody");
@@ -91,8 +91,7 @@ function ruleTable(kind) {
   return { element, draw: (rules) => draw(rules) };
 
   function draw(rules) {
-    const focused = body.contains(document.activeElement) ? document.activeElement : null;
-    const place = focused && [focused.closest("tr").dataset.id, focused.dataset.act];
+    const hadFocus = body.contains(document.activeElement);
     const known = new Set(rules.map((rule) => rule.id));
     for (const [name, { row }] of rows) {
       if (known.has(name)) continue;
@@ -100,7 +99,7 @@ function ruleTable(kind) {
       rows.delete(name);
     }
     rules.forEach((rule, at) => {
-      const row = rowFor(rule);
+      const { row } = rowFor(rule);
       if (body.children[at] !== row) body.insertBefore(row, body.children[at] ?? null);
     });
     const isEmpty = !rules.length;
@@ -108,45 +107,42 @@ function ruleTable(kind) {
     add.hidden = isEmpty;
     none.hidden = !isEmpty;
     say(count, isEmpty ? "" : `${rules.filter((rule) => rule.enabled).length} of ${rules.length} on`);
-    if (place && !body.contains(document.activeElement)) focus(...place);
+    // The row that had it has gone.
+    if (hadFocus && !body.contains(document.activeElement)) (body.querySelector("button") ?? none.querySelector("button")).focus();
   }
 
-  /** Puts the focus where it was, or where one goes on after a row has gone. */
-  function focus(name, act) {
-    const row = rows.get(name)?.row;
-    (row?.querySelector(`[data-act="${act}"]`) ?? body.querySelector("button") ?? element.querySelector("button:not([hidden] *):not([hidden])"))?.focus();
-  }
-
+  /** The row of a rule as it is now; what can have the focus stays, also for dialogs that give it back. */
   function rowFor(rule) {
     const { hits, ...rest } = rule;
     const face = JSON.stringify(rest);
-    const known = rows.get(rule.id);
-    if (known?.face === face) {
-      say(known.hits, String(hits));
-      return known.row;
-    }
-    const made = { face, hits: make("td", { class: "end number" }, String(hits)) };
-    made.row = row(rule, made.hits);
-    known?.row.replaceWith(made.row);
-    rows.set(rule.id, made);
-    return made.row;
+    const shown = rows.get(rule.id) ?? addRow(rule.id);
+    say(shown.hits, String(hits));
+    if (shown.face === face) return shown;
+    Object.assign(shown, { rule, face });
+    shown.row.className = rule.enabled ? "" : "off";
+    shown.on.checked = rule.enabled;
+    fill(shown.name, rule.id, rule.from_file ? badge("file", "", { title: "from the configuration file: it is there again at the next start" }) : null);
+    fill(shown.requests, ...requests(rule));
+    kind.cells(rule).forEach((cell, at) => fill(shown.cells[at], cell));
+    return shown;
   }
 
-  function row(rule, hits) {
-    const name = `${kind.what} ${rule.id}`;
-    const on = make("input", {
-      type: "checkbox", checked: rule.enabled, "aria-label": `${name} is on`, "data-act": "on",
-      change: () => change(rule, { enabled: on.checked }),
-    });
-    return make("tr", { "data-id": rule.id, class: rule.enabled ? null : "off" },
-      make("td", { class: "on" }, on),
-      make("th", { scope: "row" }, rule.id, rule.from_file ? badge("file", "", { title: "from the configuration file: it is there again at the next start" }) : null),
-      make("td", {}, requests(rule)), kind.cells(rule).map((cell) => make("td", {}, cell)), hits,
+  function addRow(id) {
+    const name = `${kind.what} ${id}`;
+    const shown = {
+      name: make("th", { scope: "row" }), requests: make("td"), cells: kind.columns.map(() => make("td")), hits: make("td", { class: "end number" }),
+      on: make("input", { type: "checkbox", "aria-label": `${name} is on`, change: () => change(shown.rule, { enabled: shown.on.checked }) }),
+    };
+    shown.row = make("tr", { "data-id": id }, make("td", { class: "on" }, shown.on), shown.name, shown.requests, shown.cells, shown.hits,
       make("td", { class: "end" }, make("span", { class: "tools" },
-        button("Edit", () => open(rule), { class: "small", "aria-label": `Edit ${name}`, "data-act": "edit" }),
-        button("Delete", () => remove(rule, name), { class: "small danger", "aria-label": `Delete ${name}`, "data-act": "delete" }))));
+        button("Edit", () => open(shown.rule), { class: "small", "aria-label": `Edit ${name}` }),
+        button("Delete", () => remove(shown.rule, name), { class: "small danger", "aria-label": `Delete ${name}` }))));
+    rows.set(id, shown);
+    return shown;
   }
 }
+
+const fill = (cell, ...children) => cell.replaceChildren(...children.filter((child) => child != null));
 
 /** Which requests a rule is for, in one line and what else must be so below it. */
 function requests(rule) {
