@@ -106,6 +106,12 @@ impl Directory {
         !others.any(|(_, node)| node.state.is_serving() && !node.is_lapsed(now))
     }
 
+    /// How many nodes serve and are there; the own one too.
+    pub fn serving_count(&self, now: Instant) -> usize {
+        let state = self.read();
+        state.nodes.values().filter(|it| it.state.is_serving() && !it.is_lapsed(now)).count()
+    }
+
     /// All nodes, oldest first; the own one too.
     pub fn nodes(&self) -> Vec<KnownNode> {
         self.read().nodes.values().cloned().collect()

@@ -393,7 +393,9 @@ impl Cluster {
             gone.partition(|id| has_prefix(id, prefix::NODE));
         let nodes = nodes.iter().cloned().chain(gone_nodes.into_iter().map(|id| (id, None)));
         let tunnels = tunnels.iter().cloned().chain(gone_tunnels.into_iter().map(|id| (id, None)));
-        self.directory.note(nodes, tunnels, Instant::now(), self.seen_version());
+        let now = Instant::now();
+        self.directory.note(nodes, tunnels, now, self.seen_version());
+        self.store.set_node_count(self.directory.serving_count(now));
     }
 
     /// Beats, and takes a new epoch when the own one is over.

@@ -279,6 +279,15 @@ impl Store {
         }
     }
 
+    /// Says how many nodes share the database server, which is looked at for changes less often the more
+    /// there are.
+    pub fn set_node_count(&self, nodes: usize) {
+        match &self.readers {
+            EngineReaders::Sqlite(_) => {}
+            EngineReaders::Postgres(readers) => readers.set_node_count(nodes),
+        }
+    }
+
     /// Calls `watcher` after every commit with what it has changed, on the thread that writes and before
     /// the changes are answered; of other nodes, with all that they have changed, or [`Changes::All`] where
     /// that is not known. Watchers are called one after the other, in the order in which they came; they

@@ -5,12 +5,16 @@
 //! after the commit, by this thread and over its own connection, so that no change waits for it. While it has not looked for [`TRUST`],
 //! because the server is away, or this process was stopped, nobody trusts what is remembered here.
 //!
+//! Every node beats, and every beat is a change that every node sees: at the pace of three nodes, the looks
+//! of 100 would be all that the server does. So the pause after a look grows with the number of nodes, by
+//! [`PAUSE_PER_NODE`]: all nodes together look at most so often that the server does not notice.
+//!
 //! Each look begins with the row of the last version that was seen. When that row is gone, too much was
 //! missed; when it is another batch's, or newer than all there is, the database is one that was restored.
 //! So it is when a version that this process has stored itself is not found on the way: a backup may be
 //! back before the next look. Either way nobody can say what has changed, and whoever remembers anything reads everything again.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -25,8 +29,11 @@ use crate::service::store::writer::WriterShared;
 
 /// How often it is looked for changes of other nodes.
 const INTERVAL: Duration = Duration::from_millis(250);
-/// How much time passes at least between two looks, and between two notifications.
+/// How much time passes at least between two looks, and between two notifications, for each node of the
+/// cluster: all nodes together look 500 times a second at most.
+const PAUSE_PER_NODE: Duration = Duration::from_millis(2);
 const MIN_PAUSE: Duration = Duration::from_millis(5);
+const MAX_PAUSE: Duration = Duration::from_millis(200);
 /// How long after a look what is remembered is taken to be true: a change of another node is seen, or
 /// looked up, within a second.
 const TRUST: Duration = Duration::from_millis(750);
@@ -56,6 +63,8 @@ pub(super) struct Follower {
 /// What has the thread look, or say that there is something to see.
 pub(super) struct FollowerState {
     stopped: AtomicBool,
+    /// How many nodes share the server, as far as this one knows.
+    nodes: AtomicUsize,
     hints: Mutex<Hints>,
     woken: Condvar,
     /// The newest version that is known, and when the look began that saw it.
@@ -107,6 +116,11 @@ impl Follower {
         self.news().age < TRUST
     }
 
+    /// Looks less often the more nodes there are.
+    pub(super) fn set_node_count(&self, nodes: usize) {
+        self.state.nodes.store(nodes, Ordering::Relaxed);
+    }
+
     /// How well it is known what others have changed.
     pub(super) fn news(&self) -> ChangeNews {
         let (version, looked) = *self.state.looked();
@@ -133,6 +147,7 @@ impl FollowerState {
     pub(super) fn new() -> Self {
         Self {
             stopped: AtomicBool::default(),
+            nodes: AtomicUsize::new(1),
             hints: Mutex::default(),
             woken: Condvar::default(),
             looked: Mutex::new((0, Instant::now())),
@@ -185,9 +200,23 @@ impl FollowerState {
         (!self.stopped.load(Ordering::Acquire)).then(|| std::mem::take(&mut *hints))
     }
 
+    /// Waits until it may be looked again; not once there is no more to look for.
+    fn pause(&self) {
+        let pause = pause_among(self.nodes.load(Ordering::Relaxed));
+        let goes_on = |_: &mut Hints| !self.stopped.load(Ordering::Acquire);
+        let waited = self.woken.wait_timeout_while(self.hints(), pause, goes_on);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+
     fn hints(&self) -> MutexGuard<'_, Hints> {
         self.hints.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// How long a node of so many waits between two looks.
+fn pause_among(nodes: usize) -> Duration {
+    let nodes = u32::try_from(nodes).unwrap_or(u32::MAX);
+    PAUSE_PER_NODE.saturating_mul(nodes).clamp(MIN_PAUSE, MAX_PAUSE)
 }
 
 /// How the connection is made over which the thread looks.
@@ -241,7 +270,7 @@ impl Following {
                     state.note(self.seen.version, looked);
                 }
             }
-            std::thread::sleep(MIN_PAUSE);
+            state.pause();
         }
     }
 
@@ -364,4 +393,19 @@ fn since(session: &ServerSession, seen: i64) -> Result<Rows, ServerError> {
     let sql =
         "SELECT version, token, ids FROM changes WHERE version >= ?1 ORDER BY version LIMIT ?2";
     session.query(sql, &[&seen, &MAX_VERSIONS])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Duration, INTERVAL, MAX_PAUSE, MIN_PAUSE, TRUST, pause_among};
+
+    #[test]
+    fn few_nodes_look_at_once_and_many_share_the_server() {
+        assert_eq!(pause_among(0), MIN_PAUSE);
+        assert_eq!(pause_among(1), MIN_PAUSE);
+        assert_eq!(pause_among(10), Duration::from_millis(20));
+        assert_eq!(pause_among(usize::MAX), MAX_PAUSE);
+        // However many there are, what is remembered is looked up before nobody trusts it any more.
+        assert!(MAX_PAUSE + INTERVAL < TRUST);
+    }
 }

@@ -124,6 +124,11 @@ impl PostgresReaders {
         self.follower.news()
     }
 
+    /// Looks for changes less often the more nodes there are.
+    pub(super) fn set_node_count(&self, nodes: usize) {
+        self.follower.set_node_count(nodes);
+    }
+
     /// Reads no more. Whoever waits for a server that does not respond, also to write, gives up soon.
     pub(super) fn close(&self) {
         self.server.close_after(CLOSE_GRACE);
