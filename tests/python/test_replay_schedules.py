@@ -11,7 +11,6 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -89,6 +88,7 @@ async def until(here: Any, id: str, is_so: Callable[[ReplaySchedule], bool]) -> 
 async def test_a_request_is_sent_so_many_times(
     here: Any, captured: str, receiver: Receiver
 ) -> None:
+    began = time.monotonic()
     added = await here.replay_schedules.add(captured_id=captured, interval=100, times=3)
 
     assert isinstance(added, ReplaySchedule)
@@ -103,8 +103,9 @@ async def test_a_request_is_sent_so_many_times(
     assert [it.schedule_id for it in replays] == [over.id] * 3
     assert (original.id, original.schedule_id) == (captured, None)
     assert over.last_captured_id == replays[0].id
-    pauses = [after - before for before, after in pairwise(receiver.times[1:])]
-    assert all(pause > 0.07 for pause in pauses), pauses
+    # One that is late does not keep the next one waiting, but none is early.
+    for number, received in enumerate(receiver.times[1:]):
+        assert received - began > 0.1 * number - 0.02
 
 
 async def test_replays_are_marked_as_such(
