@@ -3,6 +3,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -16,12 +17,40 @@ use crate::policy::Carried;
 pub(crate) struct MeteredSocket {
     socket: AcceptedSocket,
     bytes: Option<Arc<ByteCounts>>,
-    carried: Carried,
+    carried: Arc<CarriedCounts>,
+}
+
+/// What a connection has carried, for those who have not got its socket.
+#[derive(Debug, Default)]
+pub(crate) struct CarriedCounts {
+    received: AtomicU64,
+    sent: AtomicU64,
+}
+
+impl CarriedCounts {
+    /// Counts more bytes; nobody but the owner of the socket does.
+    fn add(count: &AtomicU64, bytes: usize) {
+        count.store(count.load(Relaxed) + bytes as u64, Relaxed);
+    }
+
+    /// What the connection has carried until now.
+    pub(crate) fn load(&self) -> Carried {
+        Carried { received: self.received.load(Relaxed), sent: self.sent.load(Relaxed) }
+    }
 }
 
 impl MeteredSocket {
     pub(crate) fn new(socket: AcceptedSocket, bytes: Option<Arc<ByteCounts>>) -> Self {
-        Self { socket, bytes, carried: Carried::default() }
+        Self::with_counts(socket, bytes, Arc::default())
+    }
+
+    /// The same, with counts that others see as well.
+    pub(crate) fn with_counts(
+        socket: AcceptedSocket,
+        bytes: Option<Arc<ByteCounts>>,
+        carried: Arc<CarriedCounts>,
+    ) -> Self {
+        Self { socket, bytes, carried }
     }
 
     /// Waits until the visitor has reset the connection.
@@ -31,12 +60,12 @@ impl MeteredSocket {
 
     /// What the connection has carried until now, however it ends.
     pub(crate) fn carried(&self) -> Carried {
-        self.carried
+        self.carried.load()
     }
 
     fn written(&mut self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if let Poll::Ready(Ok(written)) = &written {
-            self.carried.sent += *written as u64;
+            CarriedCounts::add(&self.carried.sent, *written);
             if let Some(bytes) = &self.bytes {
                 bytes.sent(*written);
             }
@@ -55,9 +84,11 @@ impl AsyncRead for MeteredSocket {
         let before = buffer.filled().len();
         let read = Pin::new(&mut this.socket).poll_read(cx, buffer);
         let received = buffer.filled().len() - before;
-        this.carried.received += received as u64;
-        if let Some(bytes) = this.bytes.as_ref().filter(|_| received > 0) {
-            bytes.received(received);
+        if received > 0 {
+            CarriedCounts::add(&this.carried.received, received);
+            if let Some(bytes) = &this.bytes {
+                bytes.received(received);
+            }
         }
         read
     }

@@ -189,13 +189,12 @@ async fn enter(
 }
 
 fn watch(gateway: &GatewayState, route: &Route, visitor: &Visitor) -> ConnectionExecution {
-    let id = if route.edge_id.is_empty() { &route.id } else { &route.edge_id };
     let port = visitor.local.port();
     let host = match &visitor.tls {
         Some(tls) if !tls.sni.is_empty() => tls.sni.clone(),
         _ => visitor.local.ip().to_string(),
     };
-    let endpoint = traffic_policy::endpoint(id, visitor.proto, &host, port);
+    let endpoint = traffic_policy::endpoint(route.owner_id(), visitor.proto, &host, port);
     let connection = traffic_policy::connection(visitor, Utc::now(), gateway.address_lookup());
     ConnectionExecution::new(connection, endpoint)
 }

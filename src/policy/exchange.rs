@@ -46,9 +46,9 @@ impl VisitorConnection {
 /// What a visitor and the server agreed on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TlsFacts {
-    /// The version, such as `TLSv1.3`.
+    /// The number of the version, such as `1.3`.
     pub version: String,
-    /// The cipher suite.
+    /// The registered name of the cipher suite, such as `TLS_AES_128_GCM_SHA256`.
     pub cipher_suite: String,
     /// The name that the visitor asked for.
     pub sni: String,

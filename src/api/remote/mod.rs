@@ -30,6 +30,9 @@ pub mod vaults;
 use super::macros::wire;
 use super::{Info, Output, Resource, Verb};
 
+/// The name of the only region that a service has.
+pub const REGION: &str = "local";
+
 wire! {
     /// A reference to a resource.
     pub struct Ref {

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 
 use crate::gateway::http::read_ahead::ReadAheadBudget;
 use crate::gateway::http::stream_timers::{StreamTimer, StreamTimers};
+use crate::gateway::metered::CarriedCounts;
 use crate::gateway::metrics::RequestRecord;
 use crate::gateway::timeouts::TickLimits;
 use crate::http1::Expects;
@@ -39,6 +40,8 @@ pub(crate) struct ConnectionActivity {
     body_failed: AtomicBool,
     /// True when the connection must be closed, whatever else is on it.
     pub(crate) closed: AtomicBool,
+    /// What the connection has carried.
+    pub(crate) carried: Arc<CarriedCounts>,
     /// What only a connection has that carries many requests at once.
     stream_timers: Option<StreamTimers>,
 }

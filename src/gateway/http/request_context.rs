@@ -17,7 +17,7 @@ use crate::gateway::modules::traffic_policy::{self, PolicyExecution};
 use crate::gateway::routing::internal::{self, MOST_HOPS};
 use crate::gateway::routing::target::{RouteRef, Visitor};
 use crate::gateway::routing::virtual_host::{Route, VirtualHost};
-use crate::policy::{EndpointFacts, VisitorConnection};
+use crate::policy::{Carried, EndpointFacts, VisitorConnection};
 
 /// What a request meets on its way.
 pub(crate) struct RequestContext<'r> {
@@ -94,6 +94,22 @@ impl<'r> RequestContext<'r> {
 }
 
 impl RequestContext<'_> {
+    /// What a request meets that an action sends on behalf of this one, of which others are told by `trace`.
+    pub(crate) fn within<'w>(&'w self, trace: &'w mut RequestTrace) -> RequestContext<'w> {
+        let (visitor, route_ref) = (self.visitor, self.route_ref.clone());
+        let connection = self.connection;
+        let inner = RequestContext::new(
+            self.gateway,
+            visitor,
+            connection,
+            self.origin,
+            self.runtime,
+            trace,
+            route_ref,
+        );
+        RequestContext { host: self.host, hops: self.hops, ..inner }
+    }
+
     /// Notes that a module has decided on the request.
     pub(crate) fn decided_by(&mut self, module: ModuleKind) {
         self.trace.note(|it| it.module = Some(module.name()));
@@ -119,12 +135,16 @@ impl RequestContext<'_> {
         self.connection.of(self.visitor, self.gateway).clone()
     }
 
+    /// What the visitor's connection has carried until now, also for requests before this one.
+    pub(crate) fn carried(&self) -> Carried {
+        self.runtime.activity.carried.load()
+    }
+
     /// A route as rules see it, under the host that a request asks for.
     pub(crate) fn endpoint(&self, route: &Route, headers: &HeaderMap) -> Arc<EndpointFacts> {
-        let id = if route.edge_id.is_empty() { &route.id } else { &route.edge_id };
         let (host, port) = head::host(headers).unwrap_or_default();
         let port = port.unwrap_or(if self.visitor.tls.is_some() { 443 } else { 80 });
-        traffic_policy::endpoint(id, self.visitor.proto, &host, port)
+        traffic_policy::endpoint(route.owner_id(), self.visitor.proto, &host, port)
     }
 
     /// The virtual host of an internal endpoint, for another hop.

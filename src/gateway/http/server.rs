@@ -209,7 +209,7 @@ pub(crate) async fn http1(
     let http_connection =
         HttpConnection::new(gateway, host_selection, visitor, activity.clone(), shutdown.clone());
     let http_connection = Arc::new(http_connection);
-    let socket = MeteredSocket::new(socket, bytes);
+    let socket = MeteredSocket::with_counts(socket, bytes, activity.carried.clone());
     let mut stream = VisitorStream::new(socket, activity.clone(), permit);
     let mut timer = ConnectionTimer::new(&activity, limits, shutdown);
     match serve_http1(&http_connection, &mut stream, &mut timer).await {
@@ -273,7 +273,8 @@ async fn http2(
         .initial_connection_window_size(4 * STREAM_WINDOW_BYTES)
         .max_send_buf_size(MAX_BUFFER_BYTES)
         .keep_alive_interval(PING_INTERVAL);
-    let flood_guard = FloodGuard::new(MeteredSocket::new(socket, bytes), activity.clone());
+    let socket = MeteredSocket::with_counts(socket, bytes, activity.carried.clone());
+    let flood_guard = FloodGuard::new(socket, activity.clone());
     let mut connection = pin!(builder.serve_connection(TokioIo::new(flood_guard), service));
     let mut timer = ConnectionTimer::new(&activity, limits, shutdown);
     if timer.watch(connection.as_mut(), ShutdownPhase::Graceful).await == TimerEvent::Shutdown {

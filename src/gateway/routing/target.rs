@@ -46,6 +46,11 @@ pub trait Target: Send + Sync + 'static {
         None
     }
 
+    /// The identifier of the endpoint that an agent has at a public address; none for other targets.
+    fn endpoint_id(&self) -> Option<&Arc<str>> {
+        None
+    }
+
     /// The room for connections that it shares with others; none where it has no limit.
     fn budget(&self) -> Option<Arc<ConnectionBudget>> {
         None
@@ -212,9 +217,9 @@ pub struct Visitor {
 /// What a visitor and the service agreed on.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct VisitorTls {
-    /// The version, such as `TLSv1.3`.
+    /// The version as `rustls` calls it, such as `TLSv1_3`; between nodes, too.
     pub version: &'static str,
-    /// The cipher suite, such as `TLS_AES_128_GCM_SHA256`.
+    /// The cipher suite as `rustls` calls it, such as `TLS13_AES_128_GCM_SHA256`; between nodes, too.
     pub cipher_suite: &'static str,
     /// The name that the visitor asked for; empty when there was none.
     pub sni: String,

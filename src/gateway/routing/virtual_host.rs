@@ -276,6 +276,21 @@ impl Route {
         }
     }
 
+    /// What the route belongs to: an edge, a cloud endpoint, or the endpoint of an agent while that is online.
+    pub(crate) fn owner_id(&self) -> Arc<str> {
+        let owner = if self.edge_id.is_empty() { &self.id } else { &self.edge_id };
+        if !owner.is_empty() {
+            return owner.clone();
+        }
+        let backend = self.backend.load();
+        let upstream = match &backend.kind {
+            BackendKind::Upstream(upstream) => Some(upstream),
+            BackendKind::Pool { first, .. } => first.as_ref(),
+            _ => None,
+        };
+        upstream.and_then(|it| it.target.endpoint_id()).unwrap_or(owner).clone()
+    }
+
     /// What those are told who are led on from here.
     pub(crate) fn route_ref(&self) -> RouteRef {
         RouteRef { edge_id: self.edge_id.clone(), route_id: self.id.clone() }

@@ -46,7 +46,8 @@ pub struct HttpRequest {
     pub max_redirects: u8,
     /// How long one try may take; 3 s unless given.
     pub timeout: Duration,
-    /// Whether to try again, asked after each try but the third; never unless given.
+    /// Whether to try again, asked after each try but the third; never unless given. It sees the number of
+    /// `attempts`, and the `last_attempt`.
     pub retry: Option<Expression>,
     /// What happens when there is no answer.
     pub on_error: OnError,
@@ -119,8 +120,9 @@ impl HttpRequest {
     /// Whether the request is sent again; an expression that fails says no.
     fn retries(&self, turn: &Turn<'_>, attempts: &[Value]) -> bool {
         let Some(condition) = &self.retry else { return false };
-        let last = attempts.last().cloned().unwrap_or_default();
-        let names = json!({"attempts": attempts, "last_attempt": last});
+        let mut last = attempts.last().cloned().unwrap_or_default();
+        last["error"] = last["error"]["message"].take();
+        let names = json!({"attempts": attempts.len(), "last_attempt": last});
         let facts = Facts::with(turn.exchange, turn.world, &names);
         condition.is_true(&facts, false) == Ok(true)
     }
@@ -145,11 +147,18 @@ fn describe(fetch: &Fetch, fetched: &Fetched) -> Value {
     let request = json!({
         "method": fetch.method.as_str(),
         "url": fetch.url,
+        "header": lists(&fetch.headers),
         "headers": lists(&fetch.headers),
         "body": String::from_utf8_lossy(&fetch.body),
     });
     match fetched {
-        Ok(response) => json!({"req": request, "res": answer(response), "error": null}),
+        Ok(response) => json!({
+            "req": request,
+            "res": answer(response),
+            "error": null,
+            "response_status_code": response.status().as_u16(),
+            "response_header": lists(response.headers()),
+        }),
         Err(reason) => {
             json!({"req": request, "res": null, "error": {"message": reason.to_string()}})
         }
@@ -159,6 +168,8 @@ fn describe(fetch: &Fetch, fetched: &Fetched) -> Value {
 fn answer(response: &Response<bytes::Bytes>) -> Value {
     json!({
         "status_code": response.status().as_u16(),
+        "statusCode": response.status().as_u16(),
+        "header": lists(response.headers()),
         "headers": lists(response.headers()),
         "body": String::from_utf8_lossy(response.body()),
     })

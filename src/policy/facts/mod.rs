@@ -158,8 +158,25 @@ fn results<'b>(results: &ActionResults, name: &str) -> FactValue<'b> {
     };
     let mut steps = name.split('.');
     let kind = steps.next().map(|kind| if kind == "compress_response" { "compress" } else { kind });
-    let found = steps.try_fold(results.named(kind?)?, |value, step| value.get(step))?;
-    json(found)
+    let result = results.named(kind?)?;
+    match steps.clone().try_fold(result, |value, step| value.get(step)) {
+        Some(found) => json(found),
+        None if has_failed(result) => None,
+        None => no_error(steps),
+    }
+}
+
+fn has_failed(result: &Json) -> bool {
+    result.get("error").is_some_and(|error| !error.is_null())
+}
+
+/// The `error` of an action that has done what it should: rules log it without asking whether there is one.
+fn no_error<'b, 's>(mut steps: impl Iterator<Item = &'s str>) -> FactValue<'b> {
+    match (steps.next()?, steps.next(), steps.next()) {
+        ("error", None, None) => json(&Json::Null),
+        ("error", Some("code" | "message"), None) => text("".into()),
+        _ => None,
+    }
 }
 
 fn json<'b>(json: &Json) -> FactValue<'b> {

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::api::id::prefix;
+use crate::api::remote::REGION;
 use crate::gateway::Ingress;
 use crate::logging::{ignore, or_debug};
 use crate::mux::{Incoming, MuxSession, Stream};
@@ -28,8 +29,6 @@ use crate::service::code;
 
 /// How long a refused agent may take to read why.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
-/// The name of the only region there is.
-pub(crate) const REGION: &str = "local";
 /// The version of the protocol.
 const VERSION: &str = "3";
 

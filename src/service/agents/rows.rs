@@ -54,7 +54,7 @@ pub(crate) fn tunnel_row(
         TunnelKind::Labeled(labels) => TunnelDocument { labels: Some(labels.clone()), ..row },
         TunnelKind::Endpoint { endpoint_id, url, proto, proxy_proto, pool } => {
             let endpoint = EndpointRow {
-                id: endpoint_id.clone(),
+                id: endpoint_id.to_string(),
                 url: url.clone(),
                 proto: proto.clone(),
                 key: endpoint.map(endpoint_key).unwrap_or_default(),

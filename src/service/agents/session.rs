@@ -9,6 +9,7 @@ use tracing::Instrument;
 
 use crate::api::Timestamp;
 use crate::api::id::prefix;
+use crate::api::remote::REGION;
 use crate::gateway::{EndpointSpec, PublicEndpoint, UpstreamProtocol, already_online};
 use crate::logging::or_debug;
 use crate::mux::heartbeat::{self, Heartbeat};
@@ -20,7 +21,7 @@ use crate::protocol::message::{
 use crate::protocol::rpc::{self, IncomingCall};
 use crate::protocol::{read_kind, stream_kind};
 use crate::service::agents::access::AccessList;
-use crate::service::agents::login::{EndpointRegistration, LoggedInAgent, PendingLogin, REGION};
+use crate::service::agents::login::{EndpointRegistration, LoggedInAgent, PendingLogin};
 use crate::service::agents::online_agent::OnlineAgent;
 use crate::service::agents::registry::{EndedBind, Reclaimed};
 use crate::service::agents::reservation::Reservation;
@@ -457,7 +458,7 @@ impl BindPlan<'_> {
             forwards_to: self.bind.forwards_to.clone(),
             speaks: self.speaks,
             kind: TunnelKind::Endpoint {
-                endpoint_id,
+                endpoint_id: endpoint_id.into(),
                 url: url.to_owned(),
                 proto,
                 proxy_proto,
@@ -478,7 +479,7 @@ fn answer(bind: &Bind, id: &str, url: &str, token: &Hidden, tunnel: &OnlineTunne
         _ => opts.set("Hostname", place),
     }
     let tunnel_id = match &tunnel.kind {
-        TunnelKind::Endpoint { endpoint_id, .. } => Some(endpoint_id.clone()),
+        TunnelKind::Endpoint { endpoint_id, .. } => Some(endpoint_id.to_string()),
         TunnelKind::Labeled(_) => None,
     };
     BindAnswer {

@@ -66,7 +66,7 @@ impl Life {
 pub(crate) enum TunnelKind {
     /// At an address of its own.
     Endpoint {
-        endpoint_id: String,
+        endpoint_id: Arc<str>,
         url: String,
         proto: String,
         proxy_proto: u8,
@@ -245,6 +245,13 @@ impl Target for OnlineTunnel {
     fn rules_header(&self) -> Option<&HeaderName> {
         let header = self.session.rules_header.as_ref();
         header.filter(|_| self.speaks == UpstreamProtocol::Http1)
+    }
+
+    fn endpoint_id(&self) -> Option<&Arc<str>> {
+        match &self.kind {
+            TunnelKind::Endpoint { endpoint_id, .. } => Some(endpoint_id),
+            TunnelKind::Labeled(_) => None,
+        }
     }
 
     fn budget(&self) -> Option<Arc<ConnectionBudget>> {

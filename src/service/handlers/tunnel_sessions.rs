@@ -3,8 +3,8 @@
 use super::{Context, Handler, OperationResult, on};
 use crate::api::Operation;
 use crate::api::id::prefix;
-use crate::api::remote::Ref;
 use crate::api::remote::tunnel_sessions::{Get, List, Restart, Stop, TunnelSession, Update};
+use crate::api::remote::{REGION, Ref};
 use crate::service::Refusal;
 use crate::service::agents::{AgentCommand, session_row};
 use crate::service::cluster::{self, CommandFailure, SessionDocument};
@@ -96,7 +96,7 @@ fn show(service: &Context, session: &SessionDocument) -> TunnelSession {
         ip: Some(session.ip.clone()),
         metadata: Some(session.metadata.clone()),
         os: Some(session.os.clone()),
-        region: Some("local".to_owned()),
+        region: Some(REGION.to_owned()),
         started_at: Some(session.started_at.clone()),
         transport: Some("tcp/tls".to_owned()),
     }

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use super::{Context, Handler, OperationResult, on};
 use crate::api::Operation;
 use crate::api::id::prefix;
-use crate::api::remote::Ref;
 use crate::api::remote::backends::tunnel_group::TunnelGroupBackend;
 use crate::api::remote::tunnels::{Get, List, Tunnel};
+use crate::api::remote::{REGION, Ref};
 use crate::service::Refusal;
 use crate::service::agents::tunnel_row;
 use crate::service::cluster::{self, TunnelDocument};
@@ -61,7 +61,7 @@ fn show(service: &Context, tunnel: &TunnelDocument, groups: &Groups) -> Tunnel {
         id: tunnel.id.clone(),
         started_at: Some(tunnel.started_at.clone()),
         metadata: Some(tunnel.metadata.clone()),
-        region: Some("local".to_owned()),
+        region: Some(REGION.to_owned()),
         tunnel_session: Some(refer(&tunnel.session_id)),
         forwards_to: Some(tunnel.forwards_to.clone()),
         ..Tunnel::default()

@@ -16,13 +16,14 @@ use crate::gateway::http::response_body::ResponseBody;
 use crate::gateway::http::rule_notes::RuleNotes;
 use crate::gateway::login::LoginPlace;
 use crate::gateway::modules::traffic_policy::buffered_body::{BufferedBody, gather};
+use crate::gateway::modules::traffic_policy::internal_fetch;
 use crate::gateway::modules::traffic_policy::rules::Rules;
 use crate::gateway::routing::virtual_host::{Rejection, VirtualHost};
 use crate::policy::head_change::RuleNotePair;
 use crate::policy::jwt::{KeyRequest, KeySet};
 use crate::policy::{
-    Content, EndpointFacts, Exchange, LocalResponse, Phase, PhaseDecision, Run, StepOutcome,
-    Verdict,
+    Content, EndpointFacts, Exchange, Fetch, Fetched, LocalResponse, Phase, PhaseDecision, Run,
+    StepOutcome, Verdict,
 };
 
 /// A request on its way through policies, and what they know of it.
@@ -70,6 +71,7 @@ impl PolicyExecution {
         module: &'static str,
     ) -> ExecutionOutcome {
         let mut run = rules.policy.run(Phase::Request);
+        self.exchange.carried = context.carried();
         self.is_own = context.route_ref.edge_id.is_empty() && context.hops == 0;
         self.exchange.record.matched = context.gateway.notes_rules().then(Vec::new);
         let rejection = loop {
@@ -92,10 +94,9 @@ impl PolicyExecution {
                     if self.gather_request(limit).await.is_err() {
                         break ExecutionOutcome::Reject(error_response::BAD_REQUEST.into());
                     }
+                    self.exchange.carried = context.carried();
                 }
-                StepOutcome::Fetch(fetch) => {
-                    run.answer(context.gateway.fetcher.fetch(&fetch, rules.reach).await)
-                }
+                StepOutcome::Fetch(fetch) => run.answer(fetched(context, &fetch, rules).await),
                 StepOutcome::Keys(request) => {
                     run.answer_keys(keys(context, rules, &request).await);
                 }
@@ -146,14 +147,13 @@ impl PolicyExecution {
         let (head, mut body) = response.into_parts();
         self.exchange.set_response(crate::policy::Response::new(head));
         let mut run = rules.policy.run(Phase::Response);
+        self.exchange.carried = context.carried();
         loop {
             match run.step(&mut self.exchange, rules) {
                 // Responses are for those who have logged in, or shown a token, before.
                 StepOutcome::Done(_) | StepOutcome::Keys(_) | StepOutcome::Login(_) => break,
                 StepOutcome::NeedBody { limit } => self.gather_response(&mut body, limit).await,
-                StepOutcome::Fetch(fetch) => {
-                    run.answer(context.gateway.fetcher.fetch(&fetch, rules.reach).await)
-                }
+                StepOutcome::Fetch(fetch) => run.answer(fetched(context, &fetch, rules).await),
             }
         }
         self.note(context, "policy");
@@ -283,6 +283,15 @@ impl PolicyExecution {
                 it.action = Some(action.to_owned());
             }
         });
+    }
+}
+
+/// What comes of what an action asks for.
+async fn fetched(context: &RequestContext<'_>, fetch: &Fetch, rules: &Rules) -> Fetched {
+    if internal_fetch::is_for(&fetch.url) {
+        internal_fetch::fetch(context, fetch).await
+    } else {
+        context.gateway.fetcher.fetch(fetch, rules.reach).await
     }
 }
 

@@ -5,6 +5,7 @@ mod client_certificate;
 mod connection;
 mod execution;
 mod fetch;
+mod internal_fetch;
 pub(crate) mod module;
 mod rules;
 
@@ -17,6 +18,7 @@ pub(crate) use execution::PolicyExecution;
 pub(crate) use fetch::Fetcher;
 pub(crate) use rules::Rules;
 
+use crate::api::remote::REGION;
 use crate::gateway::routing::target::Visitor;
 use crate::policy::{AddressLookup, EndpointFacts, Problem, TlsFacts, VisitorConnection};
 
@@ -32,8 +34,8 @@ pub(crate) fn connection(
     lookup: AddressLookup,
 ) -> Arc<VisitorConnection> {
     let tls = visitor.tls.as_deref().map(|tls| TlsFacts {
-        version: tls.version.to_owned(),
-        cipher_suite: tls.cipher_suite.to_owned(),
+        version: version_number(tls.version).to_owned(),
+        cipher_suite: registered_name(tls.cipher_suite),
         sni: tls.sni.clone(),
         alpn: tls.alpn.clone(),
         resumed: tls.resumed,
@@ -46,22 +48,36 @@ pub(crate) fn connection(
     Arc::new(VisitorConnection {
         client: visitor.peer,
         server: visitor.local,
-        region: String::new(),
+        region: REGION.to_owned(),
         started: since,
         tls,
         lookup,
     })
 }
 
+/// The number of a version of TLS, which rules see, by the name that `rustls` has for it.
+fn version_number(name: &str) -> &str {
+    match name {
+        "TLSv1_2" => "1.2",
+        "TLSv1_3" => "1.3",
+        other => other,
+    }
+}
+
+/// The name of a cipher suite in the registry of IANA, by the name that `rustls` has for it.
+fn registered_name(name: &str) -> String {
+    name.replacen("TLS13_", "TLS_", 1)
+}
+
 /// An endpoint as rules see it.
 pub(crate) fn endpoint(
-    id: &Arc<str>,
+    id: Arc<str>,
     protocol: &'static str,
     host: &str,
     port: u16,
 ) -> Arc<EndpointFacts> {
     Arc::new(EndpointFacts {
-        id: id.clone(),
+        id,
         host: host.to_owned(),
         port,
         protocol: protocol.into(),

@@ -5,8 +5,8 @@ mod edges;
 
 use super::{Context, Handler, OperationResult, on};
 use crate::api::id::{has_prefix, prefix};
-use crate::api::remote::Ref;
 use crate::api::remote::endpoints::{Endpoint, Get, List};
+use crate::api::remote::{REGION, Ref};
 use crate::api::{Operation, Text};
 use crate::gateway::{Gateway, is_internal};
 use crate::service::Refusal;
@@ -125,7 +125,7 @@ fn at(url: &str, (host, port): (&str, u16)) -> Endpoint {
         description: Some(String::new()),
         bindings: Some(vec![binding_of(host).to_owned()]),
         pooling_enabled: Some(false),
-        region: Some("local".to_owned()),
+        region: Some(REGION.to_owned()),
         ..Endpoint::default()
     }
 }
