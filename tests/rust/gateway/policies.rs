@@ -294,6 +294,79 @@ async fn a_policy_leads_to_internal_endpoints_and_nothing_else_does() {
     assert_eq!((status(&direct), code(&direct)), ("404", "3200"));
 }
 
+/// An upstream that answers each request with this status.
+async fn always(status: &'static str) -> std::net::SocketAddr {
+    upstream(move |mut peer| async move {
+        while peer.request().await.is_some() {
+            peer.say(&format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n")).await;
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn what_an_internal_endpoint_answers_counts_for_a_circuit_breaker() {
+    let site = EdgeFixture::start().await;
+    let edge = site.edge("a.test").await;
+    let internal =
+        |host: &str| EndpointSpec { host: Some(host.to_owned()), ..EndpointSpec::any(Proto::Http) };
+    let breaker = || json!({"volume_threshold": 2, "error_threshold": 0.5});
+    let gateway = site.service.service.gateway();
+    let mut endpoints = Vec::new();
+    for (name, target) in [
+        ("fails", Direct::to(always("500 No").await)),
+        ("works", Direct::to(always("200 Yes").await)),
+        ("lost", Direct::to(upstream(|_| async {}).await)),
+    ] {
+        let bound = gateway.bind(internal(&format!("{name}.internal")), target).await.unwrap();
+        endpoints.push(bound);
+        let url = format!("http://{name}.internal");
+        let rules = json!([
+            rule(None, "circuit-breaker", breaker()),
+            rule(None, "forward-internal", json!({"url": url})),
+        ]);
+        let modules = json!({"backend": site.fixed("never").await, "policy": {"inbound": rules}});
+        site.route(&edge, &format!("/{name}"), modules).await;
+    }
+    let statuses = async |path: &str| {
+        let mut statuses = Vec::new();
+        for _ in 0..4 {
+            statuses.push(status(&site.say(&get(path)).await).to_owned());
+        }
+        statuses
+    };
+
+    assert_eq!(statuses("/fails").await, ["500", "500", "503", "503"]);
+    assert_eq!(statuses("/lost").await, ["502", "502", "503", "503"]);
+    assert_eq!(statuses("/works").await, ["200"; 4]);
+}
+
+#[tokio::test]
+async fn rules_for_answers_see_that_nobody_is_at_an_internal_endpoint() {
+    let site = EdgeFixture::start().await;
+    let edge = site.edge("a.test").await;
+    let lost =
+        EndpointSpec { host: Some("lost.internal".to_owned()), ..EndpointSpec::any(Proto::Http) };
+    let target = Direct::to(upstream(|_| async {}).await);
+    let _lost = site.service.service.gateway().bind(lost, target).await.unwrap();
+    for name in ["gone", "lost"] {
+        let forward = json!({"url": format!("http://{name}.internal")});
+        let sorry = json!({"status_code": 299, "body": "sorry ${res.status_code}"});
+        let policy = json!({
+            "inbound": [rule(None, "forward-internal", forward)],
+            "outbound": [rule(None, "custom-response", sorry)],
+        });
+        let modules = json!({"backend": site.fixed("never").await, "policy": policy});
+        site.route(&edge, &format!("/{name}"), modules).await;
+    }
+
+    let gone = site.say(&get("/gone")).await;
+    let lost = site.say(&get("/lost")).await;
+
+    assert_eq!((status(&gone), gone.1.as_str()), ("299", "sorry 404"));
+    assert_eq!((status(&lost), lost.1.as_str()), ("299", "sorry 502"));
+}
+
 /// What a visitor says, decoded, that would end a line.
 const FORGED: &str = "a%0d%0ax-forged:%20yes%0d%0a%0d%0aHTTP/1.1%20200%20OK";
 

@@ -222,6 +222,15 @@ impl PolicyExecution {
             Ok(request) => route.serve_within(context, request).await,
             Err(error) => Err(error.into()),
         };
+        // What the endpoint answers is to circuit breakers what an upstream answers.
+        context.upstream_status = match &sent {
+            Ok(response) => Some(response.status().as_u16()),
+            Err(Rejection::Respond(error)) => Some(error.status),
+            Err(Rejection::Close) => None,
+        };
+        if let Some(status) = context.upstream_status {
+            self.answered(status);
+        }
         match sent {
             Ok(response) => ExecutionOutcome::Respond(Box::new(response)),
             Err(rejection) => ExecutionOutcome::Reject(rejection),

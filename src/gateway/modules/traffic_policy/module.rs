@@ -105,6 +105,12 @@ impl PolicyModule {
         next: &NextModule<'_>,
     ) -> Result<(Option<Box<PolicyExecution>>, ModuleInput), Rejection> {
         let input = match execution.enter(context, &self.rules, self.kind.name()).await {
+            // Rules for answers see errors, whether the backend or a rule has led to them.
+            ExecutionOutcome::Reject(Rejection::Respond(error))
+                if self.responds() || has_rules(next.kind()) =>
+            {
+                ModuleInput::Answer(error.into_response(&context.gateway.settings.code_prefix))
+            }
             ExecutionOutcome::Reject(rejection) => return Err(rejection),
             ExecutionOutcome::Respond(answer) => ModuleInput::Answer(*answer),
             ExecutionOutcome::Continue if has_rules(next.kind()) => ModuleInput::Examined,
@@ -121,7 +127,6 @@ impl PolicyModule {
         input: ModuleInput,
         next: NextModule<'_>,
     ) -> ModuleAnswer {
-        context.upstream_status = None;
         // The rules for answers may have something to say to errors as well.
         let shows_errors = std::mem::replace(&mut context.shows_errors, self.responds());
         let answer = next.run(context, input).await;
