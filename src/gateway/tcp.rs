@@ -15,7 +15,7 @@ use crate::gateway::http::server;
 use crate::gateway::metered::MeteredSocket;
 use crate::gateway::modules::module::{ModuleKind, Modules};
 use crate::gateway::modules::traffic_policy::{self, ConnectionExecution, Rules};
-use crate::gateway::routing::internal::{self, MOST_HOPS};
+use crate::gateway::routing::internal::{self, InternalAddress, MOST_HOPS};
 use crate::gateway::routing::target::{Visitor, VisitorTls};
 use crate::gateway::routing::virtual_host::{Route, VirtualHost};
 use crate::gateway::{GatewayState, Ingress, Io};
@@ -163,6 +163,7 @@ async fn enter(
     passed: &mut Vec<(Arc<Route>, ConnectionExecution)>,
 ) -> Option<Io> {
     let route_ref = route.route_ref();
+    let mut address = None;
     loop {
         if route.modules.as_ref().is_some_and(|modules| !modules.admit(visitor)) {
             trace.note(|it| it.module = Some(ModuleKind::IpRestriction.name()));
@@ -171,7 +172,7 @@ async fn enter(
         let Some(rules) = rules_of(&route) else {
             return route.dial(gateway, visitor, &route_ref, trace).await;
         };
-        let mut execution = watch(gateway, &route, visitor);
+        let mut execution = watch(gateway, &route, visitor, address.as_ref());
         let hops = passed.len();
         let find = |url: String| async move {
             if hops >= MOST_HOPS {
@@ -182,19 +183,28 @@ async fn enter(
         let next = execution.enter(gateway, rules, trace, find).await.ok()?;
         passed.push((route.clone(), execution));
         match next {
-            Some(inside) => route = inside,
+            Some((inside, its_address)) => (route, address) = (inside, Some(its_address)),
             None => return route.dial(gateway, visitor, &route_ref, trace).await,
         }
     }
 }
 
-fn watch(gateway: &GatewayState, route: &Route, visitor: &Visitor) -> ConnectionExecution {
+fn watch(
+    gateway: &GatewayState,
+    route: &Route,
+    visitor: &Visitor,
+    internal: Option<&InternalAddress>,
+) -> ConnectionExecution {
     let port = visitor.local.port();
     let host = match &visitor.tls {
         Some(tls) if !tls.sni.is_empty() => tls.sni.clone(),
         _ => visitor.local.ip().to_string(),
     };
-    let endpoint = traffic_policy::endpoint(route.owner_id(), visitor.proto, &host, port);
+    let id = route.owner_id();
+    let endpoint = match internal {
+        Some(it) => traffic_policy::endpoint(id, it.protocol, &it.host, it.port),
+        None => traffic_policy::endpoint(id, visitor.proto, &host, port),
+    };
     let connection = traffic_policy::connection(visitor, Utc::now(), gateway.address_lookup());
     ConnectionExecution::new(connection, endpoint)
 }

@@ -14,7 +14,7 @@ use crate::gateway::http::response_body::ResponseBody;
 use crate::gateway::http::upgrade;
 use crate::gateway::modules::module::{ModuleAnswer, ModuleKind};
 use crate::gateway::modules::traffic_policy::{self, PolicyExecution};
-use crate::gateway::routing::internal::{self, MOST_HOPS};
+use crate::gateway::routing::internal::{self, InternalAddress, MOST_HOPS};
 use crate::gateway::routing::target::{RouteRef, Visitor};
 use crate::gateway::routing::virtual_host::{Route, VirtualHost};
 use crate::policy::{Carried, EndpointFacts, VisitorConnection};
@@ -32,6 +32,8 @@ pub(crate) struct RequestContext<'r> {
     pub route_ref: RouteRef,
     /// The host and the port that the request has come to; none where a listener serves one endpoint alone.
     pub host: Option<(&'r str, u16)>,
+    /// Where the internal endpoint is that a policy has sent the request to; none at the first endpoint.
+    pub internal: Option<InternalAddress>,
     /// How many internal endpoints the request has come through.
     pub hops: usize,
     /// True where a module shall see errors as the answers that visitors get.
@@ -85,6 +87,7 @@ impl<'r> RequestContext<'r> {
             connection,
             route_ref,
             host: None,
+            internal: None,
             hops: 0,
             shows_errors: false,
             upstream_status: None,
@@ -140,15 +143,21 @@ impl RequestContext<'_> {
         self.runtime.activity.carried.load()
     }
 
-    /// A route as rules see it, under the host that a request asks for.
+    /// A route as rules see it, under the host that a request asks for; an internal one under its own.
     pub(crate) fn endpoint(&self, route: &Route, headers: &HeaderMap) -> Arc<EndpointFacts> {
+        if let Some(InternalAddress { protocol, host, port }) = &self.internal {
+            return traffic_policy::endpoint(route.owner_id(), protocol, host, *port);
+        }
         let (host, port) = head::host(headers).unwrap_or_default();
         let port = port.unwrap_or(if self.visitor.tls.is_some() { 443 } else { 80 });
         traffic_policy::endpoint(route.owner_id(), self.visitor.proto, &host, port)
     }
 
     /// The virtual host of an internal endpoint, for another hop.
-    pub(crate) async fn internal(&self, url: &str) -> Result<Arc<VirtualHost>, ErrorResponse> {
+    pub(crate) async fn internal(
+        &self,
+        url: &str,
+    ) -> Result<(Arc<VirtualHost>, InternalAddress), ErrorResponse> {
         if self.hops >= MOST_HOPS {
             return Err(error_response::TOO_MANY_HOPS);
         }

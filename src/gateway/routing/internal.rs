@@ -35,21 +35,43 @@ pub(crate) fn name_of(spec: &EndpointSpec) -> Option<(String, u16)> {
     is_internal(&name).then_some((name, port))
 }
 
+/// Where an internal endpoint is.
+pub(crate) struct InternalAddress {
+    pub protocol: &'static str,
+    pub host: String,
+    pub port: u16,
+}
+
 /// What is served at the URL of an internal endpoint that speaks HTTP, if its agent is there or comes back in a
 /// moment.
-pub(crate) async fn virtual_host(gateway: &GatewayState, url: &str) -> Option<Arc<VirtualHost>> {
-    let (name, port) = place(url, &[("http", Some(80)), ("https", Some(443))])?;
-    online(gateway, || Some(gateway.hosts.find(&name, port)?.virtual_host.load_full())).await
+pub(crate) async fn virtual_host(
+    gateway: &GatewayState,
+    url: &str,
+) -> Option<(Arc<VirtualHost>, InternalAddress)> {
+    let mut address = address(url, &[("http", Some(80)), ("https", Some(443))])?;
+    // The port says what is spoken there.
+    match address.port {
+        80 => address.protocol = "http",
+        443 => address.protocol = "https",
+        _ => {}
+    }
+    let find = || Some(gateway.hosts.find(&address.host, address.port)?.virtual_host.load_full());
+    Some((online(gateway, find).await?, address))
 }
 
 /// What is served at the URL of an internal endpoint that carries bytes, in the same way.
-pub(crate) async fn stream(gateway: &GatewayState, url: &str) -> Option<Arc<Route>> {
-    let (name, port) = place(url, &[("tls", Some(443)), ("tcp", None)])?;
+pub(crate) async fn stream(
+    gateway: &GatewayState,
+    url: &str,
+) -> Option<(Arc<Route>, InternalAddress)> {
+    let address = address(url, &[("tls", Some(443)), ("tcp", None)])?;
+    let (name, port) = (&address.host, address.port);
     let find = || {
-        let claim = gateway.streams.find(&name, port).filter(|claim| claim.port == port)?;
+        let claim = gateway.streams.find(name, port).filter(|claim| claim.port == port)?;
         Some(claim.virtual_host.load_full())
     };
-    online(gateway, find).await?.route("").cloned()
+    let route = online(gateway, find).await?.route("").cloned()?;
+    Some((route, address))
 }
 
 async fn online(
@@ -67,10 +89,10 @@ async fn online(
     }
 }
 
-/// The name and port in the URL of an internal endpoint, with the usual ports of its schemes.
-fn place(url: &str, schemes: &[(&str, Option<u16>)]) -> Option<(String, u16)> {
+/// What the URL of an internal endpoint says, with the usual ports of its schemes.
+fn address(url: &str, schemes: &[(&'static str, Option<u16>)]) -> Option<InternalAddress> {
     let uri: Uri = url.parse().ok()?;
-    let (_, usual) = schemes.iter().find(|(scheme, _)| uri.scheme_str() == Some(scheme))?;
-    let name = uri.host()?.to_ascii_lowercase();
-    is_internal(&name).then_some((name, uri.port_u16().or(*usual)?))
+    let (protocol, usual) = schemes.iter().find(|(scheme, _)| uri.scheme_str() == Some(scheme))?;
+    let (host, port) = (uri.host()?.to_ascii_lowercase(), uri.port_u16().or(*usual)?);
+    is_internal(&host).then_some(InternalAddress { protocol, host, port })
 }

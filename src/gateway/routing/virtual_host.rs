@@ -24,6 +24,7 @@ use crate::gateway::routing::agent_return::AgentReturn;
 use crate::gateway::routing::backend::{
     Backend, BackendCandidate, BackendCandidates, BackendKind, random_below,
 };
+use crate::gateway::routing::internal::InternalAddress;
 use crate::gateway::routing::target::{BoxFuture, DialError, RouteRef, Visitor};
 use crate::gateway::tls::policy::TlsPolicy;
 use crate::gateway::upstream::forward::{
@@ -308,17 +309,20 @@ impl Route {
         }
     }
 
-    /// The same for a request that a policy has sent here.
+    /// The same for a request that a policy has sent here, to an internal endpoint.
     pub(crate) fn serve_within<'s>(
         &'s self,
         context: &'s mut RequestContext<'_>,
+        address: InternalAddress,
         request: Request<RequestBody>,
     ) -> BoxFuture<'s, Result<Response<ResponseBody>, Rejection>> {
         Box::pin(async move {
+            let outer = context.internal.replace(address);
             context.hops += 1;
-            let routes = self.serve(context, request).await;
+            let served = self.serve(context, request).await;
             context.hops -= 1;
-            routes
+            context.internal = outer;
+            served
         })
     }
 

@@ -128,6 +128,19 @@ async fn rules_inside_hold_as_well() {
 }
 
 #[tokio::test]
+async fn rules_inside_see_the_address_of_their_own_endpoint() {
+    let edge = Edge::start().await;
+    let own = json!(["endpoint.url == 'tcp://own.internal:5432' && endpoint.protocol == 'tcp'"]);
+    let deny = json!([{"expressions": own, "actions": [{"type": "deny"}]}]);
+    let _own = edge.bind(Proto::Tcp, "own.internal:5432", policy(deny.clone())).await;
+    let _other = edge.bind(Proto::Tcp, "other.internal:5432", policy(deny)).await;
+
+    assert_eq!(edge.hear(forward("tcp://own.internal:5432", "halt")).await, "");
+    let other = edge.hear(forward("tcp://other.internal:5432", "halt")).await;
+    assert_eq!(other, "internal heard hello");
+}
+
+#[tokio::test]
 async fn requests_do_not_reach_what_carries_bytes() {
     let edge = Edge::start().await;
     let _db = edge.bind(Proto::Tcp, "db.internal:80", EndpointOptions::default()).await;

@@ -367,6 +367,39 @@ async fn rules_for_answers_see_that_nobody_is_at_an_internal_endpoint() {
     assert_eq!((status(&lost), lost.1.as_str()), ("299", "sorry 502"));
 }
 
+#[tokio::test]
+async fn rules_of_an_internal_endpoint_see_its_own_url() {
+    let site = EdgeFixture::start().await;
+    let edge = site.edge("a.test").await;
+    let named = rule(
+        None,
+        "add-headers",
+        json!({"headers": {"x-endpoint": "${endpoint.url} ${endpoint.host} ${endpoint.port} ${req.host}"}}),
+    );
+    let policy = json!({"on_http_request": [named]}).to_string();
+    let target = Direct::to(mirror().await);
+    let mut endpoints = Vec::new();
+    for (proto, host) in [(Proto::Http, "http.internal"), (Proto::Https, "https.internal")] {
+        let options =
+            EndpointOptions { traffic_policy: Some(policy.clone()), ..EndpointOptions::default() };
+        let spec =
+            EndpointSpec { host: Some(host.to_owned()), options, ..EndpointSpec::any(proto) };
+        endpoints.push(site.service.service.gateway().bind(spec, target.clone()).await.unwrap());
+        let url = format!("{}://{}", host.split('.').next().unwrap(), host.to_uppercase());
+        let rules = json!([rule(None, "forward-internal", json!({"url": url}))]);
+        let modules = json!({"backend": site.fixed("never").await, "policy": {"inbound": rules}});
+        site.route(&edge, &format!("/{host}"), modules).await;
+    }
+
+    let seen = async |path: &str| {
+        let answer = site.say(&get(path)).await;
+        header(&answer.1, "x-endpoint").unwrap_or_default().to_owned()
+    };
+
+    assert_eq!(seen("/http.internal").await, "http://http.internal http.internal 80 a.test");
+    assert_eq!(seen("/https.internal").await, "https://https.internal https.internal 443 a.test");
+}
+
 /// What a visitor says, decoded, that would end a line.
 const FORGED: &str = "a%0d%0ax-forged:%20yes%0d%0a%0d%0aHTTP/1.1%20200%20OK";
 

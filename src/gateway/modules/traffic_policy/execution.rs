@@ -18,6 +18,7 @@ use crate::gateway::login::LoginPlace;
 use crate::gateway::modules::traffic_policy::buffered_body::{BufferedBody, gather};
 use crate::gateway::modules::traffic_policy::internal_fetch;
 use crate::gateway::modules::traffic_policy::rules::Rules;
+use crate::gateway::routing::internal::InternalAddress;
 use crate::gateway::routing::virtual_host::{Rejection, VirtualHost};
 use crate::policy::head_change::RuleNotePair;
 use crate::policy::jwt::{KeyRequest, KeySet};
@@ -191,7 +192,9 @@ impl PolicyExecution {
         url: &str,
     ) -> Option<ExecutionOutcome> {
         let failed = match context.internal(url).await {
-            Ok(virtual_host) => return Some(self.send_within(context, &virtual_host).await),
+            Ok((virtual_host, address)) => {
+                return Some(self.send_within(context, &virtual_host, address).await);
+            }
             Err(failed) => failed,
         };
         let code = failed.number.unwrap_or_default();
@@ -205,6 +208,7 @@ impl PolicyExecution {
         &mut self,
         context: &mut RequestContext<'_>,
         virtual_host: &VirtualHost,
+        address: InternalAddress,
     ) -> ExecutionOutcome {
         let path = self.exchange.request().map_or("/", |it| it.head.uri.path());
         let (route, path) =
@@ -219,7 +223,7 @@ impl PolicyExecution {
             Ok(request)
         });
         let sent = match taken {
-            Ok(request) => route.serve_within(context, request).await,
+            Ok(request) => route.serve_within(context, address, request).await,
             Err(error) => Err(error.into()),
         };
         // What the endpoint answers is to circuit breakers what an upstream answers.
