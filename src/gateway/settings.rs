@@ -9,8 +9,8 @@ use crate::api::Origin;
 use crate::http1::HeadLimits;
 use crate::net::ConnectionCaps;
 use crate::net::descriptors::{self, DescriptorLimit};
-use crate::policy::AddressDatabase;
 use crate::policy::path::AmbiguousPaths;
+use crate::policy::{AddressDatabase, CODE_PREFIX};
 
 /// How public traffic is taken.
 #[derive(Debug, Clone)]
@@ -81,7 +81,7 @@ impl Default for GatewaySettings {
             opens_later: false,
             base_domain: None,
             tls_endpoints: false,
-            code_prefix: "ERR_NGROK_".to_owned(),
+            code_prefix: CODE_PREFIX.to_owned(),
             trusted_proxies: TrustedProxies::default(),
             proxy_protocol: false,
             ambiguous_paths: AmbiguousPaths::default(),

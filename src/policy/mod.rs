@@ -88,6 +88,7 @@ pub use self::exchange::{
 };
 pub use self::phase::{Phase, Protocol, Scope};
 pub use self::problem::Problem;
+pub(crate) use self::record::CODE_PREFIX;
 pub use self::record::{ActionTrace, PhaseDecision, Record, RuleTrace};
 pub use self::rule::Rule;
 pub use self::run::Run;

@@ -4,16 +4,21 @@ use std::collections::BTreeMap;
 
 use cel::Value;
 use serde::Serialize;
-use serde_json::{Map, Value as Json};
+use serde_json::{Map, Value as Json, json};
 
 use super::Phase;
 use super::action_results::ActionResults;
+
+/// What usually stands before the numbers of errors.
+pub(crate) const CODE_PREFIX: &str = "ERR_NGROK_";
 
 /// What the rules of one exchange did.
 #[derive(Debug, Default)]
 pub struct Record {
     /// What `log` actions said, in order: their metadata.
     pub logs: Vec<Json>,
+    /// What stands before the numbers of errors; none for the usual.
+    pub code_prefix: Option<String>,
     /// What ended the phase that was ended last.
     pub decision: Option<PhaseDecision>,
     /// How many expressions failed, or were neither true nor false; their rules did not run.
@@ -85,6 +90,17 @@ impl Record {
     pub fn vars(&self) -> Map<String, Json> {
         let json = |value: &Value| super::expression::value::json(value).unwrap_or(Json::Null);
         self.vars.iter().map(|(name, value)| (name.clone(), json(value))).collect()
+    }
+
+    /// An error as expressions see it.
+    pub(super) fn error(&self, code: u16, message: &str) -> Json {
+        json!({"code": self.code(code.into()), "message": message})
+    }
+
+    /// A code as visitors see it.
+    pub(super) fn code(&self, number: u64) -> String {
+        let prefix = self.code_prefix.as_deref().unwrap_or(CODE_PREFIX);
+        format!("{prefix}{number}")
     }
 
     /// Notes something in the trace of the rule that runs.

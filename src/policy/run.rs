@@ -167,9 +167,10 @@ impl Run<'_> {
         if step.action.always_ends() {
             return false;
         }
+        let error = exchange.record.error(code, message);
         let results = &mut exchange.record.results;
         if let Some(Json::Object(result)) = results.get_mut(step.kind.name) {
-            result.insert("error".to_owned(), json!({"code": code, "message": message}));
+            result.insert("error".to_owned(), error);
         }
         exchange.record.decision = None;
         self.action = self.action.map(|action| action + 1);
@@ -316,8 +317,15 @@ impl Run<'_> {
         flow: &Result<Flow, ActionError>,
     ) {
         let failure = flow.as_ref().err();
+        // Actions give the numbers of their refusals.
+        let number = result.as_ref().and_then(|it| it.get("error")?.get("code")?.as_u64());
+        if let Some((number, result)) = number.zip(result.as_mut())
+            && let Some(Json::Object(error)) = Arc::make_mut(result).get_mut("error")
+        {
+            error.insert("code".to_owned(), exchange.record.code(number).into());
+        }
         if let Some(failure) = failure {
-            let error = json!({"code": failure.code, "message": failure.message});
+            let error = exchange.record.error(failure.code, &failure.message);
             match result.as_mut().map(Arc::make_mut) {
                 Some(Json::Object(fields)) => drop(fields.insert("error".to_owned(), error)),
                 _ => result = Some(Arc::new(json!({"error": error}))),

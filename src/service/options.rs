@@ -24,7 +24,7 @@ use crate::mux::{DEFAULT_BACKLOG_BYTES, LoginLimits};
 use crate::net::ConnectionCaps;
 use crate::net::descriptors::{self, DescriptorLimit};
 use crate::policy::path::AmbiguousPaths;
-use crate::policy::{AddressDatabase, AddressKind, AddressKinds};
+use crate::policy::{AddressDatabase, AddressKind, AddressKinds, CODE_PREFIX};
 use crate::service::agents;
 use crate::settings::ByteSize;
 
@@ -194,7 +194,7 @@ impl Default for Options {
             host: "127.0.0.1".to_owned(),
             port: 0,
             admin_key: None,
-            code_prefix: "ERR_NGROK_".to_owned(),
+            code_prefix: CODE_PREFIX.to_owned(),
             rate_limit: None,
             public_url: None,
             origin: Origin::default(),

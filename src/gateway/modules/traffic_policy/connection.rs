@@ -7,6 +7,7 @@ use chrono::Utc;
 use crate::gateway::GatewayState;
 use crate::gateway::events::RequestTrace;
 use crate::gateway::http::error_response::ErrorResponse;
+use crate::gateway::modules::traffic_policy::execution::code_prefix;
 use crate::gateway::modules::traffic_policy::rules::Rules;
 use crate::logging::ignore;
 use crate::policy::{
@@ -33,6 +34,7 @@ impl ConnectionExecution {
         trace: &mut RequestTrace,
         find: impl Fn(String) -> F,
     ) -> Result<Option<T>, ()> {
+        self.exchange.record.code_prefix = code_prefix(gateway);
         let mut run = rules.policy.run(Phase::Connect);
         let entered = loop {
             match run.step(&mut self.exchange, rules) {

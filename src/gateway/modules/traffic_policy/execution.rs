@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, HOST};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Request, Response, Uri, request};
 
+use crate::gateway::GatewayState;
 use crate::gateway::http::body::BodyError;
 use crate::gateway::http::error_response::{self, ErrorResponse};
 use crate::gateway::http::head;
@@ -23,8 +25,8 @@ use crate::gateway::routing::virtual_host::{Rejection, VirtualHost};
 use crate::policy::head_change::RuleNotePair;
 use crate::policy::jwt::{KeyRequest, KeySet};
 use crate::policy::{
-    Content, EndpointFacts, Exchange, Fetch, Fetched, LocalResponse, Phase, PhaseDecision, Run,
-    StepOutcome, Verdict,
+    CODE_PREFIX, Content, EndpointFacts, Exchange, Fetch, Fetched, LocalResponse, Phase,
+    PhaseDecision, Run, StepOutcome, Verdict,
 };
 
 /// A request on its way through policies, and what they know of it.
@@ -56,12 +58,9 @@ impl PolicyExecution {
         let (head, body) = request.into_parts();
         let request = crate::policy::Request::new(head, context.visitor.proto, chrono::Utc::now());
         let connection = context.connection();
-        Self {
-            exchange: Exchange::of_request(connection, endpoint, request),
-            body,
-            notes: Vec::new(),
-            is_own: false,
-        }
+        let mut exchange = Exchange::of_request(connection, endpoint, request);
+        exchange.record.code_prefix = code_prefix(context.gateway);
+        Self { exchange, body, notes: Vec::new(), is_own: false }
     }
 
     /// Runs the rules for requests.
@@ -158,10 +157,14 @@ impl PolicyExecution {
             }
         }
         self.note(context, "policy");
+        let prefix = &context.gateway.settings.code_prefix;
+        let code = self.exchange.answer_code();
         let Some((mut head, content, coding)) = self.exchange.take_response() else {
-            return error_response::BROKEN.into_response(&context.gateway.settings.code_prefix);
+            return error_response::BROKEN.into_response(prefix);
         };
+        error_response::name(&mut head.headers, code, prefix);
         if let Content::Full(bytes) = content {
+            let bytes = with_code(bytes, code, prefix);
             if coding.is_none() {
                 head.headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
             }
@@ -308,6 +311,12 @@ async fn fetched(context: &RequestContext<'_>, fetch: &Fetch, rules: &Rules) -> 
     }
 }
 
+/// What stands before the numbers of errors; none for the usual.
+pub(super) fn code_prefix(gateway: &GatewayState) -> Option<String> {
+    let prefix = &gateway.settings.code_prefix;
+    (prefix != CODE_PREFIX).then(|| prefix.clone())
+}
+
 /// The keys of an issuer; none where they cannot be had.
 async fn keys(
     context: &RequestContext<'_>,
@@ -333,16 +342,20 @@ fn settle(head: &mut request::Parts) -> Result<(), ErrorResponse> {
 /// Answers as a rule says; `prefix` stands before a code.
 fn respond(answer: LocalResponse, prefix: &str) -> Response<ResponseBody> {
     let LocalResponse { status, headers, body, code } = answer;
-    let body = match code {
-        Some(code) => {
-            let sentence = String::from_utf8_lossy(&body);
-            ResponseBody::full(format!("{sentence}\n\n{prefix}{code}\n").into())
-        }
-        None => ResponseBody::full(body),
-    };
-    let mut response = Response::new(body);
+    let mut response = Response::new(ResponseBody::full(with_code(body, code, prefix)));
     *response.status_mut() = status;
     *response.headers_mut() = headers;
     error_response::name(response.headers_mut(), code, prefix);
     response
+}
+
+/// What the service says itself, with its code behind it.
+fn with_code(body: Bytes, code: Option<u16>, prefix: &str) -> Bytes {
+    match code {
+        Some(code) => {
+            let sentence = String::from_utf8_lossy(&body);
+            format!("{sentence}\n\n{prefix}{code}\n").into()
+        }
+        None => body,
+    }
 }
