@@ -18,6 +18,8 @@ pub mod failure {
     pub const VALUE: u16 = 2238;
     /// A body is too long to be looked at.
     pub const BODY: u16 = 2249;
+    /// A body cannot be read, so that it cannot be changed either.
+    pub const UNREADABLE: u16 = 3904;
     /// A variable grows beyond what is sensible.
     pub const VARIABLE: u16 = 2253;
     /// An expression in a template failed.

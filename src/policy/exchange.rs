@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
-use http::{HeaderMap, HeaderValue, Method, request, response};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, request, response};
 
 use super::Phase;
 use super::address::{AddressFacts, AddressLookup};
@@ -341,6 +341,12 @@ impl Exchange {
             Phase::Response => self.response().map(|it| &it.body),
             Phase::Connect | Phase::Close => None,
         }
+    }
+
+    /// Whether the message of a phase has a part of a body alone (RFC 9110, section 15.3.7).
+    pub(super) fn is_partial(&self, phase: Phase) -> bool {
+        let response = self.response().filter(|_| phase == Phase::Response);
+        response.is_some_and(|it| it.head.status == StatusCode::PARTIAL_CONTENT)
     }
 
     /// Gives the message of a phase another body.

@@ -389,8 +389,19 @@ fn failed(phase: Phase, failure: &ActionError) -> Verdict {
     if phase == Phase::Connect {
         return Verdict::Close;
     }
-    let (status, sentence) = match failure.code {
-        failure::BODY => (StatusCode::PAYLOAD_TOO_LARGE, "The body is too long for the policy."),
+    let (status, sentence) = match (phase, failure.code) {
+        (Phase::Response, failure::BODY) => {
+            (StatusCode::BAD_GATEWAY, "The body of the response is too long for the policy.")
+        }
+        (Phase::Response, failure::UNREADABLE) => {
+            (StatusCode::BAD_GATEWAY, "The policy cannot read the body of the response.")
+        }
+        (_, failure::BODY) => {
+            (StatusCode::PAYLOAD_TOO_LARGE, "The body is too long for the policy.")
+        }
+        (_, failure::UNREADABLE) => {
+            (StatusCode::UNSUPPORTED_MEDIA_TYPE, "The policy cannot read the body.")
+        }
         _ => (StatusCode::INTERNAL_SERVER_ERROR, "An action of the policy has failed."),
     };
     Verdict::Respond(LocalResponse::refusal(status, failure.code, sentence))

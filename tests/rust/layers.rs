@@ -12,7 +12,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("metrics", &[]),
     ("admin", &["metrics", "net"]),
     ("net", &["api", "http1"]),
-    ("policy", &["http1"]),
+    ("policy", &["coding", "http1"]),
     ("settings", &["api"]),
     ("mux", &[]),
     ("protocol", &["mux"]),

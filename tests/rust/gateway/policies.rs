@@ -400,6 +400,74 @@ async fn rules_of_an_internal_endpoint_see_its_own_url() {
     assert_eq!(seen("/https.internal").await, "https://https.internal https.internal 443 a.test");
 }
 
+fn gzip(text: &str) -> Vec<u8> {
+    use std::io::Write;
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(text.as_bytes()).unwrap();
+    encoder.finish().unwrap()
+}
+
+#[tokio::test]
+async fn nothing_passes_a_replacement_because_of_how_it_is_sent() {
+    const LIMIT: usize = 1 << 20;
+    let site = EdgeFixture::start().await;
+    let edge = site.edge("a.test").await;
+    let long = format!("SSN 123 {}", "x".repeat(LIMIT));
+    let redact = json!({"replacements": [{"from": "[0-9]{3}", "to": "***"}]});
+    let policy = json!({"outbound": [rule(None, "response-body-find-replace", redact)]});
+    let cases: [(&str, &str, Vec<u8>); 7] = [
+        ("plain", "Content-Type: text/plain", b"SSN 123".to_vec()),
+        ("gzip", "Content-Encoding: gzip\r\nETag: \"1\"", gzip("SSN 123")),
+        ("clean", "Content-Encoding: gzip", gzip("SSN")),
+        ("latin1", "Content-Type: text/html; charset=latin1", b"\xe9 SSN 123".to_vec()),
+        ("unknown", "Content-Encoding: zstd", b"SSN 123".to_vec()),
+        ("long", "Content-Type: text/plain", long.clone().into_bytes()),
+        ("unfolds", "Content-Encoding: gzip", gzip(&long)),
+    ];
+    for (name, fields, body) in cases.clone() {
+        let head = format!("HTTP/1.1 200 OK\r\n{fields}\r\nContent-Length: {}\r\n\r\n", body.len());
+        let answer = Arc::new([head.as_bytes(), &body].concat());
+        let address = upstream(move |mut peer| {
+            let answer = answer.clone();
+            async move {
+                while peer.request().await.is_some() {
+                    peer.say_bytes(&answer).await;
+                }
+            }
+        })
+        .await;
+        let modules = json!({"backend": site.at(address).await, "policy": policy});
+        site.route(&edge, &format!("/{name}"), modules).await;
+    }
+    let visit = async |path: &str| {
+        let mut visitor = site.visitor().await;
+        let host = "Host: a.test\r\nConnection: close\r\n\r\n";
+        visitor.say(&format!("GET {path} HTTP/1.1\r\n{host}")).await;
+        let head = visitor.head().await;
+        let mut body = Vec::new();
+        tokio::io::AsyncReadExt::read_to_end(&mut visitor.0, &mut body).await.unwrap();
+        (head, body)
+    };
+
+    for (path, expected) in
+        [("/plain", &b"SSN ***"[..]), ("/gzip", b"SSN ***"), ("/latin1", b"\xe9 SSN ***")]
+    {
+        let (head, body) = visit(path).await;
+        assert_eq!(body, expected, "{path}: {head}");
+        assert_eq!(header(&head, "content-length"), Some(body.len().to_string().as_str()));
+        assert_eq!((header(&head, "content-encoding"), header(&head, "etag")), (None, None));
+    }
+    let (head, body) = visit("/clean").await;
+    assert_eq!((header(&head, "content-encoding"), body), (Some("gzip"), gzip("SSN")));
+    for (path, number) in [("/unknown", "3904"), ("/long", "2249"), ("/unfolds", "2249")] {
+        let (head, body) = visit(path).await;
+        let refused = (head, String::from_utf8_lossy(&body).into_owned());
+        assert_eq!(status(&refused), "502", "{path}: {refused:?}");
+        assert!(!refused.1.contains("123"), "{path}");
+        assert_eq!(code(&refused), number, "{path}");
+    }
+}
+
 /// What a visitor says, decoded, that would end a line.
 const FORGED: &str = "a%0d%0ax-forged:%20yes%0d%0a%0d%0aHTTP/1.1%20200%20OK";
 
