@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use ::regex::Regex;
+use cel::common::value::CowVal;
 use cel::context::VariableResolver;
 use cel::{ExecutionError, Value};
 use serde_json::Value as Json;
@@ -69,6 +70,15 @@ pub enum PatternTemplate {
     Computed(Template),
 }
 
+/// Where nothing has a value.
+struct NoVariables;
+
+impl VariableResolver for NoVariables {
+    fn resolve<'b>(&'b self, _: &str) -> Option<CowVal<'b, 'b>> {
+        None
+    }
+}
+
 impl Template {
     /// Takes a text apart and compiles its expressions.
     pub(super) fn compile(source: &str, phase: Phase) -> Result<Self, ExpressionError> {
@@ -100,6 +110,14 @@ impl Template {
             [] => Some(""),
             [Part::Text(text)] => Some(text),
             _ => None,
+        }
+    }
+
+    /// The whole text, if it is the same for all requests.
+    pub(super) fn constant(&self) -> Option<Cow<'_, str>> {
+        match self.fixed() {
+            Some(text) => Some(text.into()),
+            None => self.render(&NoVariables, std::convert::identity).ok().map(Cow::Owned),
         }
     }
 

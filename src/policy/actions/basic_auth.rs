@@ -11,7 +11,6 @@ use super::super::action_error::ActionError;
 use super::super::config::Config;
 use super::super::credentials;
 use super::super::fields::field;
-use super::super::headers::is_value;
 use super::super::problem::{DocumentPath, code};
 use super::super::template::Template;
 use super::super::turn::{Flow, Turn};
@@ -99,19 +98,23 @@ fn text(entry: &Value) -> Option<Cow<'_, str>> {
 /// The message never repeats what it is about: it is a secret.
 fn credential(config: &mut Config<'_>, place: &DocumentPath, text: &str) -> Template {
     let template = config.checker().template(place, text);
-    let Some(fixed) = template.fixed().filter(|_| !text.contains("${")) else { return template };
-    let Some((user, password)) = fixed.split_once(':') else {
-        config.refuse_at(place, code::VALUE, "a credential is user:password");
-        return template;
-    };
-    if user.is_empty() {
-        config.refuse_at(place, code::USER_NAME, "the user name is empty");
-    }
-    if !(8..=128).contains(&password.chars().count()) {
-        let message = "the password must have from 8 to 128 characters";
-        config.refuse_at(place, code::PASSWORD, message);
+    if let Some((code, message)) = template.constant().and_then(|it| credential_problem(&it)) {
+        config.refuse_at(place, code, message);
     }
     template
+}
+
+/// What is wrong with a credential, and the code for it.
+fn credential_problem(credential: &str) -> Option<(u16, &'static str)> {
+    let Some((user, password)) = credential.split_once(':') else {
+        return Some((code::VALUE, "a credential is user:password"));
+    };
+    if user.is_empty() {
+        return Some((code::USER_NAME, "the user name is empty"));
+    }
+    let length = password.chars().count();
+    let message = "the password must have from 8 to 128 characters";
+    (!(8..=128).contains(&length)).then_some((code::PASSWORD, message))
 }
 
 fn realm(config: &mut Config<'_>) -> String {
@@ -119,8 +122,9 @@ fn realm(config: &mut Config<'_>) -> String {
     if realm.len() > REALM {
         config.refuse("realm", code::LENGTH, format!("realm is longer than {REALM} bytes"));
     }
-    if !is_value(realm) {
-        config.refuse("realm", code::HEADER_VALUE, "realm may not hold control characters");
+    if !realm.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()) {
+        let message = "realm may hold letters, digits, spaces and signs of ASCII alone";
+        config.refuse("realm", code::HEADER_VALUE, message);
     }
     realm.to_owned()
 }

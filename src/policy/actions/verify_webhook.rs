@@ -77,8 +77,8 @@ pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
     config.required("provider");
     let provider = provider(config).unwrap_or(&NOBODY);
     let secret = config.required_template("secret");
-    if secret.fixed().is_some_and(|secret| !secret.is_empty() && !provider.reads(secret)) {
-        let message = "secret is not of the form that the provider gives it";
+    if secret.constant().is_some_and(|secret| !secret.is_empty() && !provider.reads(&secret)) {
+        let message = format!("secret must be {}, as the provider has it", provider.secret_form());
         config.refuse("secret", code::VALUE, message);
     }
     Box::new(VerifyWebhook { provider, secret, enforce: config.truth("enforce", true) })

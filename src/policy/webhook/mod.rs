@@ -89,6 +89,16 @@ impl Provider {
         self.schemes.is_empty() || reads.any(|reads| reads)
     }
 
+    /// What its secrets are, for a sentence.
+    pub fn secret_form(&self) -> &'static str {
+        match self.schemes.first().map(|scheme| (scheme.key, scheme.proof)) {
+            Some((SecretForm::UserPassword, _)) => "a name and a password with :: between them",
+            Some((_, Proof::Ecdsa)) => "a public key on P-256, in base64",
+            Some((SecretForm::Base64, _)) => "a key in base64",
+            _ => "a text",
+        }
+    }
+
     /// Whether the provider has signed the request, and lately where it says when.
     pub fn verifies(&self, secret: &str, signed: &Signed<'_>, now: DateTime<Utc>) -> bool {
         let mut verdicts = self.schemes.iter().map(|scheme| scheme.verify(secret, signed, now));
@@ -145,6 +155,8 @@ impl SecretForm {
             Self::Base64 => {
                 LENIENT.decode(secret.strip_prefix("whsec_").unwrap_or(secret)).ok()?.into()
             }
+            // What is sent as a name and a password has a colon between them.
+            Self::UserPassword if !secret.contains(':') => return None,
             Self::UserPassword => secret.replacen("::", ":", 1).into_bytes().into(),
         })
     }
