@@ -168,11 +168,16 @@ fn tls_material(
     let certificate = read("server_certificate", &required(termination.server_certificate));
     let key = termination.server_private_key.map(|key| key.0);
     let key = read("server_private_key", &required(key));
+    const AUTHORITIES: &str = "mutual_tls_certificate_authorities";
     let authorities = termination.mutual_tls_certificate_authorities;
+    let is_empty = authorities.as_ref().is_some_and(Vec::is_empty);
     let authorities =
-        authorities.filter(|authorities| !authorities.is_empty()).map(|authorities| {
-            read("mutual_tls_certificate_authorities", &authorities).unwrap_or_default()
-        });
+        authorities.map(|authorities| read(AUTHORITIES, &authorities).unwrap_or_default());
+    if is_empty {
+        let problem =
+            "is empty: name an authority, or leave it out to ask nobody for a certificate";
+        problems.push(format!("{TLS_TERMINATION}.{AUTHORITIES}: {problem}"));
+    }
     Some(TlsMaterial { certificate: certificate?, key: key?, authorities })
 }
 
@@ -317,6 +322,14 @@ mod tests {
                 json!({"server_certificate": "-----BEGIN X", "server_private_key": "-----BEGIN X"}),
                 "https://",
                 "agent_tls_termination: is only for a URL that begins with tls://",
+            ),
+            (
+                json!({
+                    "server_certificate": "-----BEGIN X", "server_private_key": "-----BEGIN X",
+                    "mutual_tls_certificate_authorities": [],
+                }),
+                "tls://",
+                "agent_tls_termination.mutual_tls_certificate_authorities: is empty",
             ),
         ] {
             let said = problems(documents(material, url));

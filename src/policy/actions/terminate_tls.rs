@@ -102,7 +102,10 @@ fn pem(config: &mut Config<'_>, name: &'static str) -> Option<String> {
 }
 
 fn authorities(config: &mut Config<'_>) -> Vec<String> {
-    let texts = config.texts("mutual_tls_certificate_authorities", 0..=AUTHORITIES);
+    const NAME: &str = "mutual_tls_certificate_authorities";
+    // With an empty list nobody would be asked for a certificate.
+    let least = usize::from(config.value(NAME).is_some());
+    let texts = config.texts(NAME, least..=AUTHORITIES);
     for (place, text) in &texts {
         if let Err(reason) = check_pem(text) {
             config.refuse_at(place, code::VALUE, reason);
