@@ -68,6 +68,8 @@ pub mod code {
     pub const PHASE: u16 = 2230;
     /// A value is there twice.
     pub const DUPLICATE: u16 = 2231;
+    /// Nothing in the document does anything with the traffic, and nothing else does.
+    pub const UNHANDLED: u16 = 2235;
     /// The document cannot be read.
     pub const DOCUMENT: u16 = 2236;
     /// A rule has more than one action that authenticates.

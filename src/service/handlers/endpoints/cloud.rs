@@ -9,7 +9,8 @@ use crate::api::id::prefix;
 use crate::api::remote::endpoints::{Create, Delete, Endpoint, Update};
 use crate::gateway::Gateway;
 use crate::gateway::modules::edge_module::{InvalidModule, ModuleChecker};
-use crate::policy::{self, Policy};
+use crate::policy::problem::{Problem, code as problem_code};
+use crate::policy::{self, Phase, Policy};
 use crate::service::cloud_endpoint::{CloudAddress, CloudEndpoint, CloudScheme};
 use crate::service::cluster::EndpointKey;
 use crate::service::context::{Context, OperationResult, ServiceState, found, remove};
@@ -321,6 +322,13 @@ impl CheckedPolicy {
             if compiled.tls_termination().is_some() {
                 let message = "traffic_policy: terminate-tls is not supported at cloud endpoints";
                 return Err(InvalidModule::value(message));
+            }
+            // Those who ask get an answer all the same; bytes get none.
+            if !scope.is_http() && compiled.rules(Phase::Connect).is_empty() {
+                let message = "has no rules, and nothing else serves a cloud endpoint".to_owned();
+                let place = format!("traffic_policy.{}", Phase::Connect.name());
+                let problem = Problem { code: problem_code::UNHANDLED, place, message };
+                return Err(InvalidModule::of_policy(&[problem]));
             }
             Ok(Self { text, compiled })
         });
