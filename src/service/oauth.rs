@@ -297,6 +297,9 @@ mod tests {
             ("https://login.microsoftonline.com/8ea1/v2.0", false),
             ("https://Login.MicrosoftOnline.us/8ea1/v2.0", false),
             ("https://sts.windows.net/8ea1/", false),
+            ("https://login.microsoftonline.com./8ea1/v2.0", false),
+            ("https://tea.ciamlogin.com/8ea1/v2.0", false),
+            ("https://tea.b2clogin.com/tea.onmicrosoft.com/policy/v2.0/", false),
             ("https://notmicrosoftonline.com/", true),
             ("https://login.microsoftonline.com.example/", true),
         ] {

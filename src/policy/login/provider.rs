@@ -17,7 +17,9 @@ pub const GROUP_SCOPES: [&str; 3] = [GROUP_SCOPE, "write:org", "admin:org"];
 pub const ADDRESS_SCOPES: [&str; 2] = ["user:email", "user"];
 
 /// Where Microsoft's issuers are, in all of its clouds.
-const MICROSOFT_DOMAINS: [&str; 5] = [
+const MICROSOFT_DOMAINS: [&str; 7] = [
+    "b2clogin.com",
+    "ciamlogin.com",
     "microsoft.com",
     "microsoftonline.cn",
     "microsoftonline.com",
@@ -53,6 +55,7 @@ impl LoginProvider {
     pub fn may_verify_addresses(&self) -> bool {
         let host = Url::parse(self.url()).map(|url| url.host.to_ascii_lowercase());
         let host = host.unwrap_or_default();
+        let host = host.trim_end_matches('.');
         !MICROSOFT_DOMAINS.iter().any(|domain| {
             let name = host.strip_suffix(domain);
             name.is_some_and(|name| name.is_empty() || name.ends_with('.'))

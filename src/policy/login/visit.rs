@@ -177,6 +177,7 @@ fn navigates(method: &Method, headers: &HeaderMap) -> bool {
     }
     match text("sec-fetch-mode") {
         Some(mode) => mode == "navigate",
+        None if text("x-requested-with") == Some("XMLHttpRequest") => false,
         None => text(ACCEPT.as_str()).is_some_and(|accept| {
             accept.split(',').any(|kind| {
                 let kind = kind.split(';').next().unwrap_or_default().trim();
@@ -192,6 +193,30 @@ mod tests {
     use http::Request;
 
     use super::*;
+
+    #[test]
+    fn scripts_are_told_from_those_who_look_at_pages() {
+        let accept = ("accept", "text/html, */*");
+        for (headers, expected) in [
+            (vec![accept], true),
+            (vec![], false),
+            (vec![("accept", "application/json")], false),
+            (vec![accept, ("x-requested-with", "XMLHttpRequest")], false),
+            // The app that a browser view is in.
+            (vec![accept, ("x-requested-with", "com.example.app")], true),
+            (vec![accept, ("sec-fetch-mode", "cors")], false),
+            (vec![("sec-fetch-mode", "navigate")], true),
+            (vec![accept, ("upgrade", "websocket")], false),
+        ] {
+            let mut request = Request::get("/");
+            for (name, value) in &headers {
+                request = request.header(*name, *value);
+            }
+            let (head, ()) = request.body(()).unwrap().into_parts();
+
+            assert_eq!(navigates(&head.method, &head.headers), expected, "{headers:?}");
+        }
+    }
 
     #[test]
     fn an_origin_has_one_form_and_what_was_wanted_stays_as_it_is() {
