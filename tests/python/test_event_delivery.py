@@ -22,6 +22,7 @@ import pytest
 import trustme
 
 import ginnel
+from addresses import free_port
 from event_receiver import Delivery, Receiver, quick_service, status
 from postgres import ON_BOTH_STORES, PostgresServer
 from processes import Command, wait_until
@@ -170,6 +171,23 @@ def test_a_secret_is_replaced_while_receivers_still_have_the_old_one(
     assert delivery.is_signed_with(new)
     assert delivery.is_signed_with(old)
     assert delivery.headers["webhook-signature"].count(" ") == 1
+
+
+def test_a_new_receiver_learns_nothing_of_the_secret_of_the_old_one(
+    remote: ginnel.RemoteClient, receiver: Receiver
+) -> None:
+    destination = subscribe(remote, CREATED, to="http://127.0.0.1:9/")
+    old = destination.target.webhook.secret
+    new = "whsec_" + base64.b64encode(b"n" * 32).decode()
+    webhook = {"url": receiver.url, "secret": new}
+    remote.event_destinations.update(destination.id, target={"webhook": webhook})
+    remote.ip_policies.create()
+
+    [delivery] = receiver.wait_for(1)
+
+    assert delivery.is_signed_with(new)
+    assert not delivery.is_signed_with(old)
+    assert " " not in delivery.headers["webhook-signature"]
 
 
 def test_what_waits_for_a_deleted_destination_vanishes(
@@ -606,16 +624,16 @@ def test_connections_to_receivers_are_used_again(
 
 def test_the_own_api_is_not_a_receiver() -> None:
     with quick_service(admin_addr=ANY) as service, service.client() as remote:
-        for host in ("127.0.0.1", "localhost", "0x7f.1"):
-            port = service.url.rsplit(":", 1)[1]
-            subscribe(remote, CREATED, to=f"http://{host}:{port}/bot_users")
-        remote.ip_policies.create()
-        watched, failed = watched_of(service), frozenset({("target", "webhook")})
-        attempts = "ginnel_event_attempts_failed_total"
-        wait_until(lambda: watched.scrape()[attempts, failed].value >= 6, "attempts")
-
-        # They would be refused without a key, but are not even made.
-        assert not [call for call in service.calls if call.operation.startswith("bot_users")]
+        own, agents = service.url.rsplit(":", 1)[1], free_port()
+        for host in ("127.0.0.1", "localhost", "0x7f.1", "[::1]"):
+            with pytest.raises(ginnel.BadRequestError, match="must lead elsewhere"):
+                subscribe(remote, CREATED, to=f"http://{host}:{own}/bot_users")
+        subscribe(remote, CREATED, to=f"http://127.0.0.1:{agents}/api/tunnels")
+        with ginnel.Agent(service, web_addr=f"127.0.0.1:{agents}"):
+            remote.ip_policies.create()
+            watched, failed = watched_of(service), frozenset({("target", "webhook")})
+            attempts = "ginnel_event_attempts_failed_total"
+            wait_until(lambda: watched.scrape()[attempts, failed].value >= 2, "attempts")
 
 
 def test_receivers_may_be_kept_to_public_addresses(

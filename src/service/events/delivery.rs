@@ -1,6 +1,6 @@
 //! One attempt to deliver events to a destination, and what its failure means.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use super::{file, otlp, webhook};
 use crate::api::remote::event_destinations::EventDestination;
 use crate::gateway::Gateway;
 use crate::http1::retry_after;
-use crate::net::Reach;
+use crate::net::{Reach, private};
 use crate::policy::Fetch;
 
 /// The longest URL, in bytes.
@@ -239,6 +239,12 @@ pub(in crate::service) fn check_url(text: &str, reach: Reach) -> Result<(), Stri
         Some(Host::Ipv6(address)) => Some(address.into()),
         Some(Host::Domain(_)) | None => None,
     };
+    let is_local = url.host() == Some(Host::Domain("localhost"));
+    let place = address.or(is_local.then_some(Ipv4Addr::LOCALHOST.into()));
+    if let Some(place) = place.zip(url.port_or_known_default()) {
+        private::check(place.into())
+            .map_err(|problem| format!("must lead elsewhere: {problem}"))?;
+    }
     if let Some(problem) = address.and_then(|address| reach.check(address).err()) {
         return Err(format!(
             "{problem}: the service does not have event_delivery.private_receivers"

@@ -72,6 +72,20 @@ impl DestinationSecret {
         change.put(&Self { id: secret_id(destination_id), secret, previous })
     }
 
+    /// Gives a destination a secret that is the only one.
+    pub fn reset(
+        change: &Transaction<'_>,
+        destination_id: &str,
+        secret: Secret,
+    ) -> Result<(), StoreError> {
+        change.put(&Self { id: secret_id(destination_id), secret, previous: None })
+    }
+
+    /// The secret, without the one before it.
+    pub fn into_secret(self) -> Secret {
+        self.secret
+    }
+
     /// The secrets that events are signed with at a second of Unix, the newest first.
     pub(super) fn at(&self, second: i64) -> impl Iterator<Item = &Secret> {
         let previous = self.previous.as_ref().filter(|previous| second < previous.until);
@@ -145,6 +159,15 @@ mod tests {
         assert_eq!(at(OVERLAP_SECONDS + 60), ["two"]);
         put("three");
         assert_eq!(at(0), ["three", "two"], "one of them at most");
+        let reset = |change: &Transaction<'_>| {
+            DestinationSecret::reset(change, "ed_1", Secret("three".to_owned()))
+        };
+        tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap()
+            .block_on(store.write(reset))
+            .unwrap();
+        assert_eq!(at(0), ["three"]);
     }
 
     #[test]

@@ -51,7 +51,7 @@ async fn create(service: Context, params: Create) -> OperationResult<Create> {
             ..EventDestination::default()
         };
         change.put(&destination)?;
-        let made = keep_secret(change, &destination.id, checked, new)?;
+        let made = keep_secret(change, &destination.id, checked, new, true)?;
         show_secret(&mut destination, made);
         Ok(destination)
     });
@@ -79,10 +79,11 @@ async fn update(service: Context, params: Update) -> OperationResult<Update> {
         destination.description = params.description.or(destination.description);
         destination.metadata = params.metadata.or(destination.metadata);
         let target = checked.as_ref().map(|checked| checked.target.clone());
+        let moves = webhook_url(target.as_ref()) != webhook_url(destination.target.as_ref());
         destination.target = target.or(destination.target);
         change.put(&destination)?;
         if let Some(checked) = checked {
-            let made = keep_secret(change, &destination.id, checked, new)?;
+            let made = keep_secret(change, &destination.id, checked, new, moves)?;
             show_secret(&mut destination, made);
         }
         Ok(destination)
@@ -163,21 +164,33 @@ fn check_target(service: &Context, mut target: EventTarget) -> Result<CheckedTar
     Ok(CheckedTarget { target, secret })
 }
 
-/// Keeps the secret of a webhook, and none for another target; gives it if it had to be made.
+fn webhook_url(target: Option<&EventTarget>) -> Option<&str> {
+    target?.webhook.as_ref()?.url.as_deref()
+}
+
+/// Keeps the secret of a webhook, and none for another target; gives it if it had to be made. One that was
+/// replaced is for the receiver that knows it: where the webhook `moves` to another URL, nothing is left of it.
 fn keep_secret(
     change: &Transaction<'_>,
     destination_id: &str,
     checked: CheckedTarget,
     new: Secret,
+    moves: bool,
 ) -> Result<Option<Secret>, Refusal> {
     let is_webhook = checked.target.webhook.is_some();
     let stored = DestinationSecret::find(change, destination_id)?;
     match (is_webhook, checked.secret, stored) {
         (false, _, Some(_)) => DestinationSecret::remove(change, destination_id)?,
-        (true, Some(secret), _) => DestinationSecret::put(change, destination_id, secret)?,
+        (true, Some(secret), Some(_)) if !moves => {
+            DestinationSecret::put(change, destination_id, secret)?;
+        }
+        (true, Some(secret), _) => DestinationSecret::reset(change, destination_id, secret)?,
         (true, None, None) => {
-            DestinationSecret::put(change, destination_id, new.clone())?;
+            DestinationSecret::reset(change, destination_id, new.clone())?;
             return Ok(Some(new));
+        }
+        (true, None, Some(stored)) if moves => {
+            DestinationSecret::reset(change, destination_id, stored.into_secret())?;
         }
         (false, _, None) | (true, None, Some(_)) => {}
     }
