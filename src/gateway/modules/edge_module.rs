@@ -1,7 +1,7 @@
 //! Modules as the management API has them: how they are checked, and what is made of them.
 
 use std::any::Any;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -160,12 +160,16 @@ pub(crate) fn references(
     ids: Vec<String>,
     prefix: &str,
 ) -> Result<Vec<Ref>, InvalidModule> {
+    let mut seen = HashSet::new();
     let reference = |(index, id): (usize, String)| {
-        if id::has_prefix(&id, prefix) {
-            return Ok(Ref { id, ..Ref::default() });
+        if !id::has_prefix(&id, prefix) {
+            let message = format!("{field}[{index}]: {id:?} does not start with {prefix}_");
+            return Err(InvalidModule::numbered(WRONG_PREFIX, message));
         }
-        let message = format!("{field}[{index}]: {id:?} does not start with {prefix}_");
-        Err(InvalidModule::numbered(WRONG_PREFIX, message))
+        if !seen.insert(id.clone()) {
+            return Err(InvalidModule::value(format!("{field}[{index}]: {id:?} is there twice")));
+        }
+        Ok(Ref { id, ..Ref::default() })
     };
     ids.into_iter().enumerate().map(reference).collect()
 }

@@ -1,5 +1,7 @@
 //! IP restrictions: changed by admins, who cannot lock themselves out.
 
+use std::collections::HashSet;
+
 use super::{Context, Handler, OperationResult, on};
 use crate::api::id::{has_prefix, prefix};
 use crate::api::remote::Ref;
@@ -109,9 +111,17 @@ fn policies(ids: Vec<String>) -> Result<Vec<Ref>, Refusal> {
         let message = format!("ip_policy_ids: has {count} entries, the limit is {MAX_POLICIES}");
         return Err(Refusal::new(code::INVALID_VALUE, message));
     }
-    let reference = |(index, id): (usize, String)| match has_prefix(&id, prefix::IP_POLICY) {
-        true => Ok(Ref { id, ..Ref::default() }),
-        false => Err(wrong_prefix(&format!("ip_policy_ids[{index}]"), &id, prefix::IP_POLICY)),
+    let mut seen = HashSet::new();
+    let reference = |(index, id): (usize, String)| {
+        let place = format!("ip_policy_ids[{index}]");
+        if !has_prefix(&id, prefix::IP_POLICY) {
+            return Err(wrong_prefix(&place, &id, prefix::IP_POLICY));
+        }
+        if !seen.insert(id.clone()) {
+            let message = format!("{place}: {id:?} is there twice");
+            return Err(Refusal::new(code::INVALID_VALUE, message));
+        }
+        Ok(Ref { id, ..Ref::default() })
     };
     ids.into_iter().enumerate().map(reference).collect()
 }
