@@ -1,6 +1,7 @@
 //! Sending captured requests again (agent sheet, section 6).
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU16;
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
@@ -18,7 +19,7 @@ use crate::logging::or_debug;
 use crate::net::ShutdownPhase;
 
 /// How long an answer is waited for before the replay is left to itself.
-const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a replay may go on.
 const MAX_REPLAY_TIME: Duration = Duration::from_secs(600);
 /// How many times a request is sent.
@@ -99,30 +100,30 @@ pub(super) struct ReplayTarget {
 }
 
 impl ReplayTarget {
-    /// Sends a request; gives the status of its response, or none where there is none. `recorded` hears the
-    /// identifier of the record, where the tunnel is inspected.
+    /// Sends a request. `recorded` hears the identifier of the record, where the tunnel is inspected, and
+    /// `status` is that of the response as soon as it has begun; 0 until then.
     pub async fn send(
         &self,
         request: Vec<u8>,
         source: Arc<CaptureSource>,
         recorded: oneshot::Sender<String>,
-    ) -> Option<u16> {
+        status: &AtomicU16,
+    ) {
         let tunnel = &self.tunnel;
-        let LocalService::Http(front) = &tunnel.service else { return None };
+        let LocalService::Http(front) = &tunnel.service else { return };
         let front = self.elsewhere.as_ref().unwrap_or(front);
         let activity = tunnel.unwatched();
         let opened = Instant::now();
         tunnel.metrics.connection_opened(opened);
         let mut shutdown = tunnel.signal();
-        let sending = once(front, request, source, recorded, &activity);
+        let sending = once(front, request, source, recorded, &activity, status);
         // What takes longer than this waits for something that nobody will send.
         let sending = tokio::time::timeout(MAX_REPLAY_TIME, sending);
         // It counts for its tunnel, which it may end with.
         let sent = shutdown.run_until(ShutdownPhase::Forced, sending).await;
-        let status = sent.and_then(|sent| or_debug!(sent, "a replayed request was given up"));
+        sent.map(|sent| or_debug!(sent, "a replayed request was given up"));
         let closed = Instant::now();
         tunnel.metrics.connection_closed(closed.duration_since(opened), closed);
-        status.filter(|status| *status > 0)
     }
 }
 
@@ -172,7 +173,8 @@ impl AgentInner {
                     return;
                 }
                 let recorded = recorded.take().unwrap_or_else(|| oneshot::channel().0);
-                target.send(request.clone(), source.clone(), recorded).await;
+                let status = AtomicU16::new(0);
+                target.send(request.clone(), source.clone(), recorded, &status).await;
             }
         });
         let sent = tokio::time::timeout(RESPONSE_TIMEOUT, sending).await;

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import http.client
 import json
+import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -208,6 +213,14 @@ def test_it_outlives_its_request_in_the_store(
         assert client.replay_schedules.get(schedule.id).state == "running"
         assert set(receiver.bodies) == {body}
 
+        client.requests.clear()
+
+        wait_until(
+            lambda: client.replay_schedules.get(schedule.id).state == "aborted", "its end"
+        )
+        over = client.replay_schedules.get(schedule.id)
+        assert over.error == f"the request {captured} was deleted"
+
 
 async def test_it_ends_with_its_tunnel(here: Any, captured: str) -> None:
     tunnel = await here.tunnels.list().first()
@@ -216,7 +229,95 @@ async def test_it_ends_with_its_tunnel(here: Any, captured: str) -> None:
     await here.tunnels.stop(tunnel.name)
 
     over = await until(here, schedule.id, lambda it: it.state != "running")
-    assert (over.state, over.error) == ("aborted", f'no HTTP tunnel "{tunnel.name}" is running')
+    assert (over.state, over.error) == ("aborted", f'the tunnel "{tunnel.name}" was stopped')
+
+
+def test_another_tunnel_of_the_name_gets_nothing(
+    ginnel_agent: ginnel.Agent, url: str, receiver: Receiver
+) -> None:
+    captured = visited(ginnel_agent, url)
+    other = Receiver()
+    with served(other) as local, ginnel_agent.client() as client:
+        name = client.tunnels.list().first().name
+        schedule = client.replay_schedules.add(captured_id=captured, interval=86_400_000)
+        wait_until(lambda: len(receiver.bodies) == 2, "the first time")
+
+        client.tunnels.stop(name)
+        client.tunnels.start(addr=local, proto="http", name=name)
+
+        wait_until(
+            lambda: client.replay_schedules.get(schedule.id).state == "aborted", "the end", 0.5
+        )
+        often = client.replay_schedules.add(captured_id=captured, interval=100)
+        wait_until(lambda: len(other.bodies) > 1, "replays")
+        client.tunnels.stop(name)
+        client.tunnels.start(addr=local, proto="http", name=name)
+        wait_until(lambda: client.replay_schedules.get(often.id).state == "aborted", "the end", 0.5)
+        # One may have been under way.
+        time.sleep(0.1)
+        sent = len(other.bodies)
+        time.sleep(0.4)
+        assert len(other.bodies) == sent
+
+
+class Endless:
+    """A local service whose responses do not end."""
+
+    def __init__(self, head: str) -> None:
+        self.head = head
+        self.count = 0
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.connections: list[socket.socket] = []
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self.listener.accept()
+                self.connections.append(connection)
+                connection.recv(1 << 16)
+                self.count += 1
+                connection.sendall(self.head.replace("\n", "\r\n").encode())
+
+    def close(self) -> None:
+        for connection in [self.listener, *self.connections]:
+            connection.close()
+
+
+@pytest.mark.parametrize(
+    ("status", "head", "fields"),
+    [
+        (200, "HTTP/1.1 200 OK\nContent-Type: text/event-stream\n\ndata: 1\n\n", {}),
+        (
+            101,
+            "HTTP/1.1 101 Switching Protocols\nUpgrade: websocket\nConnection: upgrade\n\n",
+            {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13"},
+        ),
+    ],
+)
+def test_a_response_without_an_end_is_none_that_failed(
+    ginnel_agent: ginnel.Agent, status: int, head: str, fields: dict[str, str]
+) -> None:
+    endless = Endless(head)
+    with ginnel_agent.client() as client:
+        address = f"127.0.0.1:{endless.listener.getsockname()[1]}"
+        tunnel = client.tunnels.start(addr=address, proto="http", name="endless")
+        parts = urlsplit(tunnel.public_url)
+        visitor = http.client.HTTPConnection(parts.netloc)
+        visitor.request("GET", "/stream", headers=fields)
+        captured = client.requests.wait_for().id
+        wait_until(lambda: endless.count == 1, "the visitor")
+
+        id = client.replay_schedules.add(captured_id=captured, interval=100).id
+
+        wait_until(lambda: client.replay_schedules.get(id).last_status == status, "a status")
+        # It is left to itself after ten seconds.
+        wait_until(lambda: client.replay_schedules.get(id).sent == 2, "the second time")
+        assert client.replay_schedules.get(id).failed == 0
+        client.replay_schedules.delete(id)
+        client.tunnels.stop("endless")
+    visitor.close()
+    endless.close()
 
 
 async def test_what_is_wrong_is_named_with_its_limit(here: Any, captured: str) -> None:

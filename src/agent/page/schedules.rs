@@ -20,10 +20,8 @@ pub(super) struct ScheduleView {
 
 impl ScheduleView {
     fn of(schedule: &RunningSchedule) -> Self {
-        let exchange = schedule.options.record.exchange();
-        let [method, target, _] = exchange.request.start_line();
-        let (method, target) = (method.into_owned(), mask::target(&target).into_owned());
-        drop(exchange);
+        let options = &schedule.options;
+        let (method, target) = (options.method.clone(), mask::target(&options.target).into_owned());
         Self { shown: schedule.show(), method, target }
     }
 }

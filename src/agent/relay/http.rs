@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU16;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -91,6 +91,7 @@ pub async fn serve(
     let (read, write) = visitor;
     let buffer = BytesMut::with_capacity(BUFFER_BYTES);
     let source = Arc::new(source);
+    let status = AtomicU16::new(0);
     let mut visit = Visit {
         front,
         read,
@@ -100,7 +101,7 @@ pub async fn serve(
         source,
         opened: None,
         activity,
-        status: AtomicU16::new(0),
+        status: &status,
     };
     while visit.serve_one().await {}
     ignore(
@@ -109,18 +110,19 @@ pub async fn serve(
     );
 }
 
-/// Serves one whole request that nobody waits for: the answer goes to the record alone. Gives the status of
-/// that, or 0 where there is none.
+/// Serves one whole request that nobody waits for: the answer goes to the record alone.
 ///
 /// `opened` hears the identifier of the record, where the tunnel is inspected, and `activity` knows when that
-/// ends.
+/// ends. `status` is that of the response as soon as it has begun, also where this is dropped before its end;
+/// 0 until then.
 pub async fn once(
     front: &HttpForwarder,
     request: Vec<u8>,
     source: Arc<CaptureSource>,
     opened: oneshot::Sender<String>,
     activity: &Activity<'_>,
-) -> u16 {
+    status: &AtomicU16,
+) {
     let mut visit = Visit {
         front,
         read: Box::pin(SilentVisitor),
@@ -130,10 +132,9 @@ pub async fn once(
         source,
         opened: Some(opened),
         activity,
-        status: AtomicU16::new(0),
+        status,
     };
     visit.serve_one().await;
-    visit.status.into_inner()
 }
 
 /// A visitor who says nothing more and does not leave.
@@ -164,7 +165,7 @@ pub(super) struct Visit<'a> {
     /// Learns whether there is a request.
     pub activity: &'a Activity<'a>,
     /// The status of the response that has begun; 0 until then.
-    pub status: AtomicU16,
+    pub status: &'a AtomicU16,
 }
 
 impl Visit<'_> {
@@ -180,7 +181,7 @@ impl Visit<'_> {
             }
         };
         self.activity.begin();
-        *self.status.get_mut() = 0;
+        self.status.store(0, Ordering::Relaxed);
         let started = Instant::now();
         self.front.metrics.request_started(started);
         let (bytes, rules) = self.without_rules(&head, bytes);
@@ -207,7 +208,7 @@ impl Visit<'_> {
         if tracing::enabled!(tracing::Level::DEBUG) {
             self.log_request(recording.as_ref(), ended.duration_since(started));
         }
-        let status = *self.status.get_mut();
+        let status = self.status.load(Ordering::Relaxed);
         self.front.responses.count(status);
         let [received, sent] = recording.as_ref().map_or([0, 0], Recording::lengths);
         self.front.metrics.exchange_ended(&EndedExchange {
@@ -322,7 +323,7 @@ impl Visit<'_> {
                 write: &mut self.write,
                 buffer: &mut self.buffer,
                 activity: self.activity,
-                status: &self.status,
+                status: self.status,
             }
             .run(bytes, &mut local)
             .await;
@@ -414,7 +415,7 @@ impl Visit<'_> {
     /// Says that the local service gave no answer, and why.
     async fn answer_for_local(&mut self, reason: &str, recording: Option<&Recording>) {
         let title = "The local service did not respond";
-        *self.status.get_mut() = 502;
+        self.status.store(502, Ordering::Relaxed);
         let answer = page::problem(502, "ERR_NGROK_8012", title, reason);
         if let Some(recording) = recording {
             recording.answered_by_agent(&answer, reason);
@@ -426,7 +427,7 @@ impl Visit<'_> {
     pub(super) async fn refuse(&mut self, error: HeadError, recording: Option<&Recording>) {
         let status =
             if matches!(error, HeadError::TooLong | HeadError::TooMany) { 431 } else { 400 };
-        *self.status.get_mut() = status;
+        self.status.store(status, Ordering::Relaxed);
         let answer = page::problem(status, "", "The request was refused", &format!("{error}."));
         if let Some(recording) = recording {
             recording.answered_by_agent(&answer, &error.to_string());

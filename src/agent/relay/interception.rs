@@ -1,5 +1,6 @@
 //! Requests that do not go on as they came: a mock responds to them, or they wait for somebody to decide.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -105,7 +106,7 @@ impl Visit<'_> {
                 return GONE;
             }
         };
-        *self.status.get_mut() = made.status;
+        self.status.store(made.status, Ordering::Relaxed);
         let is_whole = sent.len() == made.body.len();
         if let Some(recording) = recording {
             recording.response_head(&made.head, &Body::NONE);
@@ -209,7 +210,7 @@ impl Visit<'_> {
 
     async fn turn_away(&mut self, status: u16, text: &str, recording: &Recording) -> Interception {
         const REASON: &str = "The request was refused while it was held.";
-        *self.status.get_mut() = status;
+        self.status.store(status, Ordering::Relaxed);
         let mut response = Vec::new();
         if text.is_empty() {
             response = page::problem(status, "", "The request was refused", REASON);

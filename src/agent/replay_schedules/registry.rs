@@ -38,10 +38,11 @@ pub enum ScheduleError {
 /// What is sent, and when.
 #[derive(Debug)]
 pub struct ScheduleOptions {
-    /// The captured request.
-    pub record: Arc<CaptureRecord>,
-    /// Its bytes, which newer records do not displace.
-    pub request: Vec<u8>,
+    /// The identifier of the captured request.
+    pub captured_id: String,
+    pub method: String,
+    /// Path and query.
+    pub target: String,
     pub tunnel_name: String,
     /// In place of the tunnel's local service.
     pub address: Option<LocalAddress>,
@@ -104,19 +105,18 @@ impl ScheduleOptions {
     /// Reads what somebody asks for this captured request.
     ///
     /// # Errors
-    /// When that is not kept as a whole, a number is not within its limits, or `until` or `addr` is unusable.
-    pub fn read(add: Add, record: Arc<CaptureRecord>) -> Result<Self, ScheduleError> {
-        let request = record.exchange().request.clone();
-        if !request.is_whole() {
-            return Err(ReplayError::Truncated.into());
-        }
+    /// When a number is not within its limits, or `until` or `addr` is unusable.
+    pub fn read(add: Add, record: &CaptureRecord) -> Result<Self, ScheduleError> {
+        let [method, target, _] =
+            record.exchange().request.start_line().map(std::borrow::Cow::into_owned);
         let interval = number_within("interval", add.interval, INTERVAL_MS)?;
         let times = add.times.map(|times| number_within("times", times, TIMES)).transpose()?;
         let until = add.until.map(read_until).transpose()?;
         Ok(Self {
-            request: request.to_send(),
+            captured_id: record.id.clone(),
+            method,
+            target,
             tunnel_name: add.tunnel_name.unwrap_or_else(|| record.tunnel_name.clone()),
-            record,
             address: add.addr.as_deref().map(replay_address).transpose()?,
             interval: Duration::from_millis(interval.into()),
             times,
@@ -237,7 +237,7 @@ impl RunningSchedule {
         let time = |moment: DateTime<Local>| {
             Timestamp(moment.to_rfc3339_opts(SecondsFormat::Millis, false))
         };
-        let ScheduleOptions { record, request: _, tunnel_name, address, interval, times, until } =
+        let ScheduleOptions { captured_id, tunnel_name, address, interval, times, until, .. } =
             &self.options;
         let progress = self.progress();
         let (state, error) = match progress.state {
@@ -248,7 +248,7 @@ impl RunningSchedule {
         ReplaySchedule {
             uri: format!("/api/replay_schedules/{}", self.id),
             id: self.id.clone(),
-            captured_id: record.id.clone(),
+            captured_id: captured_id.clone(),
             tunnel_name: tunnel_name.clone(),
             addr: Note(address.as_ref().map(LocalAddress::shown).unwrap_or_default()),
             interval: i64::try_from(interval.as_millis()).unwrap_or(i64::MAX),

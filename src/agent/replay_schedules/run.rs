@@ -1,6 +1,7 @@
 //! Sending on a schedule.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use chrono::{Local, TimeDelta};
@@ -8,14 +9,29 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::registry::{RunningSchedule, ScheduleError, ScheduleOptions, ScheduleState};
-use crate::agent::capture::CaptureSource;
+use crate::agent::capture::{CaptureRecord, CaptureSource};
 use crate::agent::inner::AgentInner;
-use crate::agent::replay::{ReplayError, replay_source};
+use crate::agent::replay::{RESPONSE_TIMEOUT, ReplayError, ReplayTarget, replay_source};
 use crate::api::local::replay_schedules::Add;
 use crate::net::ShutdownPhase;
 
 /// How long it takes at most until it is seen that a request was deleted.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
+/// How often it is looked whether a response has begun.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// What a schedule needs for as long as it runs.
+struct ScheduledRequest {
+    agent: Arc<AgentInner>,
+    schedule: Arc<RunningSchedule>,
+    record: Arc<CaptureRecord>,
+    /// The bytes of the record, which newer ones do not displace.
+    request: Vec<u8>,
+    /// The very tunnel: another one that gets its name is not meant.
+    target: Arc<ReplayTarget>,
+    /// How many times all records had been removed before.
+    clearings: u64,
+}
 
 impl AgentInner {
     /// Starts to send a captured request on a schedule.
@@ -26,79 +42,128 @@ impl AgentInner {
         self: &Arc<Self>,
         add: Add,
     ) -> Result<Arc<RunningSchedule>, ScheduleError> {
+        let clearings = self.captures.clearings();
         let id = &add.captured_id;
         let record = self.captures.find(id).ok_or_else(|| ReplayError::NoRecord(id.clone()))?;
-        let options = ScheduleOptions::read(add, record)?;
-        self.replay_target(&options.tunnel_name, options.address.clone())?;
+        let request = record.exchange().request.clone();
+        if !request.is_whole() {
+            return Err(ReplayError::Truncated.into());
+        }
+        let options = ScheduleOptions::read(add, &record)?;
+        let target = self.replay_target(&options.tunnel_name, options.address.clone())?;
         let schedule = self.replay_schedules.add(options, &self.shutdown)?;
-        tokio::spawn(run(self.clone(), schedule.clone()));
+        let scheduled = ScheduledRequest {
+            agent: self.clone(),
+            schedule: schedule.clone(),
+            record,
+            request: request.to_send(),
+            target: Arc::new(target),
+            clearings,
+        };
+        tokio::spawn(scheduled.run());
         Ok(schedule)
     }
+}
 
-    /// Sends the request of a schedule once, and waits for the response.
-    async fn send_scheduled(&self, schedule: &RunningSchedule) -> Result<(), ReplayError> {
-        let ScheduleOptions { record, request, tunnel_name, address, .. } = &schedule.options;
-        let target = self.replay_target(tunnel_name, address.clone())?;
-        let source = CaptureSource {
+impl ScheduledRequest {
+    /// Sends until the schedule, its tunnel or the agent comes to its end.
+    async fn run(self) {
+        let schedule = self.schedule.clone();
+        let mut shutdown = schedule.shutdown.signal();
+        let running = shutdown.run_until(ShutdownPhase::Graceful, self.send_until_end()).await;
+        let Some(end) = running else { return };
+        tracing::debug!(schedule = schedule.id, ?end, "a replay schedule is over");
+        schedule.advance(|progress| {
+            progress.next = None;
+            progress.state = end;
+        });
+    }
+
+    async fn send_until_end(self) -> ScheduleState {
+        let mut tunnel = self.target.tunnel.signal();
+        let sending = self.send_while_due();
+        let end = tunnel.run_until(ShutdownPhase::Graceful, sending).await;
+        end.unwrap_or_else(|| self.without_tunnel())
+    }
+
+    async fn send_while_due(&self) -> ScheduleState {
+        let mut next = Instant::now();
+        loop {
+            if let Some(end) = self.end() {
+                return end;
+            }
+            let left = next.saturating_duration_since(Instant::now());
+            if !left.is_zero() {
+                tokio::time::sleep(left.min(CHECK_INTERVAL)).await;
+                continue;
+            }
+            self.send().await;
+            // A response that took longer than the interval makes up for nothing.
+            next = (next + self.schedule.options.interval).max(Instant::now());
+            let left = next.saturating_duration_since(Instant::now());
+            let at = TimeDelta::from_std(left).ok().map(|left| Local::now() + left);
+            self.schedule.advance(|progress| progress.next = at);
+        }
+    }
+
+    /// Why no more is sent; none while that goes on.
+    fn end(&self) -> Option<ScheduleState> {
+        if self.schedule.is_over(Local::now()) {
+            return Some(ScheduleState::Completed);
+        }
+        let is_cleared = self.agent.captures.clearings() != self.clearings;
+        if is_cleared || self.record.exchange().is_deleted() {
+            let problem = format!("the request {} was deleted", self.record.id);
+            return Some(ScheduleState::Aborted(problem));
+        }
+        let is_running = self.agent.tunnels.has(&self.target.tunnel);
+        (!is_running).then(|| self.without_tunnel())
+    }
+
+    fn without_tunnel(&self) -> ScheduleState {
+        let name = &self.schedule.options.tunnel_name;
+        ScheduleState::Aborted(format!("the tunnel {name:?} was stopped"))
+    }
+
+    /// Sends the request once, and waits for the response: as long as it takes to begin, and then for
+    /// [`RESPONSE_TIMEOUT`] until it is left to itself.
+    async fn send(&self) {
+        let schedule = &self.schedule;
+        let source = Arc::new(CaptureSource {
             schedule_id: Some(schedule.id.clone()),
-            ..replay_source(Some(record.id.clone()))
-        };
+            ..replay_source(Some(self.record.id.clone()))
+        });
         let (recorded, mut new) = oneshot::channel();
         schedule.advance(|progress| {
             progress.sent += 1;
             progress.next = None;
         });
-        let status = target.send(request.clone(), Arc::new(source), recorded).await;
-        schedule.advance(|progress| {
+        let status = Arc::new(AtomicU16::new(0));
+        let (target, request, begun) = (self.target.clone(), self.request.clone(), status.clone());
+        let mut sending = tokio::spawn(async move {
+            target.send(request, source, recorded, &begun).await;
+        });
+        let mut deadline = None;
+        while tokio::time::timeout(POLL_INTERVAL, &mut sending).await.is_err() {
+            if deadline.is_none() && status.load(Ordering::Relaxed) > 0 {
+                deadline = Some(Instant::now() + RESPONSE_TIMEOUT);
+                self.note_response(&status, &mut new);
+            }
+            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                return;
+            }
+        }
+        if deadline.is_none() {
+            self.note_response(&status, &mut new);
+        }
+    }
+
+    fn note_response(&self, status: &AtomicU16, recorded: &mut oneshot::Receiver<String>) {
+        let status = Some(status.load(Ordering::Relaxed)).filter(|status| *status > 0);
+        self.schedule.advance(|progress| {
             progress.failed += u32::from(status.is_none_or(|status| status >= 500));
             progress.last_status = status;
-            progress.last_id = new.try_recv().ok();
+            progress.last_id = recorded.try_recv().ok();
         });
-        Ok(())
     }
-}
-
-/// Why a schedule sends no more; none while it does.
-fn end_of(schedule: &RunningSchedule) -> Option<ScheduleState> {
-    let record = &schedule.options.record;
-    if schedule.is_over(Local::now()) {
-        Some(ScheduleState::Completed)
-    } else if record.exchange().is_deleted() {
-        Some(ScheduleState::Aborted(format!("the request {} was deleted", record.id)))
-    } else {
-        None
-    }
-}
-
-/// Sends until the schedule, or the agent, comes to its end.
-async fn run(agent: Arc<AgentInner>, schedule: Arc<RunningSchedule>) {
-    let mut shutdown = schedule.shutdown.signal();
-    let mut next = Instant::now();
-    let end = loop {
-        if shutdown.phase() > ShutdownPhase::Running {
-            return;
-        }
-        if let Some(end) = end_of(&schedule) {
-            break end;
-        }
-        if let Some(left) = next.checked_duration_since(Instant::now()).filter(|it| !it.is_zero()) {
-            let pause = tokio::time::sleep(left.min(CHECK_INTERVAL));
-            // What ends the wait is looked at above.
-            shutdown.run_until(ShutdownPhase::Graceful, pause).await;
-            continue;
-        }
-        if let Err(error) = agent.send_scheduled(&schedule).await {
-            break ScheduleState::Aborted(error.to_string());
-        }
-        // A response that took longer than the interval makes up for nothing.
-        next = (next + schedule.options.interval).max(Instant::now());
-        let left = next.saturating_duration_since(Instant::now());
-        let at = TimeDelta::from_std(left).ok().map(|left| Local::now() + left);
-        schedule.advance(|progress| progress.next = at);
-    };
-    tracing::debug!(schedule = schedule.id, ?end, "a replay schedule is over");
-    schedule.advance(|progress| {
-        progress.next = None;
-        progress.state = end;
-    });
 }

@@ -137,6 +137,8 @@ struct CaptureState {
     revision: u64,
     /// The revision of the last removal of all records, or the last one of a record that is forgotten.
     cleared: u64,
+    /// How many times all records were removed.
+    clearings: u64,
     /// The last records that were removed one by one, each with its revision.
     removals: VecDeque<(u64, String)>,
 }
@@ -217,10 +219,16 @@ impl CaptureStore {
         inner.is_restoring = false;
         inner.removals.clear();
         inner.cleared = inner.next_revision();
+        inner.clearings += 1;
         drop(inner);
         let emptied = self.file.as_ref().map(InspectFile::clear);
         ignore(self.changes.send(CaptureChange::Cleared), "nobody may be listening");
         emptied
+    }
+
+    /// How many times all records were removed, also for those who hold one that was displaced before.
+    pub(in crate::agent) fn clearings(&self) -> u64 {
+        self.lock().clearings
     }
 
     /// How much of a body is kept at most.

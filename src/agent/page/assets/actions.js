@@ -8,10 +8,11 @@ import { dialog, field, notice, toast } from "./ui.js";
 /** As src/agent/capture/store/pins.rs limits them, in bytes. */
 const MAX_NOTE = 2000;
 
-/** What is sent more often than this goes on a schedule. */
+/** What is sent more often than this goes on a schedule, as src/agent/replay.rs limits it. */
 const MAX_TIMES = 100;
 /** As src/agent/replay_schedules/registry.rs limits them. */
 const MAX_SCHEDULED = 1000000;
+const MIN_SECONDS = 0.1;
 const MAX_SECONDS = 86400;
 /** How long a form waits for a refusal before the replays go on without it, in milliseconds. */
 const REFUSAL = 600;
@@ -26,15 +27,17 @@ function number(value, attributes) {
 export function repeat({ id, tunnel }) {
   const times = number(5, { min: "1", max: MAX_SCHEDULED, required: false });
   const interval = number(0, { min: "0", max: MAX_SECONDS, step: "any" });
+  const isEndless = () => !times.value || Number(times.value) > MAX_TIMES;
+  times.addEventListener("input", () => { interval.min = isEndless() ? MIN_SECONDS : 0; });
   const addr = make("input", { placeholder: `where tunnel ${tunnel} leads`, autocomplete: "off", spellcheck: "false" });
   dialog("Replay several times", make("div", {}, make("div", { class: "fields" },
-    field("Times", times, "Empty: until you stop it"), field("Seconds between", interval, "From 0.1 on, you can stop it above the list")),
+    field("Times", times, "Empty: until you stop it"), field("Seconds between", interval, `From ${MIN_SECONDS} on, which more than ${MAX_TIMES} times need, you can stop it above the list`)),
   field("Address", addr, "Another place on this machine, such as localhost:8081, or the address of one of the tunnels.")), [["Replay", async () => {
     const body = {
       ...(times.value ? { times: Number(times.value) } : {}), interval: Math.round(Number(interval.value) * 1000),
       ...(addr.value.trim() ? { addr: addr.value.trim() } : {}),
     };
-    if (body.interval || !(body.times <= MAX_TIMES)) {
+    if (isEndless() || Number(interval.value) >= MIN_SECONDS) {
       await ask("/api/replay_schedules", { method: "POST", body: { captured_id: id, ...body } });
       announce("The request is sent on a schedule");
       return;
