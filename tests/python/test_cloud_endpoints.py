@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -177,6 +178,19 @@ def test_a_port_of_its_own_leads_bytes_inside(service: ginnel.Service) -> None:
 
 
 @ON_BOTH_STORES
+async def test_a_port_of_another_program_is_called_so(client: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        policy = json.dumps({"on_tcp_connect": [{"actions": [{"type": "close-connection"}]}]})
+
+        with pytest.raises(ginnel.ConflictError) as refused:
+            await client.endpoints.create(url=f"tcp://127.0.0.1:{port}", traffic_policy=policy)
+
+    assert f"url: port {port} is in use by an endpoint, an edge or another program" in str(
+        refused.value
+    )
+
+
 async def test_an_address_is_served_by_one(client: Any, service: ginnel.Service) -> None:
     made = await client.endpoints.create(url=f"http://{HOST}", traffic_policy=respond("x"))
     with pytest.raises(ginnel.ConflictError, match=made.id) as twice:

@@ -130,8 +130,10 @@ def test_agents_of_other_accounts_do_not_join(service: ginnel.Service) -> None:
     ):
         shared(one, a)
 
-        with pytest.raises(ginnel.APIStatusError, match="already online"):
+        with pytest.raises(ginnel.APIStatusError, match="already online") as refused:
             shared(other, a)
+
+        assert "agents of one account that all ask for it" in str(refused.value)
 
 
 def test_each_endpoint_has_its_own_policy(service: ginnel.Service) -> None:

@@ -174,7 +174,7 @@ fn run_one(proto: &str, matches: &ArgMatches) -> Result<(), CliError> {
 
 pub(in crate::cli) fn run_start(matches: &ArgMatches) -> Result<(), CliError> {
     let config = read_config(matches)?;
-    let names = all_or_named(&config, matches);
+    let names = all_or_named(&config, matches)?;
     if names.is_empty() {
         return Err(CliError::usage("name the tunnels to start, or pass --all"));
     }
@@ -184,11 +184,21 @@ pub(in crate::cli) fn run_start(matches: &ArgMatches) -> Result<(), CliError> {
 }
 
 /// The names of the tunnels to start: those of `--all`, or those that are given.
-pub(in crate::cli) fn all_or_named(config: &AgentConfig, matches: &ArgMatches) -> Vec<String> {
+///
+/// # Errors
+/// Where there are none for `--all`.
+pub(in crate::cli) fn all_or_named(
+    config: &AgentConfig,
+    matches: &ArgMatches,
+) -> Result<Vec<String>, CliError> {
     let named = matches.get_many::<String>("name").into_iter().flatten().cloned();
     match matches.get_flag("all") {
-        true => config.tunnels.keys().cloned().collect(),
-        false => named.collect(),
+        true if config.tunnels.is_empty() => {
+            let problem = "--all: the configuration has no tunnels or endpoints to start";
+            Err(CliError::new(Exit::NotFound, problem))
+        }
+        true => Ok(config.tunnels.keys().cloned().collect()),
+        false => Ok(named.collect()),
     }
 }
 

@@ -76,7 +76,7 @@ pub(super) fn tunnel(name: &'static str, about: &'static str) -> Command {
 /// Runs `start`.
 pub(super) fn run_start(matches: &ArgMatches) -> Result<(), CliError> {
     with_log(matches, |config| {
-        let names = all_or_named(config, matches);
+        let names = all_or_named(config, matches)?;
         if names.is_empty() != matches.get_flag(NONE) {
             return Err(CliError::usage("name the tunnels to start, or pass --all or --none"));
         }

@@ -10,7 +10,7 @@ use tracing::Instrument;
 use crate::api::Timestamp;
 use crate::api::id::prefix;
 use crate::api::remote::REGION;
-use crate::gateway::{EndpointSpec, PublicEndpoint, UpstreamProtocol, already_online};
+use crate::gateway::{BindError, EndpointSpec, PublicEndpoint, UpstreamProtocol, already_online};
 use crate::logging::or_debug;
 use crate::mux::heartbeat::{self, Heartbeat};
 use crate::mux::{Incoming, MuxSession, Stream};
@@ -272,7 +272,8 @@ impl AgentSession {
         token: &Hidden,
     ) -> Result<(PublicEndpoint, Arc<OnlineTunnel>), AgentRefusal> {
         let agent = &self.online.agent;
-        let taken = |url: &str| AgentRefusal(already_online(url), 334);
+        let is_pooled = spec.pool_owner.is_some();
+        let taken = |url: &str| taken(url, is_pooled);
         if let Some(url) = self.state.taken_elsewhere(&spec, bind_id).await? {
             return Err(taken(&url));
         }
@@ -381,8 +382,12 @@ impl AgentSession {
         let (id, endpoint_id) = self.tunnel_ids()?;
         // The address is not known before it is bound, and the tunnel shows it. Visitors who come before the
         // tunnel are led to another node that serves it, as they are while an endpoint has no target.
+        let is_pooled = spec.pool_owner.is_some();
         let bound = self.state.gateway.bind_offline(spec).await;
-        let endpoint = bound.map_err(|error| AgentRefusal(error.to_string(), error.code()))?;
+        let endpoint = bound.map_err(|error| match error {
+            BindError::Taken(url) => taken(&url, is_pooled),
+            error => AgentRefusal(error.to_string(), error.code()),
+        })?;
         if !plan.access.allows_endpoint(&endpoint) {
             return Err(forbidden(&format!("{:?}", endpoint.url())));
         }
@@ -490,6 +495,18 @@ fn answer(bind: &Bind, id: &str, url: &str, token: &Hidden, tunnel: &OnlineTunne
         extra: BindAnswerExtra { token: token.clone(), tunnel_id },
         error: None,
     }
+}
+
+/// Why an address cannot be had that somebody else has; for who asked for a pool, why there is none.
+fn taken(url: &str, is_pooled: bool) -> AgentRefusal {
+    let problem = match is_pooled {
+        false => already_online(url),
+        true => format!(
+            "the endpoint '{url}' is already online, and cannot be shared: pooling_enabled is for \
+             endpoints of agents of one account that all ask for it and end TLS in the same way"
+        ),
+    };
+    AgentRefusal(problem, 334)
 }
 
 fn forbidden(what: &str) -> AgentRefusal {

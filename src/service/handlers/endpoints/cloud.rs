@@ -194,10 +194,14 @@ fn check_free(service: &Context, address: &CloudAddress, id: &str) -> Result<(),
     let shared = &service.shared;
     let hostport = address.hostport();
     let (is_online, key) = match address.scheme {
-        CloudScheme::Tcp => (
-            shared.publisher.taken_port(id, &[hostport]).is_some(),
-            EndpointKey::port(address.port),
-        ),
+        CloudScheme::Tcp => {
+            if shared.publisher.taken_port(id, &[hostport]).is_some() {
+                let owner = "an endpoint, an edge or another program of this machine";
+                let message = format!("url: port {} is in use by {owner}", address.port);
+                return Err(Refusal::new(code::ENDPOINT_ONLINE, message));
+            }
+            (false, EndpointKey::port(address.port))
+        }
         _ => (shared.gateway.is_online(&hostport), EndpointKey::http(&address.host, address.port)),
     };
     let elsewhere = || {
