@@ -1,10 +1,10 @@
 //! `ginnel completion`: what makes a shell complete our commands.
 
 use clap::{Arg, ArgMatches, Command, value_parser};
-use clap_complete::{Shell, generate};
+use clap_complete::Shell;
 
 use super::error::CliError;
-use super::output::say;
+use super::output::say_completion;
 
 pub(super) fn command() -> Command {
     Command::new("completion")
@@ -21,8 +21,6 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), CliError> {
     let Some(shell) = matches.get_one::<Shell>("shell") else {
         return Err(CliError::usage("no shell given"));
     };
-    let mut script = Vec::new();
-    generate(*shell, &mut super::command(), "ginnel", &mut script);
-    say(String::from_utf8_lossy(&script).trim_end());
+    say_completion(*shell, super::command(), "ginnel");
     Ok(())
 }

@@ -3,6 +3,9 @@
 use std::io::{ErrorKind, Write};
 use std::sync::OnceLock;
 
+use clap::Command;
+use clap_complete::{Shell, generate};
+
 use crate::logging::ignore;
 
 /// Why something could not be said.
@@ -11,6 +14,13 @@ static WRITE_ERROR: OnceLock<String> = OnceLock::new();
 /// Says something on standard output; a reader who has left does not matter.
 pub(super) fn say(line: &str) {
     ignore(try_say(line), "why it could not be said is kept for the end");
+}
+
+/// Says what makes a shell complete a command of this name.
+pub(super) fn say_completion(shell: Shell, mut command: Command, name: &str) {
+    let mut script = Vec::new();
+    generate(shell, &mut command, name, &mut script);
+    say(String::from_utf8_lossy(&script).trim_end());
 }
 
 /// Says something on standard output; false when nobody can have read it.

@@ -9,14 +9,16 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from urllib.request import urlopen
 
 import pytest
 
 import ginnel
 from compat import Program, environment, fields, write_launcher
+from ginnel._testing.server import served
 from processes import Relay, Upstream, wait_until
 
 WEB = ["--web-addr", "127.0.0.1:0"]
@@ -457,6 +459,134 @@ def test_secrets_are_taken_out_of_the_command_line(
     assert b"--basic-auth=***" in shown
 
 
+def test_all_of_nothing_is_called_so(launcher: Path, env: dict[str, str], tmp_path: Path) -> None:
+    ours = [sys.executable, "-m", "ginnel", "start", "--all"]
+    empty = tmp_path / "empty.yml"
+    empty.write_text("version: 2\nserver_addr: localhost:1\nauthtoken: x\n")
+
+    done = run(launcher, "start", "--all", env=env)
+    own = subprocess.run(
+        [*ours, "--config", str(empty)], capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert (done.returncode, own.returncode) == (1, 6)
+    for said in (done.stderr, own.stderr):
+        assert "--all: the configuration has no tunnels or endpoints to start" in said
+
+
+def test_a_policy_may_be_at_a_url(launcher: Path, env: dict[str, str]) -> None:
+    actions = [{"type": "custom-response", "config": {"status_code": 203, "body": "tea"}}]
+    policy = json.dumps({"on_http_request": [{"actions": actions}]})
+
+    def files(environ: dict[str, Any], start: Callable[..., object]) -> list[bytes]:
+        is_policy = environ["PATH_INFO"] == "/policy"
+        start("200 OK" if is_policy else "404 Not Found", [("Content-Type", "text/plain")])
+        return [policy.encode()]
+
+    with served(files) as port:
+        here = f"http://127.0.0.1:{port}"
+        tunnel = ["http", "80", *WEB, *LOG, "--url", "http://"]
+        policy_at = ["--traffic-policy-url", f"{here}/policy", "--binding", "public"]
+        with Program(launcher, *tunnel, *policy_at, env=env) as program:
+            url = fields(program.line("started tunnel"))["url"]
+            with urlopen(url) as response:
+                assert (response.status, response.read()) == (203, b"tea")
+        missing = run(launcher, *tunnel, "--traffic-policy-url", f"{here}/other", env=env)
+
+    assert missing.returncode == 1
+    assert f"--traffic-policy-url: {here}/other: the response has status 404" in missing.stderr
+
+
+def test_what_an_http_tunnel_cannot_do_is_refused_by_the_name_of_its_flag(
+    launcher: Path, env: dict[str, str]
+) -> None:
+    for arguments, problem in [
+        (["--proxy-proto", "1"], "--proxy-proto: 1 is only for tcp and tls"),
+        (["--upstream-proxy-protocol=2"], "--upstream-proxy-protocol: 2 is only for tcp and tls"),
+        (["--binding", "internal"], '--binding: "internal" needs a --url'),
+        (["--binding", "kubernetes"], '--binding: "kubernetes" is neither public nor internal'),
+    ]:
+        done = run(launcher, "http", "80", *WEB, *arguments, env=env)
+
+        assert done.returncode == 1
+        assert problem in done.stderr
+
+
+def test_where_the_service_is_can_be_saved(
+    launcher: Path, env: dict[str, str], tmp_path: Path
+) -> None:
+    config = tmp_path / "agent.yml"
+    file = ["--config", str(config)]
+
+    first = run(launcher, "config", "add-connect-url", "a.test:443", *file, env=env)
+    saved = config.read_text()
+    second = run(launcher, "config", "add-server-addr", "b.test:443", *file, env=env)
+
+    assert first.stdout == f"Connect URL saved to configuration file: {config}\n"
+    assert saved == 'version: "3"\nagent:\n  connect_url: "a.test:443"\n'
+    assert second.returncode == 0
+    assert config.read_text() == 'version: "3"\nagent:\n  connect_url: "b.test:443"\n'
+
+
+def test_an_upgrade_can_be_tried_and_can_move_the_file(
+    launcher: Path, env: dict[str, str], tmp_path: Path
+) -> None:
+    config = tmp_path / "agent.yml"
+    before = "version: 2\nweb_addr: false\n"
+    after = 'version: "3"\nagent:\n  web_addr: false\n'
+    usual = tmp_path / ".config/ngrok/ngrok.yml"
+    config.write_text(before)
+    upgrade = ["config", "upgrade", "3", "--config", str(config)]
+
+    tried = run(launcher, *upgrade, "--relocate", "--dry-run", env=env)
+    untouched = config.read_text(), usual.exists()
+    moved = run(launcher, *upgrade, "--relocate", env=env)
+    config.write_text(before)
+    refused = run(launcher, *upgrade, "--relocate", env=env)
+
+    assert (tried.stdout, untouched) == (after, (before, False))
+    assert f"{config} is at {usual} now" in moved.stdout
+    assert usual.read_text() == after
+    assert refused.returncode == 1
+    assert f"--relocate: {usual} exists, and is not replaced" in refused.stderr
+    assert config.read_text() == before
+
+
+def test_shells_and_supervisors_are_told_what_to_do(launcher: Path, env: dict[str, str]) -> None:
+    bash = run(launcher, "completion", env=env)
+    zsh = run(launcher, "completion", env=env | {"SHELL": "/bin/zsh"})
+    service = run(launcher, "service", "install", "--config", "x.yml", env=env)
+
+    assert "complete -F _ngrok" in bash.stdout
+    assert zsh.stdout.startswith("#compdef ngrok")
+    assert service.returncode == 1
+    assert "run `start --all --config FILE`" in service.stderr
+
+
+def test_a_diagnosis_tells_its_steps_and_ends_in_time(
+    launcher: Path, env: dict[str, str], tmp_path: Path
+) -> None:
+    report = tmp_path / "report.json"
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        config = tmp_path / "quick.yml"
+        config.write_text("version: 2\nconnect_timeout: 1s\n")
+        options = ["-w", str(report), "--ipv6", "false", "--config", str(config)]
+
+        done = run(launcher, "diagnose", *options, env=env | {"GINNEL_SERVER_ADDR": address})
+
+    assert done.returncode == 1
+    lines = done.stdout.splitlines()
+    assert lines[0] == f"Connecting to {address}, for at most 3s ..."
+    assert lines[1].startswith(f"resolve {address}: ok")
+    assert lines[2].startswith(f"TCP {address}: ok")
+    assert lines[3].startswith("session: ")
+    steps = json.loads(report.read_text())
+    assert (steps["ok"], steps["error"] is None) == (False, False)
+    assert [step["step"] for step in steps["steps"]] == ["resolve", "TCP", "session"]
+    assert [step["ok"] for step in steps["steps"]] == [True, True, False]
+
+
 def test_a_session_is_diagnosed(launcher: Path, env: dict[str, str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         nobody = f"127.0.0.1:{taken.getsockname()[1]}"
@@ -470,6 +600,7 @@ def test_a_session_is_diagnosed(launcher: Path, env: dict[str, str]) -> None:
     assert (refused.returncode, away.returncode) == (1, 1)
     assert "authtoken" in refused.stderr
     assert nobody in away.stderr
+    assert f"TCP {nobody}: " in away.stdout
 
 
 def test_the_management_api_responds_in_json_as_it_is_sent(

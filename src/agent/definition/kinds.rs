@@ -204,9 +204,12 @@ impl DefinitionReader {
 
     fn http(&mut self) -> Option<EndpointDefinition> {
         let schemes = self.schemes()?;
-        if self.proxy_proto() != 0 {
+        let version = self.proxy_proto();
+        if version != 0 {
             // The relay would read the header as a request.
-            self.problem("proxy_proto", "is only supported for tcp and tls");
+            let problem = "is only for tcp and tls; a web service finds the visitor's address in \
+                X-Forwarded-For";
+            self.problem("proxy_proto", &format!("{version} {problem}"));
         }
         let mut options = HttpOpts {
             subdomain: self.subdomain(),

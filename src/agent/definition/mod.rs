@@ -26,6 +26,18 @@ pub use endpoint::PublicAddress;
 pub(super) use endpoint::{INTERNAL, PUBLIC, TUNNEL_NAMES, is_internal_url, upstream};
 use kinds::DefinitionReader;
 
+/// What is wrong with a binding of an endpoint at a public URL or host, for a sentence behind it; none where it
+/// has that binding.
+pub fn binding_problem(binding: &str, place: Option<&str>) -> Option<&'static str> {
+    let own = if place.is_some_and(is_internal_url) { INTERNAL } else { PUBLIC };
+    match binding {
+        _ if binding == own => None,
+        INTERNAL => Some("needs a --url at a host below .internal"),
+        PUBLIC => Some("needs a --url at a host that is not below .internal"),
+        _ => Some("is neither public nor internal"),
+    }
+}
+
 /// A tunnel that can be started.
 #[derive(Clone)]
 pub struct Definition {
@@ -118,6 +130,15 @@ impl Definition {
     /// When a field is unusable, one line for each.
     pub fn of(start: tunnels::Start) -> Result<Self, Vec<String>> {
         DefinitionReader::new(start).read()
+    }
+
+    /// The text of the traffic policy, where there is one.
+    pub fn policy(&self) -> Option<String> {
+        let named = ["traffic_policy", "policy"].into_iter();
+        match named.filter_map(|name| self.document.get(name)).next()? {
+            Value::String(text) => Some(text.clone()),
+            object => Some(object.to_string()),
+        }
     }
 
     /// The options of the bind, as the protocol has them.
@@ -339,7 +360,9 @@ mod tests {
             assert_eq!(read.is_ok(), offered, "{proto}");
         }
         let message = read(json!({"addr": 80, "proto": "http", "proxy_proto": 1})).unwrap_err();
-        assert_eq!(message, ["proxy_proto: is only supported for tcp and tls"]);
+        let expected = "proxy_proto: 1 is only for tcp and tls; a web service finds the visitor's \
+            address in X-Forwarded-For";
+        assert_eq!(message, [expected]);
     }
 
     #[test]

@@ -3,9 +3,9 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use clap::{Arg, ArgMatches, Command};
+use clap::{Arg, ArgAction, ArgMatches, Command};
 
-use super::places::config_paths;
+use super::places::{config_paths, default_config_path};
 use crate::agent::config::{self, read_text};
 use crate::api::mask;
 use crate::api::yaml_tree::{TextPlace, YamlKey, YamlNode, YamlValue, read_tree};
@@ -16,8 +16,14 @@ use crate::files;
 use crate::settings::SettingSources;
 
 /// What `config add-…` stores: the command, the key of the file, and what is said of it.
-const SECRETS: [(&str, &str, &str); 2] =
-    [("add-authtoken", "authtoken", "Authtoken"), ("add-api-key", "api_key", "API key")];
+const ADDED: [(&str, &str, &str); 4] = [
+    ("add-authtoken", "authtoken", "Authtoken"),
+    ("add-api-key", "api_key", "API key"),
+    ("add-connect-url", "connect_url", "Connect URL"),
+    ("add-server-addr", "server_addr", "Server address"),
+];
+/// The keys of which a file has one alone: they say the same.
+const SERVICE_KEYS: [&str; 2] = ["connect_url", "server_addr"];
 /// The key below which version 3 has the settings of the agent.
 const AGENT: &str = "agent";
 /// What stays where it is when a file gets version 3.
@@ -28,20 +34,38 @@ const EMPTY_FILE: &str = "version: \"3\"\n";
 const EDITOR_VARIABLES: [&str; 2] = ["VISUAL", "EDITOR"];
 /// The argument of the commands that store a secret.
 pub(super) const SECRET: &str = "secret";
+const VERSION: &str = "to-version";
+const DRY_RUN: &str = "dry-run";
+const RELOCATE: &str = "relocate";
 
 pub(super) fn command() -> Command {
-    let added = SECRETS.map(|(name, key, _)| {
+    let added = ADDED.map(|(name, key, _)| {
         let value = Arg::new(SECRET).required(true).value_name(key.to_uppercase());
         Command::new(name).about(format!("Save {key} in the configuration file")).arg(value)
     });
     Command::new("config")
         .about("Commands for the configuration file")
         .subcommand_required(true)
-        .subcommands(added.into_iter().chain([
-            Command::new("check").about("Check the configuration file"),
-            Command::new("upgrade").about("Write the configuration file anew as version 3"),
-            Command::new("edit").about("Open the configuration file in $VISUAL or $EDITOR"),
-        ]))
+        .subcommands(
+            added.into_iter().chain([
+                Command::new("check").about("Check the configuration file"),
+                Command::new("upgrade")
+                    .about("Write the configuration file anew as version 3")
+                    .arg(
+                        Arg::new(VERSION)
+                            .value_name("VERSION")
+                            .value_parser(["3"])
+                            .help("3, the latest"),
+                    )
+                    .arg(switch(DRY_RUN, "Print what would be written, and write nothing"))
+                    .arg(switch(RELOCATE, "Move the file to where it is looked for by default")),
+                Command::new("edit").about("Open the configuration file in $VISUAL or $EDITOR"),
+            ]),
+        )
+}
+
+fn switch(name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
 }
 
 /// `authtoken TOKEN`, the older name of `config add-authtoken`.
@@ -54,7 +78,7 @@ pub(super) fn authtoken() -> Command {
 pub(super) fn run(matches: &ArgMatches) -> Result<(), CliError> {
     match matches.subcommand() {
         Some(("check", matches)) => check(matches),
-        Some(("upgrade", matches)) => upgrade(&path(matches)?),
+        Some(("upgrade", matches)) => upgrade(&path(matches)?, matches),
         Some(("edit", matches)) => edit(&path(matches)?),
         Some((name, matches)) => add(name, matches),
         None => Err(CliError::usage("no command given; try `config --help`")),
@@ -89,7 +113,7 @@ fn check_text(path: &Path, text: &str) -> Result<(), Vec<String>> {
 }
 
 fn add(command: &str, matches: &ArgMatches) -> Result<(), CliError> {
-    let known = SECRETS.iter().find(|(name, _, _)| *name == command);
+    let known = ADDED.iter().find(|(name, _, _)| *name == command);
     let (Some((_, key, title)), Some(secret)) = (known, matches.get_one::<String>(SECRET)) else {
         return Err(CliError::usage("no command given; try `config --help`"));
     };
@@ -98,10 +122,24 @@ fn add(command: &str, matches: &ArgMatches) -> Result<(), CliError> {
         Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
         read => read.map_err(|error| failed(&path, &error))?,
     };
-    let changed = with_secret(&text, key, secret);
-    write(&path, &changed.map_err(|problem| by_hand(&path, problem))?)?;
+    let key = existing_key(&text, key);
+    let changed = with_secret(&text, key, secret).map_err(|problem| by_hand(&path, problem))?;
+    if SERVICE_KEYS.contains(&key) {
+        check_text(&path, &changed).map_err(settings::refused)?;
+    }
+    write(&path, &changed)?;
     say(&format!("{title} saved to configuration file: {}", mask::path(&path)));
     Ok(())
+}
+
+/// The key that a file has for the same, or this one.
+fn existing_key<'k>(text: &str, key: &'k str) -> &'k str {
+    let Some(root) = read_tree(text).ok().filter(|_| SERVICE_KEYS.contains(&key)) else {
+        return key;
+    };
+    let holder = if is_version_3(&root) { value_of(&root, AGENT) } else { Some(&root) };
+    let has = |known: &&str| holder.is_some_and(|holder| value_of(holder, known).is_some());
+    SERVICE_KEYS.into_iter().find(has).unwrap_or(key)
 }
 
 /// The text of a file in which a key of the agent has this value; everything else stays as it is.
@@ -242,25 +280,62 @@ fn with_lines(text: &str, change: impl Fn(u64, &str) -> String) -> String {
     (1..).zip(text.split_inclusive('\n')).map(|(number, line)| change(number, line)).collect()
 }
 
-fn upgrade(path: &Path) -> Result<(), CliError> {
+fn upgrade(path: &Path, matches: &ArgMatches) -> Result<(), CliError> {
+    let to = match matches.get_flag(RELOCATE) {
+        true => Some(relocation(path)?).filter(|to| to != path),
+        false => None,
+    };
     let text = read(path)?;
     check_text(path, &text).map_err(settings::refused)?;
-    let root = read_tree(&text).map_err(|_| by_hand(path, "it is no YAML"))?;
-    if is_version_3(&root) {
-        say(&format!("{} has version 3 already", mask::path(path)));
+    let upgraded = upgraded(path, &text)?;
+    if matches.get_flag(DRY_RUN) {
+        say(upgraded.as_deref().unwrap_or(&text).trim_end());
         return Ok(());
     }
-    let upgraded = as_version_3(&text, &root);
-    check_text(path, &upgraded).map_err(|_| by_hand(path, "its form is unusual"))?;
-    if !read_tree(&upgraded).is_ok_and(|new| says_the_same(&root, &new)) {
-        return Err(by_hand(path, "its form is unusual"));
+    match &upgraded {
+        None => say(&format!("{} has version 3 already", mask::path(path))),
+        Some(upgraded) => {
+            let backup = files::beside(path, ".v2");
+            files::write(&backup, text.as_bytes(), files::SECRET_MODE)
+                .map_err(|error| failed(&backup, &error))?;
+            write(path, upgraded)?;
+            let (path, backup) = (mask::path(path), mask::path(&backup));
+            say(&format!("{path} has version 3 now; {backup} is as before"));
+        }
     }
-    let backup = files::beside(path, ".v2");
-    files::write(&backup, text.as_bytes(), files::SECRET_MODE)
-        .map_err(|error| failed(&backup, &error))?;
-    write(path, &upgraded)?;
-    say(&format!("{} has version 3 now; {} is as before", mask::path(path), mask::path(&backup)));
+    if let Some(to) = to {
+        write(&to, upgraded.as_deref().unwrap_or(&text))?;
+        std::fs::remove_file(path).map_err(|error| failed(path, &error))?;
+        say(&format!("{} is at {} now", mask::path(path), mask::path(&to)));
+    }
     Ok(())
+}
+
+/// Where a file is moved to.
+fn relocation(path: &Path) -> Result<PathBuf, CliError> {
+    let unknown = || CliError::usage(format!("--{RELOCATE}: HOME is not set"));
+    let to = default_config_path().ok_or_else(unknown)?;
+    match to != path && to.exists() {
+        true => {
+            let problem = "exists, and is not replaced";
+            Err(CliError::usage(format!("--{RELOCATE}: {} {problem}", mask::path(&to))))
+        }
+        false => Ok(to),
+    }
+}
+
+/// The text of a file as version 3; none where it is that already.
+fn upgraded(path: &Path, text: &str) -> Result<Option<String>, CliError> {
+    let root = read_tree(text).map_err(|_| by_hand(path, "it is no YAML"))?;
+    if is_version_3(&root) {
+        return Ok(None);
+    }
+    let upgraded = as_version_3(text, &root);
+    check_text(path, &upgraded).map_err(|_| by_hand(path, "its form is unusual"))?;
+    match read_tree(&upgraded).is_ok_and(|new| says_the_same(&root, &new)) {
+        true => Ok(Some(upgraded)),
+        false => Err(by_hand(path, "its form is unusual")),
+    }
 }
 
 /// The text of a file of version 2 as version 3: its settings below `agent`, comments with what they

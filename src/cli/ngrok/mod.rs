@@ -11,6 +11,7 @@ mod follow;
 mod launcher;
 mod log;
 mod places;
+mod remote_file;
 mod run;
 mod tunnel_flags;
 
@@ -18,6 +19,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap_complete::Shell;
 
 pub(super) use follow::EventFollower;
 pub use launcher::set_interpreter;
@@ -29,7 +31,7 @@ use run::AUTHTOKEN;
 use super::error::CliError;
 use super::logging::{LogOptions, LogWriter};
 use super::operations;
-use super::output::{self, say};
+use super::output::{self, say, say_completion};
 use super::usage;
 use crate::api::Secret;
 
@@ -40,6 +42,8 @@ const API_KEY: &str = ":api-key";
 const API_KEY_VARIABLES: [&str; 2] = ["GINNEL_API_KEY", "NGROK_API_KEY"];
 /// All errors end the program with this code.
 const FAILED: u8 = 1;
+const NO_SERVICE: &str = "service: this program does not install itself; have systemd or another \
+    supervisor run `start --all --config FILE` (docs/operate/deploy.md of ginnel has a unit to start from)";
 const CREDITS: &str = "\
 ginnel stands in for this program; it is not made by, and has nothing to do with, ngrok, Inc.
 The licences of what it is made of are in THIRD-PARTY-LICENSES.txt, which is part of the package.";
@@ -79,6 +83,8 @@ fn run(arguments: Vec<OsString>) -> Result<(), CliError> {
         "authtoken" => config_file::run_authtoken(matches),
         "api" => operations::run_api_as_wire(matches, api_key(matches)?),
         "diagnose" => diagnose::run(matches),
+        "completion" => print_completion(matches),
+        "service" => Err(CliError::usage(NO_SERVICE)),
         "credits" => print(CREDITS),
         "version" => print(&format!("{NAME} {VERSION}")),
         "update" => print("There is nothing to update: ginnel comes with its Python package."),
@@ -88,6 +94,13 @@ fn run(arguments: Vec<OsString>) -> Result<(), CliError> {
 
 fn print(text: &str) -> Result<(), CliError> {
     say(text);
+    Ok(())
+}
+
+fn print_completion(matches: &ArgMatches) -> Result<(), CliError> {
+    let shell = matches.get_one::<Shell>("shell").copied().or_else(Shell::from_env);
+    let shell = shell.unwrap_or(Shell::Bash);
+    say_completion(shell, command(), NAME);
     Ok(())
 }
 
@@ -108,7 +121,15 @@ fn command() -> Command {
             config_file::command(),
             config_file::authtoken().hide(true),
             operations::api().arg(key.help("The key of the management API")),
-            run::connecting(Command::new("diagnose").about("Try to connect to the service")),
+            diagnose::command(),
+            Command::new("completion").about("Print a completion script for a shell").arg(
+                Arg::new("shell")
+                    .value_parser(value_parser!(Shell))
+                    .help("The shell; the one of $SHELL by default"),
+            ),
+            Command::new("service")
+                .about("Say how to run an agent as a service of the system")
+                .arg(Arg::new("action").num_args(0..).help("Nothing is done, whatever it is")),
             Command::new("credits").about("Say who made what this is made of"),
             Command::new("version").about("Print the version"),
             Command::new("update").about("Say that there is nothing to update"),

@@ -18,7 +18,7 @@ pub(super) fn config_paths(matches: &ArgMatches) -> Vec<PathBuf> {
 }
 
 /// Where such a program has its configuration file.
-fn default_config_path() -> Option<PathBuf> {
+pub(super) fn default_config_path() -> Option<PathBuf> {
     let home = PathBuf::from(std::env::var_os("HOME")?);
     let folder = match std::env::consts::OS {
         "macos" => home.join("Library/Application Support"),

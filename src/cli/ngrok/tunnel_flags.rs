@@ -5,11 +5,13 @@ use std::path::PathBuf;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::{Map, Value, json};
 
-use crate::agent::definition::{Definition, PublicAddress};
+use super::remote_file::{self, FetchError};
+use crate::agent::definition::{Definition, PublicAddress, binding_problem};
 use crate::api::local::tunnels;
-use crate::api::{Kind, Operation};
+use crate::api::{Kind, Operation, mask};
 use crate::cli::agent::{UNNAMED, read_file};
-use crate::cli::error::CliError;
+use crate::cli::error::{CliError, Exit};
+use crate::client::redaction::mask_login;
 
 /// An option.
 struct TunnelFlag {
@@ -32,11 +34,12 @@ enum FlagValue {
     Switch,
     /// The name of a file whose content is the value.
     Content,
+    /// The URL of a document that is the value.
+    Remote,
 }
 
 const ALL: &[&str] = &["http", "tcp", "tls"];
 const HTTP: &[&str] = &["http"];
-const BYTES: &[&str] = &["tcp", "tls"];
 const NAMED: &[&str] = &["http", "tls"];
 const TCP: &[&str] = &["tcp"];
 const TLS: &[&str] = &["tls"];
@@ -97,7 +100,9 @@ const FLAGS: &[TunnelFlag] = &[
     row("upstream-tls-verify", ALL, "upstream_tls_verify", FlagValue::Switch),
     row("upstream-tls-verify-cas", ALL, "upstream_tls_verify_cas", FlagValue::Text),
     row("mutual-tls-cas", NAMED, "mutual_tls_cas", FlagValue::Text),
-    row("proxy-proto", BYTES, "proxy_proto", FlagValue::Text),
+    row("traffic-policy-url", ALL, "traffic_policy", FlagValue::Remote),
+    row("proxy-proto", ALL, "proxy_proto", FlagValue::Text),
+    row("upstream-proxy-protocol", ALL, "proxy_proto", FlagValue::Text),
     row("crt", TLS, "crt", FlagValue::Text),
     row("key", TLS, "key", FlagValue::Text),
     row("terminate-at", TLS, "terminate_at", FlagValue::Text),
@@ -107,6 +112,7 @@ const FLAGS: &[TunnelFlag] = &[
 pub(super) const SECRET_FLAGS: [&str; 5] =
     ["basic-auth", "auth", "oauth-client-secret", "oidc-client-secret", "verify-webhook-secret"];
 const URL: &str = "url";
+const BINDING: &str = "binding";
 
 /// The address and the options of a command that starts one tunnel.
 pub(super) fn with_arguments(command: Command) -> Command {
@@ -114,7 +120,11 @@ pub(super) fn with_arguments(command: Command) -> Command {
     let addr = Arg::new("addr").required(true).value_name("ADDR").help(doc("addr"));
     let url = Arg::new(URL).long(URL).value_name("URL").help("The public URL, or its host alone");
     let flags = FLAGS.iter().filter(|flag| flag.commands.contains(&name.as_str()));
-    command.arg(addr).arg(url).args(flags.map(argument))
+    let binding = Arg::new(BINDING).long(BINDING).value_name("BINDING").action(ArgAction::Append);
+    let binding = binding
+        .value_delimiter(',')
+        .help("Who can reach it: public, or internal with a --url at a host below .internal");
+    command.arg(addr).arg(url).arg(binding).args(flags.map(argument))
 }
 
 fn argument(flag: &'static TunnelFlag) -> Arg {
@@ -130,6 +140,9 @@ fn argument(flag: &'static TunnelFlag) -> Arg {
             .default_missing_value("true")
             .value_parser(value_parser!(bool)),
         FlagValue::Content => argument.value_name("FILE").value_parser(value_parser!(PathBuf)),
+        FlagValue::Remote => argument
+            .value_name("URL")
+            .help("Where a traffic policy is fetched from, once, at the start; http or https"),
     }
 }
 
@@ -161,12 +174,42 @@ pub(super) fn definition(proto: &str, matches: &ArgMatches) -> Result<Definition
     if let Some(url) = matches.get_one::<String>(URL) {
         apply_url(url, proto, &mut document)?;
     }
-    for flag in FLAGS.iter().filter(|flag| flag.commands.contains(&proto)) {
+    let known = || FLAGS.iter().filter(|flag| flag.commands.contains(&proto));
+    let mut given = Vec::new();
+    for flag in known() {
         if let Some(value) = value(flag, matches)? {
             set(&mut document, flag.field, value);
+            given.push(flag);
         }
     }
-    Definition::read(&document).map_err(|problems| CliError::usage(problems.join("; ")))
+    let definition = Definition::read(&document).map_err(|problems| {
+        let problems = problems.iter().map(|problem| in_words_of_flags(problem, &given));
+        CliError::usage(problems.collect::<Vec<_>>().join("; "))
+    })?;
+    check_bindings(matches)?;
+    Ok(definition)
+}
+
+/// A problem of a field, as one of the option that has set it.
+fn in_words_of_flags(problem: &str, given: &[&TunnelFlag]) -> String {
+    let of_flag = |flag: &&TunnelFlag| {
+        let rest = problem.strip_prefix(flag.field)?.strip_prefix(": ")?;
+        Some(format!("--{}: {rest}", flag.name))
+    };
+    given.iter().find_map(of_flag).unwrap_or_else(|| problem.to_owned())
+}
+
+/// Refuses bindings that the public URL has not.
+fn check_bindings(matches: &ArgMatches) -> Result<(), CliError> {
+    let names = [URL, "domain", "hostname", "remote-addr"].into_iter();
+    let place = names.filter_map(|name| matches.try_get_one::<String>(name).ok().flatten()).next();
+    let place = place.map(String::as_str);
+    for binding in matches.get_many::<String>(BINDING).into_iter().flatten() {
+        if let Some(problem) = binding_problem(binding, place) {
+            return Err(CliError::usage(format!("--{BINDING}: {binding:?} {problem}")));
+        }
+    }
+    Ok(())
 }
 
 /// What a public URL says of a tunnel whose protocol is known.
@@ -207,6 +250,21 @@ fn value(flag: &TunnelFlag, matches: &ArgMatches) -> Result<Option<Value>, CliEr
             let path = matches.get_one::<PathBuf>(flag.name);
             path.map(read_file).transpose()?.map(Value::from)
         }
+        FlagValue::Remote => {
+            let url = matches.get_one::<String>(flag.name);
+            url.map(|url| fetch(flag.name, url)).transpose()?.map(Value::from)
+        }
+    })
+}
+
+/// The document at a URL.
+fn fetch(flag: &str, url: &str) -> Result<String, CliError> {
+    remote_file::fetch(url).map_err(|problem| {
+        let exit = match problem {
+            FetchError::Url(_) => Exit::Usage,
+            _ => Exit::Unreachable,
+        };
+        CliError::new(exit, format!("--{flag}: {}: {problem}", mask::target(&mask_login(url))))
     })
 }
 
@@ -333,6 +391,32 @@ mod tests {
         assert_eq!(field("http", "--auth=somebody:swordfish", "auth"), "somebody:swordfish");
         assert_eq!(field("tcp", "--proxy-proto=2", "proxy_proto"), "2");
         assert_eq!(field("tls", "--terminate-at=edge", "terminate_at"), "edge");
+    }
+
+    #[test]
+    fn what_an_option_cannot_do_is_said_in_its_name() {
+        let problem = |command, arguments: &[&str]| {
+            document(command, &[&["80"], arguments].concat()).unwrap_err()
+        };
+
+        for option in ["--proxy-proto", "--upstream-proxy-protocol"] {
+            let said = problem("http", &[option, "1"]);
+            assert!(said.starts_with(&format!("{option}: 1 is only for tcp and tls")), "{said}");
+            assert!(document("http", &["80", option, ""]).is_ok());
+            assert_eq!(document("tls", &["80", option, "2"]).unwrap()["proxy_proto"], "2");
+        }
+        let said = problem("tcp", &["--upstream-proxy-protocol=3"]);
+        assert_eq!(said, "--upstream-proxy-protocol: must be 1 or 2");
+        let said = problem("http", &["--binding=internal"]);
+        assert!(said.starts_with("--binding: \"internal\" needs a --url"), "{said}");
+        let said = problem("tcp", &["--binding=public", "--url=tcp://a.internal:1"]);
+        assert!(said.starts_with("--binding: \"public\" needs a --url"), "{said}");
+        let said = problem("tls", &["--binding=kubernetes"]);
+        assert_eq!(said, "--binding: \"kubernetes\" is neither public nor internal");
+        let said = problem("http", &["--traffic-policy-url=ftp://u:swordfish@a.test/p"]);
+        assert!(said.contains("neither http nor https") && !said.contains("swordfish"), "{said}");
+        assert!(document("http", &["80", "--binding=internal", "--url=a.internal"]).is_ok());
+        assert!(document("tcp", &["80", "--binding=public"]).is_ok());
     }
 
     #[test]

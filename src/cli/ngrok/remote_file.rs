@@ -1,0 +1,76 @@
+//! Files that are named by a URL.
+
+use std::time::Duration;
+
+use reqwest::Client;
+use reqwest::redirect::Policy;
+
+use crate::cli::runtime;
+use crate::net::tls;
+
+const TIMEOUT: Duration = Duration::from_secs(10);
+const MAX_REDIRECTS: usize = 5;
+const MAX_BYTES: usize = 1 << 20;
+
+/// Why a file was not fetched.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum FetchError {
+    #[error("{0}")]
+    Url(&'static str),
+    #[error("{0}")]
+    Failed(String),
+    #[error("the response has status {0}")]
+    Status(u16),
+    #[error("is longer than {MAX_BYTES} bytes")]
+    TooLong,
+    #[error("is no text")]
+    NoText,
+}
+
+/// The text at an address of `http` or `https`.
+///
+/// # Errors
+/// Where there is none within the limits.
+pub(super) fn fetch(url: &str) -> Result<String, FetchError> {
+    let parsed = url::Url::parse(url).map_err(|_| FetchError::Url("is not a URL"))?;
+    if !matches!(parsed.scheme(), "http" | "https") {
+        return Err(FetchError::Url("is neither http nor https"));
+    }
+    let runtime = runtime::start().map_err(|error| FetchError::Failed(error.message))?;
+    runtime.block_on(read(parsed))
+}
+
+async fn read(url: url::Url) -> Result<String, FetchError> {
+    let config = tls::client_config(tls::system_roots())
+        .map_err(|error| FetchError::Failed(error.to_string()))?;
+    let client = Client::builder()
+        .tls_backend_preconfigured(config)
+        .redirect(Policy::limited(MAX_REDIRECTS))
+        .timeout(TIMEOUT)
+        .build();
+    let mut response = client.map_err(failed)?.get(url).send().await.map_err(failed)?;
+    if !response.status().is_success() {
+        return Err(FetchError::Status(response.status().as_u16()));
+    }
+    let mut body = Vec::new();
+    while let Some(piece) = response.chunk().await.map_err(failed)? {
+        body.extend_from_slice(&piece);
+        if body.len() > MAX_BYTES {
+            return Err(FetchError::TooLong);
+        }
+    }
+    String::from_utf8(body).map_err(|_| FetchError::NoText)
+}
+
+/// What went wrong, without the address, which may hold secrets.
+fn failed(error: reqwest::Error) -> FetchError {
+    if error.is_timeout() {
+        return FetchError::Failed(format!("no response within {} s", TIMEOUT.as_secs()));
+    }
+    let error = error.without_url();
+    let mut cause: &dyn std::error::Error = &error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    FetchError::Failed(cause.to_string())
+}
