@@ -1,11 +1,18 @@
-//! Tunnels as endpoints: what `/api/endpoints` shows of them.
+//! Tunnels as endpoints: what `/api/endpoints` shows of them, and how one is replaced.
+
+use std::net::IpAddr;
+use std::sync::Arc;
 
 use percent_encoding::utf8_percent_encode;
 
-use super::definition::{EndpointDefinition, INTERNAL, PUBLIC, is_internal_url, upstream};
+use super::definition::{
+    Definition, EndpointDefinition, INTERNAL, PUBLIC, is_internal_url, upstream,
+};
+use super::inner::AgentInner;
 use super::relay::{AppProtocol, LocalAddress};
+use super::session::StartError;
 use super::tunnels::{PATH_SEGMENT_CHARS, RunningTunnel};
-use crate::api::local::endpoints::AgentEndpoint;
+use crate::api::local::endpoints::{AgentEndpoint, Replace, Start};
 use crate::api::local::tunnels::AgentTunnelConfig;
 
 impl RunningTunnel {
@@ -27,7 +34,22 @@ impl RunningTunnel {
             config: AgentTunnelConfig { addr: url, ..tunnel.config },
             metrics: tunnel.metrics,
             description: Some(self.definition.description.clone()),
+            inspect: Some(self.inspects()),
+            traffic_policy: self.definition.policy(),
         }
+    }
+
+    /// Its public URL as an endpoint may ask for it: without the port of the service where names tell
+    /// endpoints apart, and without an address, whose port HTTP and TLS cannot ask for.
+    fn url_to_keep(&self) -> Option<String> {
+        let url = self.url()?;
+        let (scheme, place) = url.split_once("://")?;
+        if scheme == "tcp" {
+            return Some(url);
+        }
+        let host = place.rsplit_once(':').map_or(place, |(host, _)| host);
+        let is_address = host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
+        Some(format!("{scheme}://{}", if is_address { "" } else { host }))
     }
 
     /// Who can reach it.
@@ -58,5 +80,75 @@ impl RunningTunnel {
         };
         let is_http = matches!(self.definition.public, EndpointDefinition::Http { .. });
         is_http.then_some(protocol)
+    }
+}
+
+impl Replace {
+    /// What to start in the place of `old`.
+    ///
+    /// # Errors
+    /// When a field is unusable, one line for each.
+    pub(super) fn definition(self, old: Option<&RunningTunnel>) -> Result<Definition, Vec<String>> {
+        let own = format!("/api/endpoints/{}", utf8_percent_encode(&self.name, PATH_SEGMENT_CHARS));
+        if let Some(other) = self.uri.filter(|uri| !uri.is_empty() && *uri != own) {
+            return Err(vec![format!("uri: {other:?} is not {own:?}")]);
+        }
+        let running = old.and_then(RunningTunnel::url);
+        // The URL as it is listed may have a port that cannot be asked for.
+        let url = self.url.filter(|url| !url.is_empty() && running.as_ref() != Some(url));
+        Definition::of_endpoint(Start {
+            upstream: self.upstream,
+            url: url.or_else(|| old.and_then(RunningTunnel::url_to_keep)),
+            name: Some(self.name),
+            metadata: self.metadata,
+            description: self.description,
+            bindings: self.bindings,
+            inspect: self.inspect,
+            pooling_enabled: self.pooling_enabled,
+            traffic_policy: self.traffic_policy,
+            agent_tls_termination: self.agent_tls_termination,
+        })
+    }
+}
+
+/// Why a tunnel was not replaced, and what became of the one before.
+#[derive(Debug)]
+pub(super) struct ReplaceError {
+    pub problem: StartError,
+    /// For a line of its own.
+    pub outcome: String,
+}
+
+impl AgentInner {
+    /// Starts a tunnel in the place of one that runs, which is started again where that fails.
+    pub(super) async fn replace_tunnel(
+        &self,
+        old: &RunningTunnel,
+        definition: Definition,
+    ) -> Result<Arc<RunningTunnel>, ReplaceError> {
+        let name = &old.name;
+        let failed = |problem, outcome| ReplaceError { problem, outcome };
+        if let Err(problem) = self.online_sessions() {
+            return Err(failed(problem, format!("the endpoint {name:?} is as before")));
+        }
+        self.stop_tunnel(name).await;
+        let problem = match self.start_tunnel(definition).await {
+            Ok(tunnel) => return Ok(tunnel),
+            Err(problem) => problem,
+        };
+        Err(match self.start_again(old).await {
+            Ok(tunnel) => {
+                let url = tunnel.url().unwrap_or_default();
+                failed(
+                    problem,
+                    format!("the endpoint {name:?} before it was started again at {url}"),
+                )
+            }
+            Err(error) => {
+                let outcome =
+                    format!("the endpoint {name:?} before it cannot be started again: {error}");
+                failed(problem, outcome)
+            }
+        })
     }
 }

@@ -321,12 +321,7 @@ impl AgentInner {
 
     /// Starts the tunnels of a definition.
     async fn start_tunnel(&self, definition: Definition) -> Result<Arc<RunningTunnel>, StartError> {
-        let sessions = match &*self.state.borrow() {
-            SessionState::Online(sessions) if self.shutdown.phase() == ShutdownPhase::Running => {
-                sessions.clone()
-            }
-            _ => return Err(TunnelBindError::Offline.into()),
-        };
+        let sessions = self.online_sessions()?;
         let definition = Arc::new(definition);
         let mut started: Vec<Arc<RunningTunnel>> = Vec::new();
         for (suffix, proto) in protocols(&definition) {
@@ -344,6 +339,23 @@ impl AgentInner {
         }
         let first = started.into_iter().next();
         first.ok_or_else(|| StartError::Definition(vec!["schemes: is empty".to_owned()]))
+    }
+
+    /// The sessions in which tunnels can be started.
+    fn online_sessions(&self) -> Result<OnlineSessions, StartError> {
+        match &*self.state.borrow() {
+            SessionState::Online(sessions) if self.shutdown.phase() == ShutdownPhase::Running => {
+                Ok(sessions.clone())
+            }
+            _ => Err(TunnelBindError::Offline.into()),
+        }
+    }
+
+    /// Starts a tunnel that was stopped.
+    async fn start_again(&self, old: &RunningTunnel) -> Result<Arc<RunningTunnel>, StartError> {
+        let sessions = self.online_sessions()?;
+        let suffix = old.name.strip_prefix(&old.definition.name).unwrap_or_default();
+        self.start_one(&sessions, &old.definition, suffix, old.proto).await
     }
 
     async fn start_one(

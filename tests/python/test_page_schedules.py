@@ -58,9 +58,7 @@ def test_a_schedule_is_started_and_stopped_by_keyboard(
     expect(page.locator("#detail")).to_contain_text("Sent by")
 
 
-def test_what_is_too_frequent_for_a_schedule_is_sent_all_the_same(
-    house: House, page: Page
-) -> None:
+def test_what_is_too_frequent_for_a_schedule_is_sent_all_the_same(house: House, page: Page) -> None:
     house.send("/hook", "POST", b"hello")
     choose(page, "/hook")
 

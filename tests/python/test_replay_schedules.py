@@ -215,9 +215,7 @@ def test_it_outlives_its_request_in_the_store(
 
         client.requests.clear()
 
-        wait_until(
-            lambda: client.replay_schedules.get(schedule.id).state == "aborted", "its end"
-        )
+        wait_until(lambda: client.replay_schedules.get(schedule.id).state == "aborted", "its end")
         over = client.replay_schedules.get(schedule.id)
         assert over.error == f"the request {captured} was deleted"
 

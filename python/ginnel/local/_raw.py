@@ -40,6 +40,7 @@ class RawEndpoints(Resource):
     list = raw_list(Endpoints.list)
     start = raw(Endpoints.start)
     get = raw(Endpoints.get)
+    replace = raw(Endpoints.replace)
     stop = raw(Endpoints.stop)
 
 
@@ -49,6 +50,7 @@ class AsyncRawEndpoints(Resource):
     list = raw_async_list(AsyncEndpoints.list)
     start = raw_async(AsyncEndpoints.start)
     get = raw_async(AsyncEndpoints.get)
+    replace = raw_async(AsyncEndpoints.replace)
     stop = raw_async(AsyncEndpoints.stop)
 
 

@@ -58,6 +58,10 @@ class AgentEndpoint(Record):
     """Whether it shares its URL with other endpoints of the account."""
     description: str | None = None
     """What it is for."""
+    inspect: bool | None = None
+    """Whether requests are captured."""
+    traffic_policy: str | None = None
+    """The text of its traffic policy; none where it has none."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the response that this version does not know."""
 
@@ -149,6 +153,64 @@ class Endpoints(Resource):
         """
         return self._core.call("agent.endpoints.get", AgentEndpoint, (name,))
 
+    def replace(
+        self,
+        name: str,
+        *,
+        upstream: EndpointUpstream | Mapping[str, object],
+        url: str | None = None,
+        uri: str | None = None,
+        metadata: str | None = None,
+        description: str | None = None,
+        bindings: Sequence[str] | None = None,
+        inspect: bool | None = None,
+        pooling_enabled: bool | None = None,
+        traffic_policy: object | None = None,
+        agent_tls_termination: AgentTlsTermination | Mapping[str, object] | None = None,
+    ) -> AgentEndpoint:
+        """Replace the running endpoint of this name, or start one if there is none.
+
+        The one that runs is stopped for a moment, and its connections are closed. If the new
+        one cannot be started, it is started again, and the error says whether that worked.
+
+        Args:
+            name: The name of the endpoint.
+            upstream: Where to forward to.
+            url: The public URL: `https://`, `http://`, `tls://` or `tcp://`, and the host where
+                it matters;  left out for that of the endpoint that runs, or for HTTPS at an
+                assigned host.
+            uri: The path of the endpoint, if it is given with it; that of this call.
+            metadata: Free text that the management API shows; at most 4096 bytes.
+            description: What the endpoint is for, which the management API shows; at most 255
+                bytes.
+            bindings: Who can reach it: `public`, or `internal` with a host below `.internal`.
+            inspect: False to capture no requests.
+            pooling_enabled: True to share the URL, and its load, with other endpoints of the
+                account that do.
+            traffic_policy: A traffic policy: an object, or its JSON or YAML text.
+            agent_tls_termination: How the agent terminates TLS, at `tls://` alone; left out for
+                the upstream to do so.
+
+        `PUT /endpoints/{name}`
+        """
+        return self._core.call(
+            "agent.endpoints.replace",
+            AgentEndpoint,
+            (
+                name,
+                upstream,
+                url,
+                uri,
+                metadata,
+                description,
+                bindings,
+                inspect,
+                pooling_enabled,
+                traffic_policy,
+                agent_tls_termination,
+            ),
+        )
+
     def stop(self, name: str) -> None:
         """Stop the tunnel of an endpoint and close its connections; its captured requests stay.
 
@@ -232,6 +294,64 @@ class AsyncEndpoints(Resource):
         `GET /endpoints/{name}`
         """
         return await self._core.start("agent.endpoints.get", AgentEndpoint, (name,))
+
+    async def replace(
+        self,
+        name: str,
+        *,
+        upstream: EndpointUpstream | Mapping[str, object],
+        url: str | None = None,
+        uri: str | None = None,
+        metadata: str | None = None,
+        description: str | None = None,
+        bindings: Sequence[str] | None = None,
+        inspect: bool | None = None,
+        pooling_enabled: bool | None = None,
+        traffic_policy: object | None = None,
+        agent_tls_termination: AgentTlsTermination | Mapping[str, object] | None = None,
+    ) -> AgentEndpoint:
+        """Replace the running endpoint of this name, or start one if there is none.
+
+        The one that runs is stopped for a moment, and its connections are closed. If the new
+        one cannot be started, it is started again, and the error says whether that worked.
+
+        Args:
+            name: The name of the endpoint.
+            upstream: Where to forward to.
+            url: The public URL: `https://`, `http://`, `tls://` or `tcp://`, and the host where
+                it matters;  left out for that of the endpoint that runs, or for HTTPS at an
+                assigned host.
+            uri: The path of the endpoint, if it is given with it; that of this call.
+            metadata: Free text that the management API shows; at most 4096 bytes.
+            description: What the endpoint is for, which the management API shows; at most 255
+                bytes.
+            bindings: Who can reach it: `public`, or `internal` with a host below `.internal`.
+            inspect: False to capture no requests.
+            pooling_enabled: True to share the URL, and its load, with other endpoints of the
+                account that do.
+            traffic_policy: A traffic policy: an object, or its JSON or YAML text.
+            agent_tls_termination: How the agent terminates TLS, at `tls://` alone; left out for
+                the upstream to do so.
+
+        `PUT /endpoints/{name}`
+        """
+        return await self._core.start(
+            "agent.endpoints.replace",
+            AgentEndpoint,
+            (
+                name,
+                upstream,
+                url,
+                uri,
+                metadata,
+                description,
+                bindings,
+                inspect,
+                pooling_enabled,
+                traffic_policy,
+                agent_tls_termination,
+            ),
+        )
 
     async def stop(self, name: str) -> None:
         """Stop the tunnel of an endpoint and close its connections; its captured requests stay.

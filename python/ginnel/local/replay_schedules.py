@@ -80,9 +80,10 @@ class ReplaySchedules(Resource):
     ) -> ReplaySchedule:
         """Send a captured request at once, and again after each interval until somebody stops it.
 
-        At most 20 run at a time. Each time waits for the response to the one before. A
-        schedule ends with the agent, with its tunnel, and when its request is deleted; where
-        newer requests displace that, it goes on.
+        At most 20 run at a time. Each time waits for the response to the one before, but at most
+        ten seconds for the end of one that has begun. A schedule ends with the agent, with its
+        tunnel, and when its request or all requests are deleted; where newer requests displace
+        that, it goes on.
 
         Args:
             captured_id: The captured request to send.
@@ -154,9 +155,10 @@ class AsyncReplaySchedules(Resource):
     ) -> ReplaySchedule:
         """Send a captured request at once, and again after each interval until somebody stops it.
 
-        At most 20 run at a time. Each time waits for the response to the one before. A
-        schedule ends with the agent, with its tunnel, and when its request is deleted; where
-        newer requests displace that, it goes on.
+        At most 20 run at a time. Each time waits for the response to the one before, but at most
+        ten seconds for the end of one that has begun. A schedule ends with the agent, with its
+        tunnel, and when its request or all requests are deleted; where newer requests displace
+        that, it goes on.
 
         Args:
             captured_id: The captured request to send.

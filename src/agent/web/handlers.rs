@@ -36,6 +36,7 @@ pub(super) fn all() -> Vec<WebHandler> {
         on(list_endpoints),
         on(start_endpoint),
         on(get_endpoint),
+        on(replace_endpoint),
         on(stop_endpoint),
         on(list_requests),
         on(get_request),
@@ -102,7 +103,11 @@ async fn start_defined(
         Ok(definition) => to_the_end(async move { agent.start_tunnel(definition).await }).await?,
         Err(problems) => Err(StartError::Definition(problems)),
     };
-    started.map_err(|error| match error {
+    started.map_err(refusal)
+}
+
+fn refusal(error: StartError) -> WebRejection {
+    match error {
         StartError::Definition(problems) => WebRejection::invalid_tunnel(&problems),
         StartError::Bind(error @ (TunnelBindError::Offline | TunnelBindError::Lost(_))) => {
             let message = "the agent is not yet ready to start tunnels";
@@ -116,7 +121,7 @@ async fn start_defined(
         StartError::Bind(error @ TunnelBindError::OtherAddress(_)) => {
             WebRejection::new(502, 103, "failed to start tunnel", error.to_string())
         }
-    })
+    }
 }
 
 async fn get_tunnel(agent: Shared, get: tunnels::Get) -> WebResult<tunnels::Get> {
@@ -148,6 +153,21 @@ async fn start_endpoint(agent: Shared, start: endpoints::Start) -> WebResult<end
 
 async fn get_endpoint(agent: Shared, get: endpoints::Get) -> WebResult<endpoints::Get> {
     let tunnel = agent.tunnels.find(&get.name).ok_or_else(WebRejection::not_found)?;
+    Ok(tunnel.show_endpoint())
+}
+
+async fn replace_endpoint(
+    agent: Shared,
+    replace: endpoints::Replace,
+) -> WebResult<endpoints::Replace> {
+    let old = agent.tunnels.find(&replace.name);
+    let definition = replace.definition(old.as_deref());
+    let Some(old) = old else {
+        return Ok(start_defined(&agent, definition).await?.show_endpoint());
+    };
+    let definition = definition.map_err(|problems| WebRejection::invalid_tunnel(&problems))?;
+    let replaced = to_the_end(async move { agent.replace_tunnel(&old, definition).await }).await?;
+    let tunnel = replaced.map_err(|error| refusal(error.problem).with_line(&error.outcome))?;
     Ok(tunnel.show_endpoint())
 }
 

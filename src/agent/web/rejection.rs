@@ -141,6 +141,15 @@ impl WebRejection {
         Self { body: Box::new(body), allow: None }
     }
 
+    /// The same with another line about what went wrong.
+    pub fn with_line(mut self, line: &str) -> Self {
+        if let Some(Value::String(problem)) = self.body.details.get_mut("err") {
+            problem.push('\n');
+            problem.push_str(line);
+        }
+        self
+    }
+
     fn with(mut self, name: &str, detail: impl Into<String>) -> Self {
         self.body.details.insert(name.to_owned(), Value::String(detail.into()));
         self

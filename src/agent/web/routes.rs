@@ -12,6 +12,7 @@ use axum::routing::{MethodRouter, any};
 use bytes::Bytes;
 use http::{HeaderValue, Method, Uri, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde_json::Value;
 
 use super::handler::WebOperations;
 use super::handlers;
@@ -19,7 +20,7 @@ use super::rejection::WebRejection;
 use super::{WebState, guard};
 use crate::agent::page;
 use crate::api::local::requests;
-use crate::api::{Info, Operation, decode, success_response};
+use crate::api::{Info, Operation, Verb, decode, success_response};
 
 /// How long the body of a request may be, and that of one that brings an archive.
 const MAX_BODY_BYTES: usize = 1 << 20;
@@ -110,8 +111,13 @@ async fn answer(
     if let Some(rejection) = WebRejection::of_arguments(info.resource, &decoded) {
         return Err(rejection);
     }
+    // What is put where nothing was is made.
+    let is_new = info.method == Verb::PUT && {
+        let name = decoded.arguments.get("name").and_then(Value::as_str);
+        name.is_none_or(|name| state.shared.tunnels.find(name).is_none())
+    };
     let body = handler.answer(state.shared.clone(), decoded.arguments).await?;
-    Ok(success_response(info.success(), body))
+    Ok(success_response(if is_new { 201 } else { info.success() }, body))
 }
 
 /// How long the body of an operation may be.

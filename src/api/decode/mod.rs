@@ -154,6 +154,8 @@ fn may_repeat(info: &Info, name: &str) -> bool {
         // Rule 3 of the endpoints in the specification.
         "id" => info.method == Verb::PATCH,
         "edge_id" => info.resource == "edges.https.routes",
+        // A whole endpoint as it is listed has its name.
+        "name" => info.method == Verb::PUT && info.resource == "endpoints",
         _ => false,
     }
 }

@@ -35,6 +35,10 @@ wire! {
         pub pooling_enabled: Option<bool>,
         /// What it is for.
         pub description: Option<String>,
+        /// Whether requests are captured.
+        pub inspect: Option<bool>,
+        /// The text of its traffic policy; none where it has none.
+        pub traffic_policy: Option<String>,
     }
 
     /// Where an endpoint forwards to.
@@ -93,6 +97,36 @@ resource! {
             /// The name of the endpoint.
             name: String
         ) -> AgentEndpoint;
+        /// Replace the running endpoint of this name, or start one if there is none.
+        ///
+        /// The one that runs is stopped for a moment, and its connections are closed. If the new
+        /// one cannot be started, it is started again, and the error says whether that worked.
+        PUT "/endpoints/{name}" Replace(
+            /// The name of the endpoint.
+            name: String,
+            /// Where to forward to.
+            upstream: EndpointUpstream,
+            [
+            /// The public URL: `https://`, `http://`, `tls://` or `tcp://`, and the host where it matters;
+            /// left out for that of the endpoint that runs, or for HTTPS at an assigned host.
+            url: String,
+            /// The path of the endpoint, if it is given with it; that of this call.
+            uri: String,
+            /// Free text that the management API shows; at most 4096 bytes.
+            metadata: String,
+            /// What the endpoint is for, which the management API shows; at most 255 bytes.
+            description: String,
+            /// Who can reach it: `public`, or `internal` with a host below `.internal`.
+            bindings: Vec<String>,
+            /// False to capture no requests.
+            inspect: bool,
+            /// True to share the URL, and its load, with other endpoints of the account that do.
+            pooling_enabled: bool,
+            /// A traffic policy: an object, or its JSON or YAML text.
+            traffic_policy: Value,
+            /// How the agent terminates TLS, at `tls://` alone; left out for the upstream to do so.
+            agent_tls_termination: AgentTlsTermination,
+        ]) -> AgentEndpoint;
         /// Stop the tunnel of an endpoint and close its connections; its captured requests stay.
         DELETE "/endpoints/{name}" Stop(
             /// The name of the endpoint.
