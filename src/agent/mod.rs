@@ -374,7 +374,7 @@ impl AgentInner {
         match bind_in_any(sessions, &tunnel).await {
             Ok(()) => {
                 // The other session binds it by itself, and again whenever it has to.
-                self.tunnels.note_started();
+                self.tunnels.bind_again();
                 Ok(tunnel)
             }
             Err(error) => {

@@ -120,8 +120,8 @@ pub(super) struct BoundEndpoint {
 #[derive(Debug, Default)]
 pub struct Tunnels {
     list: Mutex<Vec<Arc<RunningTunnel>>>,
-    /// Counts those that came to be bound in a first session.
-    started: watch::Sender<u64>,
+    /// Counted up when a tunnel is to be bound in a session that has none of its binds.
+    due: watch::Sender<u64>,
 }
 
 impl RunningTunnel {
@@ -388,14 +388,15 @@ impl Tunnels {
         self.lock().iter().any(|other| Arc::ptr_eq(other, tunnel))
     }
 
-    /// Gets a new value whenever a tunnel has come to be bound in a first session.
+    /// Gets a new value whenever a tunnel is to be bound in a session.
     pub(super) fn subscribe(&self) -> watch::Receiver<u64> {
-        self.started.subscribe()
+        self.due.subscribe()
     }
 
-    /// Notes that a tunnel is bound in a first session.
-    pub(super) fn note_started(&self) {
-        self.started.send_modify(|started| *started += 1);
+    /// Has tunnels bound in the sessions in which they are not: one is bound in a first session, or has lost
+    /// its bind.
+    pub(super) fn bind_again(&self) {
+        self.due.send_modify(|due| *due += 1);
     }
 
     /// Adds a tunnel unless one of its name runs.

@@ -60,10 +60,10 @@ impl TunnelBindError {
 }
 
 /// Binds the tunnels that there are; only then the session is online. Those that the service refuses
-/// are tried again for as long as the session lives, and those that are started in the other session are
-/// bound in this one as well.
+/// are tried again for as long as the session lives, as are those that it takes the address from, and those
+/// that are started in the other session are bound in this one as well.
 pub(super) async fn keep_bound(shared: &AgentInner, online: &OnlineSession) {
-    let mut started = shared.tunnels.subscribe();
+    let mut due_tunnels = shared.tunnels.subscribe();
     let mut refused = bind_some(shared, online, unbound(shared, online.slot, &[])).await;
     shared.state.send_modify(|state| state.insert(online.clone()));
     let mut backoff = Backoff::new(Instant::now());
@@ -75,7 +75,7 @@ pub(super) async fn keep_bound(shared: &AgentInner, online: &OnlineSession) {
                 refused = bind_some(shared, online, again).await;
                 due = next_attempt(&refused, &mut backoff);
             }
-            changed = started.changed() => {
+            changed = due_tunnels.changed() => {
                 // The sender lives as long as the agent.
                 if changed.is_err() { return }
                 let was_idle = refused.is_empty();
@@ -255,7 +255,7 @@ async fn rebind(online: &OnlineSession, tunnel: &RunningTunnel) -> Result<(), Tu
 }
 
 /// Whether another endpoint is online at the address.
-fn is_taken(failure: &RemoteError) -> bool {
+pub(super) fn is_taken(failure: &RemoteError) -> bool {
     failure.number() == Some(ENDPOINT_TAKEN_CODE)
 }
 

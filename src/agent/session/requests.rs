@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::bind::unbind_everywhere;
+use super::bind::{is_taken, unbind_everywhere};
 use super::state::OnlineSession;
 use crate::agent::capture::{CaptureSource, Via};
 use crate::agent::drain;
@@ -13,7 +13,7 @@ use crate::agent::tunnels::Tunnels;
 use crate::logging::or_debug;
 use crate::mux::{Code, Stream, heartbeat};
 use crate::net::ShutdownPhase;
-use crate::protocol::message::{CommandResponse, StopTunnel};
+use crate::protocol::message::{CommandResponse, RemoteError, StopTunnel};
 use crate::protocol::rpc::IncomingCall;
 use crate::protocol::{proxy, read_kind, stream_kind};
 
@@ -36,18 +36,29 @@ pub(super) async fn serve(shared: Arc<AgentInner>, online: OnlineSession, mut st
             let Some(call) = call else { return };
             let stop = or_debug!(call.decode::<StopTunnel>(), "cannot read a command");
             let Some(stop) = stop else { return };
-            if let Some(tunnel) = shared.tunnels.bound_as(&stop.id) {
-                shared.tunnels.remove(&tunnel.name);
-                tunnel.set_unbound(online.slot, &stop.message);
-                unbind_everywhere(&shared.state, &tunnel).await;
-                shared.update_history(|history| history.add_failure(stop.message));
-            }
+            end_tunnel(&shared, &online, stop).await;
         }
         stream_kind::STOP | stream_kind::RESTART | stream_kind::UPDATE => {
             execute(&shared, &online, kind, stream).await;
         }
         _ => stream.reset(Code::REFUSED),
     }
+}
+
+/// Ends a tunnel that the service has ended. One whose address another has got is tried again: that one may
+/// leave.
+async fn end_tunnel(shared: &Arc<AgentInner>, online: &OnlineSession, stop: StopTunnel) {
+    let Some(tunnel) = shared.tunnels.bound_as(&stop.id) else { return };
+    let failure = RemoteError { message: stop.message, code: stop.error_code };
+    if is_taken(&failure) {
+        shared.note_unbound(&tunnel, online.slot, &failure);
+        shared.state.send_modify(|_| {});
+        return shared.tunnels.bind_again();
+    }
+    shared.tunnels.remove(&tunnel.name);
+    tunnel.set_unbound(online.slot, &failure.message);
+    unbind_everywhere(&shared.state, &tunnel).await;
+    shared.update_history(|history| history.add_failure(failure.message));
 }
 
 async fn execute(shared: &Arc<AgentInner>, online: &OnlineSession, kind: u32, stream: Stream) {
