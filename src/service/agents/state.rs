@@ -233,7 +233,7 @@ impl AgentsState {
     /// The same, as far as it is known here.
     fn seen_elsewhere(&self, spec: &EndpointSpec, bind_id: &str) -> Option<(EndpointKey, String)> {
         let (cluster, key) = (self.cluster.as_ref()?, rows::requested_key(spec)?);
-        let others = cluster.directory.at(&key);
+        let others = cluster.directory.claimed_at(&key);
         let other = others.iter().find(|tunnel| *tunnel.bind_id != *bind_id)?;
         match &other.place {
             RemotePlace::Endpoint { url, .. } => Some((key, url.to_string())),

@@ -2,8 +2,12 @@
 //!
 //! A tunnel is found only while its node has the epoch of its row. So the rows of a fenced node are void
 //! the moment that its new epoch is seen, and it does not matter in which order rows and nodes are read.
+//!
+//! Whoever is fenced may be cut off from the database only, and go on serving. While there is a session with
+//! such a node, visitors are led to its tunnels of earlier epochs where nobody has their endpoints now, even
+//! after their rows were removed. It says itself which of them have ended.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
@@ -40,6 +44,11 @@ struct DirectoryState {
     lost_labels: LostLabels,
     /// How many of them end the TLS of visitors at their nodes alone.
     ending_tls: usize,
+    /// The other nodes with which there is a session.
+    connected: HashSet<Arc<str>>,
+    /// Nodes and tunnels whose rows were removed, and which are kept because their node may serve.
+    removed_nodes: HashSet<String>,
+    removed_tunnels: HashMap<String, Arc<RemoteTunnel>>,
     /// The version of the database that was known when something was last noted.
     version: i64,
 }
@@ -124,10 +133,18 @@ impl Directory {
         state.tunnels.get(id).filter(|tunnel| state.is_current(tunnel)).cloned()
     }
 
-    /// The tunnels of other nodes at an endpoint, which are those of one bind, or of binds that share it: the newest first, those of nodes
-    /// that are about to stop last.
+    /// The tunnels of other nodes to which visitors of an endpoint are led, which are those of one bind, or of
+    /// binds that share it: the newest first, those of nodes that are about to stop last.
     pub fn at(&self, key: &EndpointKey) -> Vec<Arc<RemoteTunnel>> {
         self.read().at(key)
+    }
+
+    /// The same, without those of nodes that were taken for gone: others may have their endpoints.
+    pub fn claimed_at(&self, key: &EndpointKey) -> Vec<Arc<RemoteTunnel>> {
+        let state = self.read();
+        let mut found = state.at(key);
+        found.retain(|tunnel| state.is_current(tunnel));
+        found
     }
 
     /// The ports at which other nodes have endpoints.
@@ -194,9 +211,10 @@ impl Directory {
         is_reachable: impl Fn(&RemoteTunnel) -> bool,
     ) -> Vec<Arc<RemoteTunnel>> {
         let state = self.read();
-        let is_serving = |tunnel: &RemoteTunnel| state.is_current(tunnel) && is_reachable(tunnel);
+        let may_serve = |it: &RemoteTunnel| state.is_current(it) || state.may_go_on(it);
+        let is_serving = |tunnel: &RemoteTunnel| may_serve(tunnel) && is_reachable(tunnel);
         let mut found = state.tunnels.serving_from(labels, skipped, most, is_serving);
-        found.sort_by_key(|tunnel| state.is_leaving(tunnel));
+        found.sort_by_key(|tunnel| (!state.is_current(tunnel), state.is_leaving(tunnel)));
         found
     }
 
@@ -242,7 +260,9 @@ impl Directory {
             return Vec::new();
         }
         let state = self.read();
-        let ended = state.nodes.values().filter(|it| !it.state.is_serving());
+        let is_over =
+            |it: &KnownNode| !it.state.is_serving() && !state.removed_nodes.contains(&*it.id);
+        let ended = state.nodes.values().filter(|it| is_over(it));
         ended.filter(|it| now.duration_since(it.seen) >= since).cloned().collect()
     }
 
@@ -298,6 +318,20 @@ impl Directory {
         self.changed.send_modify(|changes| *changes += 1);
     }
 
+    /// Notes whether there is a session with another node.
+    pub fn note_session(&self, node_id: &Arc<str>, is_there: bool) {
+        let mut state = self.write();
+        match is_there {
+            true => drop(state.connected.insert(node_id.clone())),
+            false => {
+                state.connected.remove(node_id);
+                state.forget_removed(node_id);
+            }
+        }
+        drop(state);
+        self.changed.send_modify(|changes| *changes += 1);
+    }
+
     /// Notes the labels of tunnels of another node whose agents were lost.
     pub fn note_lost(&self, lost: &[BTreeMap<String, String>]) {
         let mut state = self.write();
@@ -335,6 +369,27 @@ impl DirectoryState {
             && !self.ended.contains_key(&*tunnel.id)
     }
 
+    /// Whether a tunnel is one of an earlier epoch of its node, which may serve it all the same.
+    fn may_go_on(&self, tunnel: &RemoteTunnel) -> bool {
+        let node = self.nodes.get(&*tunnel.node_id);
+        node.is_some_and(|node| tunnel.epoch < node.record.epoch && !node.state.stopped)
+            && self.connected.contains(&*tunnel.node_id)
+            && !self.ended.contains_key(&*tunnel.id)
+    }
+
+    /// Forgets what is only known because a node may serve it.
+    fn forget_removed(&mut self, node_id: &str) {
+        let is_its = |tunnel: &RemoteTunnel| *tunnel.node_id == *node_id;
+        for (id, tunnel) in self.removed_tunnels.extract_if(|_, it| is_its(it)).collect::<Vec<_>>()
+        {
+            self.ended.remove(&id);
+            self.remove(&tunnel);
+        }
+        if self.removed_nodes.remove(node_id) {
+            self.nodes.remove(node_id);
+        }
+    }
+
     /// Whether a tunnel is one of a node that is about to stop.
     fn is_leaving(&self, tunnel: &RemoteTunnel) -> bool {
         self.nodes.get(&*tunnel.node_id).is_some_and(|node| node.state.draining)
@@ -350,8 +405,11 @@ impl DirectoryState {
     }
 
     fn at(&self, key: &EndpointKey) -> Vec<Arc<RemoteTunnel>> {
-        let found = self.by_key.get(key).into_iter().flatten();
-        let mut found: Vec<_> = found.filter(|it| self.is_current(it)).cloned().collect();
+        let all = || self.by_key.get(key).into_iter().flatten();
+        let mut found: Vec<_> = all().filter(|it| self.is_current(it)).cloned().collect();
+        if found.is_empty() {
+            found = all().filter(|it| self.may_go_on(it)).cloned().collect();
+        }
         // The newest first, by the time that their identifiers begin with: an agent that has moved may have
         // left a session behind that nobody knows to be dead yet.
         found.sort_by(|one, other| {
@@ -371,8 +429,24 @@ impl DirectoryState {
         version: i64,
     ) -> bool {
         let Some(NodeDocument { id, state, record, .. }) = node else {
+            let is_kept = self.connected.contains(id)
+                && self.nodes.get(id).is_some_and(|node| node.state.fenced);
+            if is_kept {
+                self.removed_nodes.insert(id.to_owned());
+                return false;
+            }
             return self.nodes.remove(id).is_some();
         };
+        self.removed_nodes.remove(&id);
+        // By its second beat, a node that has begun again has announced all that it has.
+        let has_announced = |known: &KnownNode| {
+            state.is_serving()
+                && known.record.epoch == record.epoch
+                && known.state.beat < state.beat
+        };
+        if self.nodes.get(&id).is_some_and(has_announced) {
+            self.forget_removed(&id);
+        }
         let Some(known) = self.nodes.get_mut(&id) else {
             let node = KnownNode {
                 id: id.as_str().into(),
@@ -402,11 +476,17 @@ impl DirectoryState {
 
     /// True when the tunnel is another, or has gone.
     fn note_tunnel(&mut self, id: &str, row: Option<TunnelDocument>) -> bool {
-        if row.is_none() {
-            self.ended.remove(id);
-        }
-        let tunnel = row.map(RemoteTunnel::of);
         let before = self.tunnels.get(id).cloned();
+        match (&row, &before) {
+            (None, Some(before)) if self.may_go_on(before) => {
+                self.removed_tunnels.insert(id.to_owned(), before.clone());
+                return false;
+            }
+            (None, _) => drop(self.ended.remove(id)),
+            (Some(_), _) => {}
+        }
+        self.removed_tunnels.remove(id);
+        let tunnel = row.map(RemoteTunnel::of);
         if before.as_deref() == tunnel.as_ref() {
             return false;
         }

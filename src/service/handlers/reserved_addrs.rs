@@ -178,7 +178,8 @@ fn check_online(
             _ => Ok(()),
         };
     }
-    let others = shared.cluster.as_ref().map(|it| it.directory.at(&EndpointKey::port(port)));
+    let others =
+        shared.cluster.as_ref().map(|it| it.directory.claimed_at(&EndpointKey::port(port)));
     if let Some(tunnel) = others.unwrap_or_default().first() {
         return match *tunnel.account_id == *owner_id {
             true => Ok(()),

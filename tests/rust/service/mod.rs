@@ -7,6 +7,7 @@ mod bad_input;
 mod breaker;
 mod cluster;
 mod cluster_returning;
+mod cut_off;
 mod elsewhere;
 mod endpoints;
 mod http;

@@ -116,6 +116,52 @@ fn the_rows_of_a_fenced_epoch_are_void() {
 }
 
 #[test]
+fn a_fenced_node_that_is_connected_is_found_until_another_has_the_endpoint() {
+    let key = EndpointKey::http("a.test", 443);
+    let own = named("tn_1", "node_b", 1, key.clone());
+    let directory = directory(vec![own.clone()]);
+    let node_b: Arc<str> = "node_b".into();
+    let fenced = |epoch| {
+        let (id, node) = node("node_b", epoch, 0);
+        let state = NodeState { fenced: true, ..NodeState::default() };
+        (id, node.map(|node| NodeDocument { state, ..node }))
+    };
+    let note = |nodes: Vec<_>, tunnels: Vec<(&str, Option<TunnelDocument>)>| {
+        let tunnels = tunnels.into_iter().map(|(id, row)| (id.to_owned(), row));
+        directory.note(nodes, tunnels, Instant::now(), 0);
+    };
+    let found = || ids(&directory.at(&key)).iter().map(|id| id.to_string()).collect::<Vec<_>>();
+    directory.note_session(&node_b, true);
+
+    note(vec![fenced(2)], vec![]);
+    assert_eq!(
+        (found().as_slice(), directory.claimed_at(&key).len()),
+        (&["tn_1".to_owned()][..], 0)
+    );
+    note(vec![], vec![("tn_1", None)]);
+    note(vec![("node_b".to_owned(), None)], vec![]);
+    assert_eq!(found(), ["tn_1"], "its rows are removed");
+    assert!(directory.ended(Instant::now(), Duration::ZERO).is_empty(), "once");
+
+    note(vec![], vec![("tn_2", Some(named("tn_2", "node_c", 1, key.clone())))]);
+    assert_eq!(found(), ["tn_2"]);
+    note(vec![], vec![("tn_2", None)]);
+    assert_eq!(found(), ["tn_1"]);
+
+    // It begins again, and announces what it has; by its next beat it has done so.
+    note(vec![node("node_b", 3, 1)], vec![]);
+    assert_eq!(found(), ["tn_1"]);
+    note(vec![node("node_b", 3, 2)], vec![]);
+    assert!(found().is_empty());
+
+    note(vec![], vec![("tn_1", Some(named("tn_1", "node_b", 3, key.clone())))]);
+    note(vec![fenced(4)], vec![("tn_1", None)]);
+    directory.note_session(&node_b, false);
+    assert!(found().is_empty() && directory.read().by_key.is_empty());
+    assert!(directory.read().removed_tunnels.is_empty());
+}
+
+#[test]
 fn who_is_about_to_stop_is_found_after_the_others() {
     let key = EndpointKey::http("a.test", 443);
     let both = ["node_b", "node_c"].map(|id| named(&format!("tn_{id}"), id, 1, key.clone()));

@@ -73,7 +73,7 @@ impl Linker {
             let pool = pools.get(bind_id);
             let is_shared =
                 |it: &RemoteTunnel| pool.is_some() && it.pool() == pool.map(String::as_str);
-            let others = self.directory.at(key);
+            let others = self.directory.claimed_at(key);
             others.iter().any(|tunnel| *tunnel.bind_id != **bind_id && !is_shared(tunnel))
                 || own.get(key).is_some_and(|(own, its_pool)| {
                     own != bind_id && (pool.is_none() || its_pool.as_ref() != pool)

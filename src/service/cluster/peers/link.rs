@@ -151,6 +151,7 @@ impl Linker {
             is_followed: AtomicBool::new(false),
         });
         self.sessions.add(session.clone());
+        self.directory.note_session(&node_id, true);
         tracing::info!(node = %node_id, "connected to another node");
         let serving = tokio::spawn(serve(self.clone(), incoming));
         let telling = services.cluster.clone().map(|it| tokio::spawn(ended::tell(it, mux.clone())));
@@ -158,6 +159,7 @@ impl Linker {
         serving.abort();
         telling.iter().for_each(JoinHandle::abort);
         self.sessions.remove(&session);
+        self.directory.note_session(&node_id, self.sessions.get(&node_id).is_some());
         services.gateway.close_idle(&key);
         tracing::info!(node = %node_id, %err, "the session with another node has ended");
     }

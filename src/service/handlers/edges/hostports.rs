@@ -86,7 +86,7 @@ fn is_online_elsewhere(service: &Context, hostport: &str) -> bool {
     let text = hostport.to_ascii_lowercase();
     let parts = text.rsplit_once(':').and_then(|(name, port)| Some((name, port.parse().ok()?)));
     parts.is_some_and(|(name, port)| {
-        !cluster.directory.at(&EndpointKey::http(name, port)).is_empty()
+        !cluster.directory.claimed_at(&EndpointKey::http(name, port)).is_empty()
     })
 }
 

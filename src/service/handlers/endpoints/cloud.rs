@@ -206,7 +206,7 @@ fn check_free(service: &Context, address: &CloudAddress, id: &str) -> Result<(),
     };
     let elsewhere = || {
         let cluster = shared.cluster.as_ref();
-        cluster.is_some_and(|cluster| !cluster.directory.at(&key).is_empty())
+        cluster.is_some_and(|cluster| !cluster.directory.claimed_at(&key).is_empty())
     };
     if is_online || elsewhere() {
         let message = format!("url: the endpoint {:?} is already online", address.url());
