@@ -39,6 +39,17 @@ pub enum StoreError {
         /// The newest format that this version reads.
         known: i64,
     },
+    /// The database cannot hold every text.
+    #[error(
+        "{path}: has the encoding {found}, and needs UTF8: make it with ENCODING 'UTF8' TEMPLATE template0",
+        path = .path.display()
+    )]
+    Encoding {
+        /// The address of the database.
+        path: PathBuf,
+        /// Its encoding.
+        found: String,
+    },
     /// The database was not closed, and the log with its last changes is gone.
     #[error(
         "{path}: was not closed, and its last changes are in {log}, which is missing: put it back, \
@@ -165,6 +176,9 @@ pub enum StoreError {
     /// A change broke off by a panic, and was undone.
     #[error("the change was aborted")]
     Panicked,
+    /// Whoever wanted it wants it no more.
+    #[error("interrupted before the end; nothing of it is kept")]
+    Interrupted,
     /// The store is closed.
     #[error("the database is closed")]
     Closed,

@@ -38,6 +38,8 @@ pub(super) trait Committer: Send + 'static {
 /// Jobs that share a commit.
 pub(super) struct Batch<'queue> {
     pub jobs: Vec<QueuedJob>,
+    /// False while no others may share the commit.
+    pub takes_more: bool,
     queue: &'queue mut mpsc::UnboundedReceiver<QueuedJob>,
 }
 
@@ -49,7 +51,7 @@ impl Batch<'_> {
 
     /// Takes more of what waits, without waiting.
     pub(super) fn take_more(&mut self) {
-        while self.jobs.len() < MAX_BATCH_JOBS {
+        while self.takes_more && self.jobs.len() < MAX_BATCH_JOBS {
             match self.queue.try_recv() {
                 Ok(job) => self.jobs.push(job),
                 Err(_) => return,
@@ -190,7 +192,8 @@ fn work_off<C: Committer>(
     mut queue: mpsc::UnboundedReceiver<QueuedJob>,
     shared: &WriterShared,
 ) {
-    let mut batch = Batch { jobs: Vec::with_capacity(MAX_BATCH_JOBS), queue: &mut queue };
+    let jobs = Vec::with_capacity(MAX_BATCH_JOBS);
+    let mut batch = Batch { jobs, takes_more: true, queue: &mut queue };
     while batch.fill() {
         let began = Instant::now();
         let committed = committer.commit(&mut batch, shared);

@@ -147,6 +147,10 @@ impl PostgresCommitter {
             self.session = None;
             let is_over = Instant::now() + pause >= deadline - RESOLUTION_TIME;
             let is_over = is_over || shared.is_closing();
+            if error.is_of_values() && batch.jobs.len() > 1 {
+                tracing::debug!("changes are made one by one: {error}");
+                return Ok(self.commit_each(batch, shared));
+            }
             if is_over || !error.is_transient() {
                 return Err(error.into());
             }
@@ -154,6 +158,36 @@ impl PostgresCommitter {
             std::thread::sleep(pause);
             pause = (pause * 2).min(MAX_PAUSE);
         }
+    }
+
+    /// Stores the jobs of a batch one by one, so that one whose values the server refuses fails alone; gives
+    /// what they have changed.
+    fn commit_each(&mut self, batch: &mut Batch<'_>, shared: &WriterShared) -> Vec<String> {
+        let (mut done, mut changed) = (Vec::with_capacity(batch.jobs.len()), Vec::new());
+        let mut lost: Option<BatchError> = None;
+        batch.takes_more = false;
+        for job in std::mem::take(&mut batch.jobs) {
+            batch.jobs.push(job);
+            let stored = match &lost {
+                Some(error) => Err(error.clone()),
+                None => self.commit_in_time(batch, shared).map_err(BatchError::from),
+            };
+            match stored {
+                Ok(ids) => changed.extend(ids),
+                Err(error) => {
+                    batch.jobs.iter_mut().for_each(|job| job.job.fail(error.clone().into()));
+                    // Where the server is away, the others do not wait for it in turn.
+                    if error.fault.is_some() {
+                        shared.note_doubt();
+                        lost = Some(error);
+                    }
+                }
+            }
+            done.append(&mut batch.jobs);
+        }
+        batch.takes_more = true;
+        batch.jobs = done;
+        changed
     }
 
     /// Leaves it to the follower to find out what became of a batch.

@@ -43,6 +43,12 @@ impl ServerError {
         self.code().is_some_and(|code| !unknown(code.code()))
     }
 
+    /// True when the server refuses what was to be stored or looked for, or what it would come to.
+    pub(super) fn is_of_values(&self) -> bool {
+        let code = self.code().map(SqlState::code).unwrap_or_default();
+        ["22", "23", "54"].iter().any(|class| code.starts_with(class))
+    }
+
     /// True when the same may succeed when it is done again.
     pub(super) fn is_transient(&self) -> bool {
         match self.code().map(SqlState::code) {

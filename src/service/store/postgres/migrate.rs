@@ -13,10 +13,12 @@ use crate::service::store::schema::{self, Index, MIGRATIONS, SchemaChange, Table
 use crate::service::store::tables::Row;
 
 /// What holds while tables are made; other nodes may be at the same.
-pub(super) const SETTINGS: &str = "CREATE SCHEMA IF NOT EXISTS ginnel; SET search_path = ginnel;
+pub(super) const SETTINGS: &str = "SET search_path = ginnel;
     SET lock_timeout = '30s'; SET idle_in_transaction_session_timeout = '30s'";
-/// What is there before any migration. The table has one row.
+/// What is there before any migration, and how often it is tried to make it. The table has one row.
+const MAX_ATTEMPTS: usize = 4;
 const HOUSEKEEPING: &str = "
+    CREATE SCHEMA IF NOT EXISTS ginnel;
     CREATE TABLE IF NOT EXISTS cluster (
         id boolean PRIMARY KEY DEFAULT true CHECK (id),
         schema bigint NOT NULL,
@@ -30,10 +32,22 @@ const HOUSEKEEPING: &str = "
     );
     INSERT INTO cluster (schema, version, last_id) VALUES (0, 0, '') ON CONFLICT DO NOTHING";
 
+/// Refuses a database that cannot hold every text: one caller's would be refused in the midst of others'.
+fn check_encoding(session: &ServerSession, address: &str) -> Result<(), StoreError> {
+    let rows = session.query("SELECT current_setting('server_encoding')", &[])?;
+    let encoding = rows.first().map(|row| row.text(0)).transpose()?.unwrap_or_default();
+    match encoding {
+        "UTF8" => Ok(()),
+        _ => Err(StoreError::Encoding { path: address.into(), found: encoding.to_owned() }),
+    }
+}
+
 /// Makes the tables that are missing; gives what makes identifiers larger than those stored.
 pub(super) fn prepare(session: &ServerSession, ids: Ids, address: &str) -> Result<Ids, StoreError> {
-    // Two nodes that make the same table at once hinder each other, and one of them finds it then.
-    if session.execute(HOUSEKEEPING).is_err() {
+    check_encoding(session, address)?;
+    // Nodes that make the same at once hinder each other, and find it then.
+    let made = (1..MAX_ATTEMPTS).any(|_| session.execute(HOUSEKEEPING).is_ok());
+    if !made {
         session.execute(HOUSEKEEPING)?;
     }
     session.execute("BEGIN ISOLATION LEVEL READ COMMITTED")?;
@@ -50,7 +64,7 @@ pub(super) fn prepare_within(
     ids: Ids,
     address: &str,
 ) -> Result<Ids, StoreError> {
-    session.execute("CREATE SCHEMA IF NOT EXISTS ginnel")?;
+    check_encoding(session, address)?;
     session.execute(HOUSEKEEPING)?;
     ids.continue_after(&migrate(session, address)?);
     Ok(ids)

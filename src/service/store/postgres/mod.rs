@@ -62,9 +62,7 @@ pub(super) fn open(
 ) -> Result<(PostgresReaders, Writer), StoreError> {
     let address = options.to_string();
     let server = Server::new(options)?;
-    // Nodes that start at once hinder each other, and one finds then what the other has made.
     let session = server.connect(migrate::SETTINGS);
-    let session = session.or_else(|_| server.connect(migrate::SETTINGS));
     let session = session.map_err(|error| StoreError::from(error).of_server(&address))?;
     let ids = migrate::prepare(&session, Ids::of(origin), &address)?;
     let tokens = Arc::new(BatchTokens::new()?);

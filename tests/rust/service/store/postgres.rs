@@ -524,3 +524,69 @@ async fn propagation() {
         times[500], times[990], times[999]
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_whose_values_the_server_refuses_fails_alone() {
+    let store = Arc::new(engines::open(&engines::new_database()));
+    // While this one waits, the others come to share a commit.
+    let (open, opened) = std::sync::mpsc::channel::<()>();
+    let opened = Arc::new(Mutex::new(opened));
+    let first = store.clone();
+    let first = tokio::spawn(async move {
+        let wait = move |change: &Transaction<'_>| {
+            let _ = opened.lock().unwrap().recv_timeout(Duration::from_secs(10));
+            change.put(&note(999))
+        };
+        first.write(wait).await
+    });
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let write = |number: u32| {
+        let store = store.clone();
+        tokio::spawn(async move {
+            let put = move |change: &Transaction<'_>| {
+                // More than an index takes, also compressed.
+                if number % 10 == 3 {
+                    let numbers = (1u64..9000).map(|it| it.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+                    let name: String = numbers.map(|it| format!("{:x}", it >> 20)).collect();
+                    change.set(&name, "text")?;
+                }
+                change.put(&note(number))
+            };
+            store.write(put).await
+        })
+    };
+    let writes: Vec<_> = (0..50).map(write).collect();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    // It runs again behind the lock, and does not wait then.
+    drop(open);
+
+    first.await.unwrap().unwrap();
+    for (number, write) in (0..).zip(writes) {
+        let written = write.await.unwrap();
+        assert_eq!(written.is_err(), number % 10 == 3, "{number}: {written:?}");
+        let id = note(number).id;
+        let found = store.read_blocking(|view| view.find::<Note>(&id)).unwrap();
+        assert_eq!(found.is_some(), number % 10 != 3, "{number}");
+    }
+}
+
+#[test]
+fn a_database_that_cannot_hold_every_text_is_refused() {
+    let server = engines::server();
+    for encoding in ["LATIN1", "SQL_ASCII"] {
+        let name = format!("encoded_{}", encoding.to_lowercase());
+        let make = format!(
+            "CREATE DATABASE {name} ENCODING '{encoding}' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'"
+        );
+        server.psql("postgres", &make);
+        let address: PostgresOptions = server.address(&name).parse().unwrap();
+
+        let refused = Store::open_postgres(address.clone(), Origin::default()).err().unwrap();
+
+        let message = refused.to_string();
+        assert!(message.contains(&format!("{name}: has the encoding {encoding}")), "{message}");
+        assert!(message.contains("needs UTF8"), "{message}");
+        let schemas = "SELECT count(*) FROM pg_namespace WHERE nspname = 'ginnel'";
+        assert_eq!(server.psql(&name, schemas), "0", "nothing is left there");
+    }
+}
