@@ -1,10 +1,12 @@
 //! `ginnel serve`: the management API until a signal ends it.
 
 use std::path::PathBuf;
+use std::pin::pin;
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::json;
+use tokio::time::timeout;
 
 use super::access_log::{self, AccessLog};
 use super::error::CliError;
@@ -17,7 +19,7 @@ use super::signals::Signals;
 use super::{runtime, settings};
 use crate::api::Secret;
 use crate::gateway::{EventDelivery, EventSubscriber};
-use crate::logging::LogFormat;
+use crate::logging::{LogFormat, or_debug};
 use crate::service::config::{self, SECTIONS, ServeConfig};
 use crate::service::store::HealthEvents;
 use crate::service::{AcceptFailures, Refusals, Service};
@@ -25,6 +27,8 @@ use crate::settings::{ConfigFile, ResolvedSettings};
 
 /// How often it is said that connections were closed because there were too many.
 const REFUSAL_REPORT_INTERVAL: Duration = Duration::from_secs(10);
+/// How long a start may go on that a signal ends.
+const START_GRACE: Duration = Duration::from_secs(1);
 
 pub(super) fn command() -> Command {
     Command::new("serve")
@@ -119,12 +123,26 @@ type AccessOutput = (LogOutput, LogFormat);
 
 async fn serve(mut running: RunningConfig, access: Option<AccessOutput>) -> Result<(), CliError> {
     // In place before the service is, so that no signal ends it unprepared.
-    let mut signals = Signals::new()?;
+    let (mut signals, mut is_ending) = (Signals::new()?, false);
     let ServeConfig { options, json, events, .. } = running.config.clone();
     let place = place(&options);
     let path = options.path.clone();
     let is_configured = (options.admin_key.is_some(), options.authtoken.is_some());
-    let mut service = Service::start(options).await?;
+    let mut starting = pin!(Service::start(options));
+    let started = tokio::select! {
+        started = starting.as_mut() => Some(started),
+        // Where it is almost there, it stops in order: what it has made is told to somebody.
+        () = signals.next() => {
+            let started = timeout(START_GRACE, starting).await;
+            is_ending = true;
+            or_debug!(started, "a start that a signal has ended takes too long")
+        }
+    };
+    let Some(started) = started else {
+        complain("stopped before it had started");
+        return Ok(());
+    };
+    let mut service = started?;
     let key = service.api_key().filter(|_| !is_configured.0);
     let token = service.authtoken().filter(|_| !is_configured.1);
     if announce(&service, (path.as_deref(), &place), (key, token), json) {
@@ -146,7 +164,8 @@ async fn serve(mut running: RunningConfig, access: Option<AccessOutput>) -> Resu
         () = report_refusals(&service) => {}
         () = systemd.keep_alive() => {}
         reloading = running.follow(&service, &systemd) => reloading?,
-        () = signals.next() => {}
+        () = signals.next(), if !is_ending => {}
+        () = std::future::ready(()), if is_ending => {}
     }
     systemd.tell(notify::STOPPING);
     tokio::select! {

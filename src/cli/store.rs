@@ -1,12 +1,17 @@
 //! `ginnel store`: moves a database between a file and PostgreSQL.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::{Map, Value, json};
+use tokio::runtime::Builder;
 
-use super::error::CliError;
-use super::output::say;
+use super::error::{CliError, Exit};
+use super::output::{complain, say};
+use super::signals::Signals;
 use crate::service::store::{CopiedTable, DatabaseLocation, PostgresAddressError, StoreError};
-use crate::service::{Error, copy_store};
+use crate::service::{Error, copy_store_until};
 
 const FROM: &str = "from";
 const TO: &str = "to";
@@ -44,13 +49,35 @@ pub(super) fn command() -> Command {
 pub(super) fn run(matches: &ArgMatches) -> Result<(), CliError> {
     let Some((_, matches)) = matches.subcommand() else { return Ok(()) };
     let (from, to) = (place(matches, FROM)?, place(matches, TO)?);
-    let copied = copy_store(&from, &to).map_err(explain)?;
+    let copied = copy_until_signal(&from, &to)?;
     if matches.get_flag(JSON) {
         say(&as_json(&to, &copied).to_string());
     } else {
         say(&format!("copied to {to}: {}", summary(&copied)));
     }
     Ok(())
+}
+
+/// Copies until a signal comes, and leaves nothing then; a second one does not wait for that.
+fn copy_until_signal(
+    from: &DatabaseLocation,
+    to: &DatabaseLocation,
+) -> Result<Vec<CopiedTable>, CliError> {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| CliError::new(Exit::Failed, error.to_string()))?;
+    let mut signals = runtime.block_on(async { Signals::new() })?;
+    let interrupted = Arc::<AtomicBool>::default();
+    let flag = interrupted.clone();
+    std::thread::spawn(move || {
+        runtime.block_on(async {
+            signals.next().await;
+            flag.store(true, Relaxed);
+            signals.next().await;
+        });
+        complain(&CliError::second_signal().message);
+        std::process::exit(Exit::Failed as i32);
+    });
+    copy_store_until(from, to, &interrupted).map_err(explain)
 }
 
 fn place(matches: &ArgMatches, name: &str) -> Result<DatabaseLocation, CliError> {

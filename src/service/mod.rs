@@ -72,7 +72,7 @@ pub use oauth::{OauthOptions, OauthProviderOptions};
 pub use options::{Options, read_admin_key, read_authtoken};
 pub use refusal::Refusal;
 pub use rehearsal::{Called, InjectedFault};
-pub use store_copy::copy_store;
+pub use store_copy::{copy_store, copy_store_until};
 pub use tokens::new_admin_key;
 
 use crate::admin::AdminListener;

@@ -1,6 +1,8 @@
 //! Copies a database to another place, which may be of the other engine, with its certificate authority:
 //! that is in files beside a database in a file, and in the database itself on a server.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
 use super::Error;
 use super::authority::{self, StoredAuthority};
 use super::cluster;
@@ -24,19 +26,32 @@ pub fn copy_store(
     from: &DatabaseLocation,
     to: &DatabaseLocation,
 ) -> Result<Vec<CopiedTable>, Error> {
+    copy_store_until(from, to, &AtomicBool::default())
+}
+
+/// As [`copy_store`], until `interrupted` is set.
+///
+/// # Errors
+/// Also when it was interrupted; nothing is kept then.
+pub fn copy_store_until(
+    from: &DatabaseLocation,
+    to: &DatabaseLocation,
+    interrupted: &AtomicBool,
+) -> Result<Vec<CopiedTable>, Error> {
     if let (DatabaseLocation::File(from), DatabaseLocation::File(to)) = (from, to) {
         check_other(from, to)?;
     }
     let source = from.open()?;
-    let copied = authority_of(&source, from).and_then(|found| copy(&source, found, to));
+    let copied =
+        authority_of(&source, from).and_then(|found| copy((&source, found), to, interrupted));
     source.close();
     copied
 }
 
 fn copy(
-    source: &Store,
-    authority: Option<StoredAuthority>,
+    (source, authority): (&Store, Option<StoredAuthority>),
     to: &DatabaseLocation,
+    interrupted: &AtomicBool,
 ) -> Result<Vec<CopiedTable>, Error> {
     let mut written = None;
     let copied = to.fill(|change| {
@@ -45,11 +60,15 @@ fn copy(
         }
         let left_out = LeftOut {
             settings: &[authority::CERTIFICATE, authority::KEY],
+            interrupted: Some(interrupted),
             ..cluster::ROWS_OF_NODES
         };
         let copied = change.copy_from(source, &left_out)?;
         if let Some(authority) = authority {
             written = keep(change, to, authority)?;
+        }
+        if interrupted.load(Relaxed) {
+            return Err(StoreError::Interrupted.into());
         }
         Ok(copied)
     });

@@ -1,5 +1,7 @@
 //! All rows of a database for another one, whatever their engines, and the proof that both are equal.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
 use sha2::{Digest, Sha256};
 
 use super::schema::{self, Table};
@@ -21,9 +23,11 @@ pub struct CopiedTable {
     pub digest: String,
 }
 
-/// Rows that are not copied.
+/// What is not copied.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct LeftOut<'a> {
+    /// Set when the rest is not wanted any more.
+    pub interrupted: Option<&'a AtomicBool>,
     /// Settings with these names.
     pub settings: &'a [&'a str],
     /// Documents of these kinds.
@@ -68,7 +72,10 @@ impl Transaction<'_> {
         };
         let tables = || schema::tables_of(schema::NEWEST);
         let copied: Vec<_> = source.read_blocking(|view| {
-            let copy = |table| self.copy_table(view, table, |row| is_copied(table, row));
+            let copy = |table| {
+                let is_copied = |row: &TableRow| is_copied(table, row);
+                self.copy_table(view, table, (is_copied, left_out.interrupted))
+            };
             tables().map(copy).collect::<Result<_, StoreError>>()
         })?;
         for (table, original) in tables().zip(&copied) {
@@ -88,10 +95,13 @@ impl Transaction<'_> {
         &self,
         source: &View<'_>,
         table: &'static Table,
-        is_copied: impl Fn(&TableRow) -> bool,
+        (is_copied, interrupted): (impl Fn(&TableRow) -> bool, Option<&AtomicBool>),
     ) -> Result<CopiedTable, StoreError> {
         let mut digest = TableDigest::default();
         source.each_page(table, |rows| {
+            if interrupted.is_some_and(|it| it.load(Relaxed)) {
+                return Err(StoreError::Interrupted);
+            }
             for row in rows.into_iter().filter(&is_copied) {
                 self.note_id(table, &row);
                 self.tables.put(table, &row.iter().map(Value::as_param).collect::<Vec<_>>())?;

@@ -44,12 +44,12 @@ impl DatabaseLocation {
     }
 }
 
-/// An address of the form `postgres://…` is one of a server; anything else is the path of a file.
+/// What has the form of an address is one of a server; anything else is the path of a file.
 impl FromStr for DatabaseLocation {
     type Err = PostgresAddressError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match is_postgres_address(text) {
+        match is_postgres_address(text) || text.contains("://") {
             true => Ok(Self::Server(Box::new(text.parse()?))),
             false => Ok(Self::File(text.into())),
         }

@@ -57,6 +57,9 @@ pub enum PostgresAddressError {
     /// It is not of the form of an address.
     #[error("{0:?} is not an address such as postgres://user@host:5432/database")]
     Malformed(String),
+    /// Its port is none.
+    #[error("the port in the address of the database is not a number from 0 to 65535")]
+    Port,
     /// It has a password.
     #[error(
         "the address of the database has a password, which everyone on this machine could read: leave it \
@@ -128,7 +131,10 @@ impl FromStr for PostgresOptions {
 
     fn from_str(address: &str) -> Result<Self, Self::Err> {
         let malformed = || PostgresAddressError::Malformed(without_password(address));
-        let url = Url::parse(address).map_err(|_| malformed())?;
+        let url = Url::parse(address).map_err(|error| match error {
+            url::ParseError::InvalidPort => PostgresAddressError::Port,
+            _ => malformed(),
+        })?;
         if !is_postgres_address(address) {
             return Err(malformed());
         }
