@@ -55,9 +55,10 @@ impl CliError {
 impl From<Error> for CliError {
     fn from(error: Error) -> Self {
         let exit = match &error {
-            Error::AddressInUse(_) | Error::Bind { .. } | Error::AdminAddress { .. } => {
-                Exit::Address
-            }
+            Error::AddressInUse(_)
+            | Error::Bind { .. }
+            | Error::AdminAddress { .. }
+            | Error::PeerAddress { .. } => Exit::Address,
             Error::Store(StoreError::SpecialName(_)) => Exit::Usage,
             Error::Store(_) | Error::Authority(_) | Error::TokenFile { .. } => Exit::Store,
             Error::Certificate(_) => Exit::Failed,

@@ -29,9 +29,10 @@ pub(super) fn config(py: Python<'_>, error: &ConfigError) -> PyErr {
 pub(super) fn not_started(py: Python<'_>, error: &service::Error) -> PyErr {
     use service::Error;
     let class = match error {
-        Error::AddressInUse(_) | Error::Bind { .. } | Error::AdminAddress { .. } => {
-            "ServiceAddressError"
-        }
+        Error::AddressInUse(_)
+        | Error::Bind { .. }
+        | Error::AdminAddress { .. }
+        | Error::PeerAddress { .. } => "ServiceAddressError",
         Error::Store(service::store::StoreError::SpecialName(_)) => "ConfigError",
         Error::Store(_) | Error::Authority(_) | Error::TokenFile { .. } => "ServiceStoreError",
         Error::MalformedAdminKey

@@ -30,6 +30,16 @@ pub enum Error {
         /// What the operating system said.
         source: std::io::Error,
     },
+    /// Other nodes cannot be listened for at the address.
+    #[error("{key}: cannot listen on {address}: {source}")]
+    PeerAddress {
+        /// The key of the setting.
+        key: &'static str,
+        /// The address, `host:port`.
+        address: String,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
     /// There is no folder for backups.
     #[error("{}: backups go to a folder that exists", .0.display())]
     BackupFolder(std::path::PathBuf),
@@ -114,7 +124,9 @@ impl Error {
     /// The setting that has to change, where it is one.
     pub fn key(&self) -> Option<&'static str> {
         Some(match self {
-            Self::Setting { key, .. } | Self::ConnectionLimit(key) => key,
+            Self::Setting { key, .. }
+            | Self::PeerAddress { key, .. }
+            | Self::ConnectionLimit(key) => key,
             Self::PublicUrl(_) => "public_url",
             Self::BackupFolder(_) => "backup.to",
             Self::MalformedAdminKey => "admin_key",

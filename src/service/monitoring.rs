@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use super::agents::AgentListener;
-use super::cluster::Cluster;
+use super::cluster::{Cluster, UnreachableNode};
 use super::context::ServiceState;
 use super::handlers;
 use crate::admin::{MonitorTarget, ReadyFor};
@@ -72,7 +72,8 @@ impl MonitorTarget for ServiceMonitor {
     fn warnings(&self) -> Vec<String> {
         let Some(state) = self.state() else { return Vec::new() };
         let cluster = state.cluster.as_ref().map(|cluster| cluster_warnings(cluster));
-        backup_failure(&state).into_iter().chain(cluster.into_iter().flatten()).collect()
+        let cluster = cluster.into_iter().flatten().chain(unreachable_nodes(&state));
+        backup_failure(&state).into_iter().chain(cluster).collect()
     }
 
     fn figures(&self) -> Vec<Box<dyn Collect>> {
@@ -97,6 +98,16 @@ fn cluster_warnings(cluster: &Cluster) -> Vec<String> {
     let nodes = cluster.directory.nodes().into_iter().filter(|node| node.is_lapsed(now));
     let lapsed = nodes.map(|node| format!("cluster: the node {:?} has lapsed", node.record.name));
     blind.into_iter().chain(lapsed).collect()
+}
+
+/// The nodes with which there is no session.
+fn unreachable_nodes(state: &ServiceState) -> Vec<String> {
+    let nodes = state.peers.as_ref().map(|peers| peers.unreachable()).unwrap_or_default();
+    let describe = |node: UnreachableNode| {
+        let (name, seconds) = (node.name, node.since.elapsed().as_secs());
+        format!("cluster: no session with the node {name:?} for {seconds} s: {}", node.cause)
+    };
+    nodes.into_iter().map(describe).collect()
 }
 
 /// Why there is no backup since the last one, if it failed.
@@ -172,6 +183,11 @@ impl Collect for ServiceFigures {
         self.collect_sessions(families)?;
         if let Some(cluster) = &self.state.cluster {
             collect_cluster(cluster, families)?;
+            let help = "Nodes with which this one has had no session for 5 seconds or more.";
+            let peers = self.state.peers.as_ref();
+            let unreachable = peers.map_or(0, |peers| peers.unreachable().len());
+            let mut family = families.gauge("ginnel_cluster_unreachable_nodes", help)?;
+            family.level(&[], unreachable as f64)?;
         }
         self.state.store.collect(families)?;
         self.state.backups.collect(families)?;

@@ -51,11 +51,20 @@ impl Options {
 
     /// Addresses have their form, and no two listeners have the same one.
     pub(super) fn check_addresses(&self) -> Result<(), Error> {
-        let address = self.admin_addr.as_deref().unwrap_or("a:0");
-        if split_address(address).is_none() {
-            let problem = format!("{address:?} is not of the form HOST:PORT");
-            return Err(Error::setting("admin_addr", problem));
+        let addresses = [
+            ("admin_addr", &self.admin_addr),
+            ("peer_addr", &self.peer_addr),
+            ("peer_listen_addr", &self.peer_listen_addr),
+        ];
+        for (key, address) in addresses {
+            if let Some(address) = address.as_deref().filter(|it| split_address(it).is_none()) {
+                return Err(Error::setting(
+                    key,
+                    format!("{address:?} is not of the form HOST:PORT"),
+                ));
+            }
         }
+        self.check_peer_address()?;
         let listeners = self.listeners();
         for (at, (key, host, port)) in listeners.iter().enumerate() {
             let same = |(_, other, number): &&(_, &str, u16)| {
@@ -67,6 +76,22 @@ impl Options {
             }
         }
         Ok(())
+    }
+
+    /// Other nodes can connect to the address that they are told.
+    fn check_peer_address(&self) -> Result<(), Error> {
+        let Some(address) = &self.peer_addr else { return Ok(()) };
+        let problem = match split_address(address) {
+            Some((host, _)) if is_any(host) => {
+                "stands for all addresses of a machine, and nobody can connect to that: name one at which \
+                 other nodes reach this one, and listen on all with peer_listen_addr"
+            }
+            Some((_, 0)) if self.peer_listen_addr.is_some() => {
+                "has port 0, and nobody can connect to that: name the one that leads to peer_listen_addr"
+            }
+            _ => return Ok(()),
+        };
+        Err(Error::setting("peer_addr", format!("{address:?} {problem}")))
     }
 
     /// The settings that name addresses to listen on, with host and port; those that pick a free port are

@@ -249,7 +249,13 @@ async fn listen_for_peers(
     options: &Options,
 ) -> Result<(Option<BoundPeerListener>, Option<String>), Error> {
     let own = options.peer_listen_addr.as_deref();
-    let listener = BoundPeerListener::bind(own.unwrap_or(address)).await?;
+    let (key, listens_at) = match own {
+        Some(own) => ("peer_listen_addr", own),
+        None => ("peer_addr", address),
+    };
+    let listener = BoundPeerListener::bind(listens_at).await;
+    let failed = |source| Error::PeerAddress { key, address: listens_at.to_owned(), source };
+    let listener = listener.map_err(failed)?;
     let public = own.map_or_else(|| listener.public_address(), |_| address.to_owned());
     Ok((Some(listener), Some(public)))
 }

@@ -46,6 +46,24 @@ def check(folder: Path, text: str, *flags: str) -> tuple[int, list[str]]:
             'F:1:13: admin_addr: "127.0.0.1" is not of the form HOST:PORT',
             2,
         ),
+        (
+            "peer_addr: localhost\n",
+            'F:1:12: peer_addr: "localhost" is not of the form HOST:PORT',
+            2,
+        ),
+        (
+            "peer_addr: 10.0.0.1:0\npeer_listen_addr: 0.0.0.0:4400\n",
+            'F:1:12: peer_addr: "10.0.0.1:0" has port 0, and nobody can connect to that: name the '
+            "one that leads to peer_listen_addr",
+            2,
+        ),
+        (
+            "peer_addr: 0.0.0.0:4400\n",
+            'F:1:12: peer_addr: "0.0.0.0:4400" stands for all addresses of a machine, and nobody '
+            "can connect to that: name one at which other nodes reach this one, and listen on all "
+            "with peer_listen_addr",
+            2,
+        ),
         ('admin_addr: ":4090"\n', 'F:1:13: admin_addr: ":4090" is not of the form HOST:PORT', 2),
         (
             "port: 4000\nhttp_port: 4000\n",

@@ -37,7 +37,7 @@ pub(crate) use holds::{HoldResult, all_held, claimant_at, hold, holders};
 pub(crate) use lease::Leases;
 pub(crate) use listing::{OwnedRow, find, page};
 pub(crate) use member::{Cluster, NodeOptions};
-pub(crate) use peers::{BoundPeerListener, CommandFailure, PeerServices, Peers};
+pub(crate) use peers::{BoundPeerListener, CommandFailure, PeerServices, Peers, UnreachableNode};
 pub(crate) use rows::{
     EndpointClaim, EndpointKey, EndpointRow, RemotePlace, RemoteTunnel, RowOwner, SessionDocument,
     TlsHandling, TunnelDocument,
@@ -45,6 +45,7 @@ pub(crate) use rows::{
 
 /// What nodes have in a database for as long as they run, which is nothing to a service on a copy of it.
 pub(crate) const ROWS_OF_NODES: LeftOut<'static> = LeftOut {
+    interrupted: None,
     settings: &[lease::EVENT_DELIVERY],
     kinds: &[prefix::NODE, prefix::TUNNEL_SESSION, prefix::TUNNEL],
     roles: &[membership::ROWS, holds::HELD, holds::POOL],

@@ -17,9 +17,15 @@ async fn list(service: Context, params: List) -> OperationResult<List> {
     check_before(params.before_id.as_deref(), prefix::NODE)?;
     let cluster = service.shared.cluster.as_ref();
     let mut nodes = cluster.map(|cluster| shown(cluster)).unwrap_or_default();
-    let sessions = service.shared.peers.as_ref().map(|peers| peers.status()).unwrap_or_default();
+    let peers = service.shared.peers.as_ref();
+    let unreachable = peers.map(|peers| peers.unreachable()).unwrap_or_default();
+    let sessions = peers.map(|peers| peers.status()).unwrap_or_default();
     for node in &mut nodes {
         let session = sessions.iter().find(|session| *session.node_id == *node.id);
+        let is_unreachable = unreachable.iter().any(|it| *it.id == *node.id);
+        if is_unreachable && node.state.as_deref() == Some("alive") {
+            node.state = Some("unreachable".to_owned());
+        }
         let latency = session.and_then(|session| session.latency);
         node.latency_us = latency.and_then(|latency| i64::try_from(latency.as_micros()).ok());
     }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::io;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
 
+use super::absent::AbsentNodes;
 use super::message::{Hello, HelloAnswer, kind};
 use super::serve::serve;
 use super::sessions::{PeerSession, PeerSessions};
@@ -52,6 +53,8 @@ pub(super) struct Linker {
     pub sessions: Arc<PeerSessions>,
     pub services: Arc<PeerServices>,
     tls: NodeTls,
+    /// The nodes with which there should be a session, and is none.
+    pub absent: AbsentNodes,
     /// The nodes that are connected to already, or will be.
     kept: Mutex<HashSet<Arc<str>>>,
 }
@@ -64,7 +67,8 @@ impl Linker {
     ) -> Result<Self, Error> {
         let tls = authority.node_tls(NODE_NAME, &ALPN)?;
         let (sessions, services) = (Arc::default(), Arc::new(services));
-        Ok(Self { directory, sessions, services, tls, kept: Mutex::default() })
+        let (absent, kept) = Default::default();
+        Ok(Self { directory, sessions, services, tls, absent, kept })
     }
 
     /// Talks to a node that has connected, until it is gone.
@@ -173,6 +177,17 @@ impl Linker {
         linked.filter(|node| kept.insert(node.id.clone())).collect()
     }
 
+    /// Looks which nodes there should be a session with, and is none.
+    fn look_for_absent(&self, now: Instant) {
+        let own = self.directory.own().0;
+        let mut absent = self.directory.nodes();
+        absent.retain(|node| {
+            let is_expected = *node.id != *own && is_reachable(node) && !node.is_lapsed(now);
+            is_expected && self.sessions.get(&node.id).is_none()
+        });
+        self.absent.note(&absent, now);
+    }
+
     fn forget(&self, node_id: &str) {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).remove(node_id);
     }
@@ -192,6 +207,7 @@ pub(super) async fn keep_all(linker: Weak<Linker>) {
         for node in strong.unlinked() {
             tokio::spawn(keep(linker.clone(), node.id));
         }
+        strong.look_for_absent(Instant::now());
         // What only waits for a request must not keep agents at a node that is about to stop.
         strong.directory.leaving().iter().for_each(|id| strong.services.gateway.close_idle(id));
         drop(strong);
@@ -214,6 +230,8 @@ async fn keep(linker: Weak<Linker>, node_id: Arc<str>) {
             Ok(()) => backoff = MIN_BACKOFF,
             Err(err) => {
                 let address = &node.record.peer_address;
+                let cause = format!("cannot connect to {address}: {err}");
+                strong.absent.note_failure(&node, cause, Instant::now());
                 tracing::debug!(node = %node_id, address, %err, "cannot connect to another node");
             }
         }

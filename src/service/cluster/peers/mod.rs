@@ -9,6 +9,7 @@
 //!
 //! What one node asks another for is done there and not handed on, so that there is one hop at most.
 
+mod absent;
 mod ended;
 mod epochs;
 mod events;
@@ -30,6 +31,7 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
+pub(crate) use absent::UnreachableNode;
 pub(crate) use routing::ClusterRouting;
 
 use self::link::Linker;
@@ -105,13 +107,9 @@ impl BoundPeerListener {
     ///
     /// # Errors
     /// When the address cannot be listened on.
-    pub async fn bind(address: &str) -> Result<Self, Error> {
-        let failed = |source: std::io::Error| match source.kind() {
-            std::io::ErrorKind::AddrInUse => Error::AddressInUse(address.to_owned()),
-            _ => Error::Bind { address: address.to_owned(), source },
-        };
-        let socket = TcpListener::bind(address).await.map_err(failed)?;
-        let bound = socket.local_addr().map_err(failed)?;
+    pub async fn bind(address: &str) -> std::io::Result<Self> {
+        let socket = TcpListener::bind(address).await?;
+        let bound = socket.local_addr()?;
         let host = address.rsplit_once(':').map_or(address, |(host, _)| host).to_owned();
         Ok(Self { socket, host, address: bound })
     }
@@ -190,6 +188,11 @@ impl Peers {
             return Vec::new();
         }
         unmet.into_iter().map(|node| node.record.name.clone()).collect()
+    }
+
+    /// The nodes with which there has been no session for a while.
+    pub fn unreachable(&self) -> Vec<UnreachableNode> {
+        self.linker.absent.late(Instant::now())
     }
 
     /// The sessions that there are now.
