@@ -448,13 +448,18 @@ impl Gateway {
 
     /// Whether no more connections are taken.
     pub(crate) fn is_closing(&self) -> bool {
-        self.0.shutdown.phase() > ShutdownPhase::Running
+        self.0.shutdown.phase() >= ShutdownPhase::Graceful
     }
 
     /// Drops the idle connections to the target with this key, which takes no more requests; those
     /// that carry one are dropped when it has ended.
     pub fn close_idle(&self, key: &str) {
         self.0.pools.close(key);
+    }
+
+    /// Tells visitors to make their next connections elsewhere; those that they make here are served.
+    pub(crate) fn drain(&self) {
+        self.0.shutdown.begin(ShutdownPhase::Draining);
     }
 
     /// Takes no more connections and requests; those in flight are finished.

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::response::Response;
-use http::Request;
+use http::header::CONNECTION;
+use http::{HeaderValue, Request, StatusCode};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
@@ -97,10 +98,18 @@ async fn serve(
     let mut builder = http1::Builder::new();
     // A client may close its sending side and still read the answer.
     builder.timer(TokioTimer::new()).header_read_timeout(timeouts.head).half_close(true);
+    let draining = shutdown.clone();
     let service = service_fn(|mut request: Request<Incoming>| {
         request.extensions_mut().insert(PeerAddress(peer));
-        let response = api(request);
-        async move { Ok::<_, Infallible>(response.await) }
+        let (response, draining) = (api(request), &draining);
+        async move {
+            let mut response = response.await;
+            let is_last = draining.phase() >= ShutdownPhase::Draining;
+            if is_last && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok::<_, Infallible>(response)
+        }
     });
     let connection = builder.serve_connection(TokioIo::new(StrictStream::new(stream)), service);
     tokio::pin!(connection);

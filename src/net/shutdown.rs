@@ -24,6 +24,8 @@ pub(crate) enum ShutdownPhase {
     /// It runs.
     #[default]
     Running,
+    /// It runs, and whoever has a connection is told to make the next one elsewhere.
+    Draining,
     /// Nothing new begins; what is in flight is finished.
     Graceful,
     /// Everything ends now.
@@ -116,8 +118,10 @@ impl Shutdown {
     pub(super) fn close_with(&self, socket: &Arc<TcpListener>) {
         let mut below = self.0.below();
         match self.phase() {
-            ShutdownPhase::Running => below.sockets.push(Arc::downgrade(socket)),
-            _ => close(socket),
+            ShutdownPhase::Running | ShutdownPhase::Draining => {
+                below.sockets.push(Arc::downgrade(socket));
+            }
+            ShutdownPhase::Graceful | ShutdownPhase::Forced => close(socket),
         }
     }
 }
@@ -130,7 +134,7 @@ impl ShutdownNode {
             *now = phase.max(*now);
             is_later
         });
-        if phase > ShutdownPhase::Running {
+        if phase >= ShutdownPhase::Graceful {
             below.sockets.drain(..).filter_map(|socket| socket.upgrade()).for_each(|it| close(&it));
         }
         below.children.iter().filter_map(Weak::upgrade).for_each(|child| child.begin(phase));
@@ -313,7 +317,7 @@ mod tests {
                     cx.waker().wake_by_ref();
                     Poll::Pending
                 }
-                ShutdownPhase::Graceful => Poll::Pending,
+                ShutdownPhase::Draining | ShutdownPhase::Graceful => Poll::Pending,
                 ShutdownPhase::Forced => Poll::Ready(()),
             }));
             tokio::task::yield_now().await;

@@ -8,6 +8,7 @@ use super::cluster::Cluster;
 use super::store::Store;
 use super::{Service, logins};
 use crate::logging::or_debug;
+use crate::net::ShutdownPhase;
 
 /// How long the last events of the audit trail may take to be written, and the last use of sessions.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
@@ -73,13 +74,17 @@ impl Service {
         self.shared.registry.drain(&self.shared.gateway, grace).await;
     }
 
-    /// Is not ready any more, and waits for whoever looks at that; true when `force` ends the wait.
+    /// Is not ready any more, closes kept connections behind a response that says so, and waits for whoever
+    /// looks at that; true when `force` ends the wait.
     async fn drain(&self, force: Pin<&mut impl Future<Output = ()>>) -> bool {
         self.monitor.drain();
         let delay = self.shared.live.load().drain_delay;
         if delay.is_zero() {
             return false;
         }
+        // A balancer that looks at it later sends what it has over connections that it keeps.
+        self.shutdown.begin(ShutdownPhase::Draining);
+        self.shared.gateway.drain();
         tokio::select! {
             () = tokio::time::sleep(delay) => false,
             () = force => true,

@@ -23,7 +23,7 @@ class Node(Record):
     name: str | None = None
     """The name that its operator gave it."""
     state: str | None = None
-    """`alive`, `draining` while it stops, or `lapsed` where it has not been seen for 15 seconds."""
+    """`alive`, `draining`, `unreachable` (no connection for 5 s) or `lapsed` (unseen for 15 s)."""
     own: bool | None = None
     """True for the node that responds."""
     epoch: int | None = None

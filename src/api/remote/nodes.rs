@@ -10,8 +10,7 @@ wire! {
         pub id: String,
         /// The name that its operator gave it.
         pub name: Option<String>,
-        /// `alive`, `draining` while it stops, `unreachable` where the node that responds has had no
-        /// connection to it for 5 seconds, or `lapsed` where it has not been seen for 15 seconds.
+        /// `alive`, `draining`, `unreachable` (no connection for 5 s) or `lapsed` (unseen for 15 s).
         pub state: Option<String>,
         /// True for the node that responds.
         pub own: Option<bool>,

@@ -7,7 +7,6 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::task::Poll;
 
 use bytes::{Buf, Bytes};
@@ -20,8 +19,8 @@ use crate::gateway::http::body_feed::BodyFeed;
 use crate::gateway::http::connection::{ConnectionClosed, HttpConnection};
 use crate::gateway::http::error_response::{self, ErrorResponse};
 use crate::gateway::http::fast_path::{
-    ExchangeEnd, FastPathConnection, FastPathRequest, FastPathTarget, RequestRouting, has_left,
-    poll_write_all,
+    Closing, ExchangeEnd, FastPathConnection, FastPathRequest, FastPathTarget, RequestRouting,
+    has_left, poll_write_all,
 };
 use crate::gateway::http::field_names::headers;
 use crate::gateway::http::request_body::RequestBody;
@@ -94,9 +93,9 @@ impl<'l> Http1Server<'l> {
     pub(crate) fn new(
         http_connection: &'l Arc<HttpConnection>,
         stream: &'l mut VisitorStream,
-        closes: &'l AtomicBool,
+        closing: &'l Closing,
     ) -> Self {
-        let line = FastPathConnection::new(http_connection.as_ref(), stream, closes);
+        let line = FastPathConnection::new(http_connection.as_ref(), stream, closing);
         let limits = http_connection.head_limits();
         Self { http_connection, line, limits }
     }
@@ -232,7 +231,7 @@ impl<'l> Http1Server<'l> {
             Some(Ok(response)) => response,
             Some(Err(ConnectionClosed)) | None => return Err(Http1Exit::Aborted),
         };
-        rules.closes |= self.line.is_closing();
+        rules.closes |= self.line.is_closing() || self.line.is_draining();
         let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
         let closes = match self.write(response, rules, &mut feed).await {
             Ok(closes) => closes,

@@ -4,7 +4,7 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -22,6 +22,7 @@ use tokio_rustls::server::TlsStream;
 
 use crate::gateway::http::connection::{HostSelection, HttpConnection};
 use crate::gateway::http::connection_activity::{ActivityTimeouts, ConnectionActivity};
+use crate::gateway::http::fast_path::Closing;
 use crate::gateway::http::flood_guard::FloodGuard;
 use crate::gateway::http::http1_server::{Http1Exit, Http1Server};
 use crate::gateway::http::request_body::RequestBody;
@@ -228,13 +229,20 @@ async fn serve_http1(
     stream: &mut VisitorStream,
     timer: &mut ConnectionTimer<'_>,
 ) -> Option<Http1Exit> {
-    let (closes, mut exit) = (AtomicBool::new(false), None);
+    let (closing, mut exit) = (Closing::default(), None);
+    // Its first request may be there already.
+    let is_draining = timer.shutdown.phase() >= ShutdownPhase::Draining;
+    closing.after_next.store(is_draining, Relaxed);
     {
-        let server = Http1Server::new(http_connection, stream, &closes);
+        let server = Http1Server::new(http_connection, stream, &closing);
         let mut serving = pin!(async { exit = Some(server.run().await) });
-        let event = timer.watch(serving.as_mut(), ShutdownPhase::Graceful).await;
+        let mut event = timer.watch(serving.as_mut(), ShutdownPhase::Draining).await;
+        if event == TimerEvent::Shutdown {
+            closing.after_next.store(true, Relaxed);
+            event = timer.watch(serving.as_mut(), ShutdownPhase::Graceful).await;
+        }
         if event == TimerEvent::Shutdown && timer.activity.is_answering() {
-            closes.store(true, Relaxed);
+            closing.now.store(true, Relaxed);
             timer.watch(serving, ShutdownPhase::Forced).await;
         }
     }
@@ -276,8 +284,13 @@ async fn http2(
     let socket = MeteredSocket::with_counts(socket, bytes, activity.carried.clone());
     let flood_guard = FloodGuard::new(socket, activity.clone());
     let mut connection = pin!(builder.serve_connection(TokioIo::new(flood_guard), service));
+    // Whoever comes later has nothing to be told yet.
+    let notice = match shutdown.phase() {
+        ShutdownPhase::Running => ShutdownPhase::Draining,
+        _ => ShutdownPhase::Graceful,
+    };
     let mut timer = ConnectionTimer::new(&activity, limits, shutdown);
-    if timer.watch(connection.as_mut(), ShutdownPhase::Graceful).await == TimerEvent::Shutdown {
+    if timer.watch(connection.as_mut(), notice).await == TimerEvent::Shutdown {
         connection.as_mut().graceful_shutdown();
         timer.watch(connection, ShutdownPhase::Forced).await;
     }

@@ -8,6 +8,7 @@ mod breaker;
 mod cluster;
 mod cluster_returning;
 mod cut_off;
+mod draining;
 mod elsewhere;
 mod endpoints;
 mod http;

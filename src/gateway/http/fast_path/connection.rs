@@ -46,8 +46,9 @@ const MAX_PROVISIONAL_RESPONSES: usize = 64;
 pub(crate) struct FastPathConnection<'l, R> {
     http_connection: &'l R,
     pub stream: &'l mut VisitorStream,
-    /// True when the connection is to close after the request that is under way.
-    closes: &'l AtomicBool,
+    closing: &'l Closing,
+    /// Whether the response to the request under way says that the connection closes.
+    closes_behind: bool,
     /// What was read of the visitor and not used yet.
     pub buffer: BytesMut,
     /// How many bytes at the beginning of that belong to the request under way, which may be sent again.
@@ -61,6 +62,15 @@ pub(crate) struct FastPathConnection<'l, R> {
     timeout: ResponseTimeout,
     /// The status of the response that was begun; 0 before that.
     status: u16,
+}
+
+/// Whether a connection is to close.
+#[derive(Default)]
+pub(crate) struct Closing {
+    /// Behind the next response, which says so.
+    pub after_next: AtomicBool,
+    /// Behind the response that is under way.
+    pub now: AtomicBool,
 }
 
 /// How an exchange ended.
@@ -99,7 +109,7 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
     pub(crate) fn new(
         http_connection: &'l R,
         stream: &'l mut VisitorStream,
-        closes: &'l AtomicBool,
+        closing: &'l Closing,
     ) -> Self {
         let timeout = ResponseTimeout::new(http_connection.response_timeout());
         let (buffer, answer, out) = (BytesMut::new(), BytesMut::new(), Vec::new());
@@ -107,7 +117,8 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
         Self {
             http_connection,
             stream,
-            closes,
+            closing,
+            closes_behind: false,
             buffer,
             unread,
             body,
@@ -150,7 +161,12 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
 
     /// Whether the connection is to close after the request that is under way.
     pub(crate) fn is_closing(&self) -> bool {
-        self.closes.load(Relaxed)
+        self.closing.now.load(Relaxed)
+    }
+
+    /// Whether the connection is to close behind the next response.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.closing.after_next.load(Relaxed)
     }
 
     /// Carries a request to an upstream, and its answer back.
@@ -161,6 +177,7 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
     ) -> ExchangeEnd {
         // From here on a graceful stop waits for the answer.
         let _answering = self.http_connection.answering();
+        self.closes_behind = self.is_draining();
         let FastPathTarget { upstream, route_ref, metrics, .. } = target;
         let proto = self.http_connection.visitor().proto;
         let mut record = metrics.map(|edge| RequestRecord::begin(edge, proto));
@@ -310,7 +327,7 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
     }
 
     fn closes(&self, request: &FastPathRequest) -> bool {
-        request.closes || self.is_closing()
+        request.closes || self.closes_behind || self.is_closing()
     }
 
     fn options(&self, request: &FastPathRequest, source: ResponseSource) -> ResponseOptions<'l> {

@@ -12,6 +12,6 @@ mod response_timeout;
 mod routing;
 mod spare_buffers;
 
-pub(crate) use connection::{ExchangeEnd, FastPathConnection, has_left, poll_write_all};
+pub(crate) use connection::{Closing, ExchangeEnd, FastPathConnection, has_left, poll_write_all};
 pub(crate) use request::FastPathRequest;
 pub(crate) use routing::{FastPathTarget, RequestRouting};
