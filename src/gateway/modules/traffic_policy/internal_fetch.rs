@@ -46,7 +46,7 @@ async fn once(context: &RequestContext<'_>, spec: &Fetch, url: &str) -> Fetched 
     let mut trace = RequestTrace::default();
     let mut inner = context.within(&mut trace);
     inner.hops += EXTRA_HOPS;
-    let virtual_host = inner.internal(url).await.map_err(|error| match error {
+    let (virtual_host, address) = inner.internal(url).await.map_err(|error| match error {
         error_response::TOO_MANY_HOPS => FetchFailed::Loop,
         _ => unreachable("no endpoint is online there"),
     })?;
@@ -58,7 +58,7 @@ async fn once(context: &RequestContext<'_>, spec: &Fetch, url: &str) -> Fetched 
     if let Some(path) = path {
         head::set_path(&mut request, &path).map_err(|error| unreachable(error.text()))?;
     }
-    let response = match route.serve_within(&mut inner, request).await {
+    let response = match route.serve_within(&mut inner, address, request).await {
         Ok(response) => response,
         Err(Rejection::Respond(error)) => {
             error.into_response(&context.gateway.settings.code_prefix)
