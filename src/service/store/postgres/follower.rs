@@ -7,7 +7,7 @@
 //!
 //! Every node beats, and every beat is a change that every node sees: at the pace of three nodes, the looks
 //! of 100 would be all that the server does. So the pause after a look grows with the number of nodes, by
-//! [`PAUSE_PER_NODE`]: all nodes together look at most so often that the server does not notice.
+//! [`PAUSE_PER_NODE`] up to [`MAX_PAUSE`]. So does that after a notification, which waits for no look.
 //!
 //! Each look begins with the row of the last version that was seen. When that row is gone, too much was
 //! missed; when it is another batch's, or newer than all there is, the database is one that was restored.
@@ -30,7 +30,7 @@ use crate::service::store::writer::WriterShared;
 /// How often it is looked for changes of other nodes.
 const INTERVAL: Duration = Duration::from_millis(250);
 /// How much time passes at least between two looks, and between two notifications, for each node of the
-/// cluster: all nodes together look 500 times a second at most.
+/// cluster: up to 100 nodes together look 500 times a second at most, more of them five times each.
 const PAUSE_PER_NODE: Duration = Duration::from_millis(2);
 const MIN_PAUSE: Duration = Duration::from_millis(5);
 const MAX_PAUSE: Duration = Duration::from_millis(200);
@@ -80,6 +80,28 @@ struct Hints {
     committed: bool,
     /// Another node says that it has.
     notified: bool,
+}
+
+/// What is done next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Turn {
+    notifies: bool,
+    looks: bool,
+}
+
+impl Hints {
+    /// What is done so long after the last notification and the last look; else how long there is nothing
+    /// to do, unless another hint comes.
+    fn turn(self, notified: Duration, looked: Duration, pause: Duration) -> (Turn, Duration) {
+        let until_look = if self.notified { pause.min(INTERVAL) } else { INTERVAL };
+        let turn =
+            Turn { notifies: self.committed && notified >= pause, looks: looked >= until_look };
+        let mut rest = until_look.saturating_sub(looked);
+        if self.committed {
+            rest = rest.min(pause.saturating_sub(notified));
+        }
+        (turn, rest)
+    }
 }
 
 impl Follower {
@@ -190,22 +212,22 @@ impl FollowerState {
         *self.looked() = (seen, began);
     }
 
-    /// Waits for a hint, for so long at most; none when there is no more to look for.
-    fn wait(&self, limit: Duration) -> Option<Hints> {
-        let is_quiet = |hints: &mut Hints| {
-            !hints.committed && !hints.notified && !self.stopped.load(Ordering::Acquire)
-        };
-        let waited = self.woken.wait_timeout_while(self.hints(), limit, is_quiet);
-        let (mut hints, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        (!self.stopped.load(Ordering::Acquire)).then(|| std::mem::take(&mut *hints))
-    }
-
-    /// Waits until it may be looked again; not once there is no more to look for.
-    fn pause(&self) {
-        let pause = pause_among(self.nodes.load(Ordering::Relaxed));
-        let goes_on = |_: &mut Hints| !self.stopped.load(Ordering::Acquire);
-        let waited = self.woken.wait_timeout_while(self.hints(), pause, goes_on);
-        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    /// Waits until there is something to do, so long after the last notification and the last look; none
+    /// when there is no more to look for.
+    fn wait(&self, notified: Instant, looked: Instant) -> Option<Turn> {
+        let mut hints = self.hints();
+        while !self.stopped.load(Ordering::Acquire) {
+            let pause = pause_among(self.nodes.load(Ordering::Relaxed));
+            let (turn, rest) = hints.turn(notified.elapsed(), looked.elapsed(), pause);
+            hints.committed &= !turn.notifies;
+            hints.notified &= !turn.looks;
+            if turn.notifies || turn.looks {
+                return Some(turn);
+            }
+            let waited = self.woken.wait_timeout(hints, rest);
+            (hints, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        None
     }
 
     fn hints(&self) -> MutexGuard<'_, Hints> {
@@ -259,18 +281,18 @@ impl Following {
     /// Looks when it is time or another node says so, and notifies the others of changes; the changes of a
     /// moment have one notification.
     fn run(mut self, state: &FollowerState) {
-        let mut looked = Instant::now();
-        while let Some(hints) = state.wait(INTERVAL.saturating_sub(looked.elapsed())) {
-            if hints.committed {
+        let (mut notified, mut looked) = (Instant::now(), Instant::now());
+        while let Some(turn) = state.wait(notified, looked) {
+            if turn.notifies {
+                notified = Instant::now();
                 self.notify();
             }
-            if hints.notified || looked.elapsed() >= INTERVAL {
+            if turn.looks {
                 looked = Instant::now();
                 if self.look_or_complain() {
                     state.note(self.seen.version, looked);
                 }
             }
-            state.pause();
         }
     }
 
@@ -397,7 +419,7 @@ fn since(session: &ServerSession, seen: i64) -> Result<Rows, ServerError> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Duration, INTERVAL, MAX_PAUSE, MIN_PAUSE, TRUST, pause_among};
+    use super::{Duration, Hints, INTERVAL, MAX_PAUSE, MIN_PAUSE, TRUST, Turn, pause_among};
 
     #[test]
     fn few_nodes_look_at_once_and_many_share_the_server() {
@@ -407,5 +429,20 @@ mod tests {
         assert_eq!(pause_among(usize::MAX), MAX_PAUSE);
         // However many there are, what is remembered is looked up before nobody trusts it any more.
         assert!(MAX_PAUSE + INTERVAL < TRUST);
+    }
+
+    #[test]
+    fn others_are_notified_of_a_commit_whenever_it_was_looked() {
+        let [none, some] = [0, 50].map(Duration::from_millis);
+        let commit = Hints { committed: true, notified: false };
+        let both = Hints { committed: true, notified: true };
+        let turn = |notifies, looks| Turn { notifies, looks };
+
+        assert_eq!(commit.turn(MAX_PAUSE, none, MAX_PAUSE).0, turn(true, false));
+        assert_eq!(both.turn(MAX_PAUSE, none, MAX_PAUSE).0, turn(true, false));
+        assert_eq!(both.turn(none, MAX_PAUSE, MAX_PAUSE).0, turn(false, true));
+        assert_eq!(both.turn(none, some, MAX_PAUSE), (turn(false, false), MAX_PAUSE - some));
+        assert_eq!(commit.turn(some, none, MAX_PAUSE).1, MAX_PAUSE - some);
+        assert_eq!(Hints::default().turn(none, INTERVAL, MIN_PAUSE).0, turn(false, true));
     }
 }
