@@ -138,6 +138,8 @@ impl RequestBody {
                 let timeouts = Some(Box::pin(tokio::time::sleep(CONTINUE_TIMEOUT)));
                 Self::Held(Box::new(DeferredBody { body, word, timeouts }))
             }
+            // It was held for an upstream that did not take it.
+            Self::Held(held) => Self::Visitor(held.body).held(word),
             other => other,
         }
     }
@@ -195,5 +197,35 @@ impl HttpBody for RequestBody {
             Self::Visitor(visitor) => visitor.size_hint(),
             Self::Held(held) => held.body.size_hint(),
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use bytes::BytesMut;
+
+    use super::*;
+    use crate::gateway::http::body_feed::BodyFeed;
+    use crate::http1::Body;
+
+    #[test]
+    fn a_body_that_one_upstream_has_not_taken_waits_for_the_word_of_the_next() {
+        let (mut feed, fed) = BodyFeed::new(Body::Length(4), true);
+        feed.give_buffered(&mut BytesMut::from("body"));
+        let [first, second] = [(); 2].map(|()| Arc::new(ContinueSignal::default()));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let _guard = runtime.enter();
+        let body = RequestBody::of_http1(fed.unwrap(), &Arc::default());
+        let mut body = body.held(first.clone()).held(second.clone());
+        let mut is_there = || {
+            let mut cx = Context::from_waker(Waker::noop());
+            Pin::new(&mut body).poll_frame(&mut cx).is_ready()
+        };
+
+        first.given();
+        assert!(!is_there());
+        second.given();
+        assert!(is_there());
     }
 }
