@@ -10,9 +10,6 @@ use crate::policy::path::Ambiguity;
 /// The header that names the code; it always comes from the service itself.
 pub(crate) const ERROR_CODE: HeaderName = HeaderName::from_static("ngrok-error-code");
 
-/// How the code of [`NO_ENDPOINT`] ends, whatever stands before the number.
-pub(crate) const NO_ENDPOINT_CODE: &str = "_3200";
-
 /// What a browser is asked for.
 const CHALLENGE: HeaderValue = HeaderValue::from_static("Basic realm=\"ginnel\"");
 
@@ -92,12 +89,6 @@ pub(crate) fn name(headers: &mut HeaderMap, number: Option<u16>, prefix: &str) {
     if let Some(code) = code {
         headers.insert(ERROR_CODE, code);
     }
-}
-
-/// Whether another node says that it has no endpoint at the host of a request.
-pub(crate) fn is_no_endpoint(status: StatusCode, headers: &HeaderMap) -> bool {
-    let code = || headers.get(ERROR_CODE).and_then(|code| code.to_str().ok());
-    status == NO_ENDPOINT.status && code().is_some_and(|code| code.ends_with(NO_ENDPOINT_CODE))
 }
 
 impl ErrorResponse {

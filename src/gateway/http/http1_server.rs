@@ -130,12 +130,17 @@ impl<'l> Http1Server<'l> {
         match self.line.exchange(&request, target).await {
             ExchangeEnd::Completed => Ok(self.line.complete(&request)),
             ExchangeEnd::Failed => Err(Http1Exit::Aborted),
-            ExchangeEnd::NotStarted => {
+            ExchangeEnd::NotStarted(failure) => {
                 // Nothing of it was done, so that its head still lies there. It is read again, because to
                 // keep what was read would cost every request that is carried.
                 let full = http1::read_request_within(self.limits, &self.line.buffer, full_request);
                 match full.ok().flatten() {
-                    Some(Ok(full)) => Box::pin(self.serve_full(full)).await,
+                    Some(Ok(mut full)) => {
+                        if let Some(failure) = failure {
+                            full.request.extensions_mut().insert(failure);
+                        }
+                        Box::pin(self.serve_full(full)).await
+                    }
                     _ => Err(self.refuse(error_response::BAD_REQUEST).await),
                 }
             }

@@ -16,6 +16,7 @@ pub(crate) mod flood_guard;
 pub(crate) mod forwarded;
 pub(crate) mod head;
 pub(crate) mod http1_server;
+pub(crate) mod node_notice;
 pub(crate) mod read_ahead;
 pub(crate) mod request_body;
 pub(crate) mod request_context;

@@ -3,20 +3,19 @@
 use std::sync::{Arc, OnceLock};
 
 use chrono::{DateTime, Utc};
-use http::{HeaderMap, Response};
+use http::HeaderMap;
 
 use crate::gateway::GatewayState;
 use crate::gateway::events::RequestTrace;
 use crate::gateway::http::error_response::{self, ErrorResponse};
 use crate::gateway::http::forwarded::VisitorOrigin;
 use crate::gateway::http::head;
-use crate::gateway::http::response_body::ResponseBody;
 use crate::gateway::http::upgrade;
 use crate::gateway::modules::module::{ModuleAnswer, ModuleKind};
 use crate::gateway::modules::traffic_policy::{self, PolicyExecution};
 use crate::gateway::routing::internal::{self, InternalAddress, MOST_HOPS};
 use crate::gateway::routing::target::{RouteRef, Visitor};
-use crate::gateway::routing::virtual_host::{Route, VirtualHost};
+use crate::gateway::routing::virtual_host::{Rejection, Route, VirtualHost};
 use crate::policy::{Carried, EndpointFacts, VisitorConnection};
 
 /// What a request meets on its way.
@@ -34,6 +33,10 @@ pub(crate) struct RequestContext<'r> {
     pub host: Option<(&'r str, u16)>,
     /// Where the internal endpoint is that a policy has sent the request to; none at the first endpoint.
     pub internal: Option<InternalAddress>,
+    /// Whether it may go to another node that has the agent of the host.
+    pub may_move: bool,
+    /// Set where nobody serves the host here, whatever modules make of that.
+    pub has_no_agent: bool,
     /// How many internal endpoints the request has come through.
     pub hops: usize,
     /// True where a module shall see errors as the answers that visitors get.
@@ -88,6 +91,8 @@ impl<'r> RequestContext<'r> {
             route_ref,
             host: None,
             internal: None,
+            may_move: false,
+            has_no_agent: false,
             hops: 0,
             shows_errors: false,
             upstream_status: None,
@@ -119,13 +124,13 @@ impl RequestContext<'_> {
     }
 
     /// Notes how the backend has answered.
-    pub(crate) fn sent(
-        &mut self,
-        answer: Result<Response<ResponseBody>, ErrorResponse>,
-    ) -> ModuleAnswer {
-        let status = answer.as_ref().map_or_else(|it| it.status, |it| it.status().as_u16());
-        self.upstream_status = Some(status);
-        Ok(answer?)
+    pub(crate) fn sent(&mut self, answer: ModuleAnswer) -> ModuleAnswer {
+        self.upstream_status = match &answer {
+            Ok(response) => Some(response.status().as_u16()),
+            Err(Rejection::Respond(error)) => Some(error.status),
+            Err(Rejection::Elsewhere | Rejection::Close) => None,
+        };
+        answer
     }
 
     /// Whether another node has the host now, and this one has lost its agent.

@@ -10,6 +10,7 @@ use httpdate::HttpDate;
 use hyper::body::SizeHint;
 
 use crate::gateway::http::field_names::{FieldNames, FieldWriter, ReasonPhrase, write_announced};
+use crate::gateway::http::node_notice::NodeNotice;
 use crate::http1::{ConnectionOptions, HeadWriter, LINE_END, write_chunk_size};
 
 /// What a response has to take from its request.
@@ -85,6 +86,9 @@ impl ResponseWriter {
         }
         if !head.headers.contains_key(DATE) {
             to.display(DATE, now());
+        }
+        if let Some(notice) = head.extensions.get::<NodeNotice>() {
+            to.field(CONNECTION, notice.option());
         }
         match (closes, rules.is_http_1_1) {
             (true, true) if !switches => {

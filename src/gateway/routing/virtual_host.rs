@@ -27,9 +27,7 @@ use crate::gateway::routing::backend::{
 use crate::gateway::routing::internal::InternalAddress;
 use crate::gateway::routing::target::{BoxFuture, DialError, RouteRef, Visitor};
 use crate::gateway::tls::policy::TlsPolicy;
-use crate::gateway::upstream::forward::{
-    ForwardOutcome, OutboundRequest, Upstream, forward, is_repeatable,
-};
+use crate::gateway::upstream::forward::{ForwardOutcome, OutboundRequest, Upstream, forward};
 use crate::policy::actions::terminate_tls::TerminateTls;
 use crate::policy::login::{LoginVisit, is_login_path};
 use crate::policy::path::{self, AmbiguousPaths};
@@ -73,6 +71,8 @@ pub(crate) struct RouteMatch<'s> {
 pub(crate) enum Rejection {
     /// The service answers it.
     Respond(ErrorResponse),
+    /// The agent is gone here and another node has it, which is to take the request: no module answers.
+    Elsewhere,
     /// The connection is closed, with all other requests on it.
     Close,
 }
@@ -305,7 +305,7 @@ impl Route {
     ) -> Result<Response<ResponseBody>, Rejection> {
         match &self.modules {
             Some(modules) => modules.serve(self, context, request).await,
-            None => Ok(self.send(context, request).await?),
+            None => self.send(context, request).await,
         }
     }
 
@@ -331,7 +331,7 @@ impl Route {
         &self,
         context: &mut RequestContext<'_>,
         request: Request<RequestBody>,
-    ) -> Result<Response<ResponseBody>, ErrorResponse> {
+    ) -> Result<Response<ResponseBody>, Rejection> {
         let outbound = self.outbound(context, request)?;
         self.forward(context, outbound).await
     }
@@ -356,7 +356,7 @@ impl Route {
         &self,
         context: &mut RequestContext<'_>,
         mut exchange: OutboundRequest,
-    ) -> Result<Response<ResponseBody>, ErrorResponse> {
+    ) -> Result<Response<ResponseBody>, Rejection> {
         let is_pool = matches!(self.backend.load().kind, BackendKind::Pool { .. });
         let (mut lost, mut last) = (None, None);
         let mut agent_return = AgentReturn::new(&context.gateway.waiting_places);
@@ -400,20 +400,22 @@ impl Route {
                         exchange = spare;
                         lost = Some(error);
                     }
-                    (ForwardOutcome::Lost(error), _) => return Err(error),
+                    (ForwardOutcome::Lost(error), _) => return Err(error.into()),
                     (ForwardOutcome::Answered(response), _) => return Ok(response),
-                    (ForwardOutcome::Failed(error), _) => return Err(error),
+                    (ForwardOutcome::Failed(error), _) => return Err(error.into()),
                 }
             }
+            if let Some(error) = lost {
+                return Err(error.into());
+            }
             // Another session of the agent may take it, at another node: it is not waited for here.
-            let moves = |exchange: &OutboundRequest| {
-                is_repeatable(&exchange.request) && context.is_elsewhere()
-            };
-            if lost.is_some()
-                || moves(&exchange)
-                || !agent_return.wait(candidates.lost, last.as_ref()).await
-            {
-                return Err(lost.unwrap_or_else(|| candidates.exhausted(last.as_ref())));
+            if context.may_move && context.hops == 0 && context.is_elsewhere() {
+                return Err(Rejection::Elsewhere);
+            }
+            if !agent_return.wait(candidates.lost, last.as_ref()).await {
+                let error = candidates.exhausted(last.as_ref());
+                context.has_no_agent = context.hops == 0 && error == error_response::NO_ENDPOINT;
+                return Err(error.into());
             }
             candidates = BackendCandidates::of(context.gateway, self.backend.clone());
             last = None;

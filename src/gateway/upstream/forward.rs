@@ -11,6 +11,7 @@ use tokio::time::timeout;
 use crate::gateway::Io;
 use crate::gateway::http::error_response::{self, ErrorResponse};
 use crate::gateway::http::head;
+use crate::gateway::http::node_notice::NodeNotice;
 use crate::gateway::http::request_body::{ContinueSignal, RequestBody};
 use crate::gateway::http::response_body::ResponseBody;
 use crate::gateway::http::rule_notes;
@@ -181,6 +182,11 @@ async fn send(
     let unreached = upstream.target.is_agent()
         && head.status == StatusCode::BAD_GATEWAY
         && head::says_unreachable(&head.headers);
+    if upstream.target.is_node()
+        && let Some(notice) = NodeNotice::of(&head.headers)
+    {
+        head.extensions.insert(notice);
+    }
     head::inbound(&mut head.headers, switches, upstream.target.is_node());
     if !switches {
         let response = Response::from_parts(head, relay(body, connection, upstream));
@@ -251,6 +257,7 @@ pub(crate) fn copy(request: &Request<RequestBody>) -> Option<Request<RequestBody
     let mut copy = Request::new(RequestBody::Empty);
     *copy.method_mut() = request.method().clone();
     *copy.uri_mut() = request.uri().clone();
+    *copy.version_mut() = request.version();
     *copy.headers_mut() = request.headers().clone();
     *copy.extensions_mut() = request.extensions().clone();
     Some(copy)

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::{HostMatch, HostSelection, HttpConnection, Requester};
 use crate::gateway::Ingress;
 use crate::gateway::http::connection_activity::ActiveRequest;
+use crate::gateway::http::error_response;
 use crate::gateway::http::fast_path::{FastPathTarget, RequestRouting};
 use crate::gateway::http::forwarded::VisitorOrigin;
 use crate::gateway::http::head;
@@ -135,6 +136,16 @@ impl RequestRouting for HttpConnection {
         let (upstream, route_ref) = (upstream.clone(), route.route_ref());
         let metrics = route.metrics.clone();
         Some(FastPathTarget { upstream, route_ref, changes, metrics })
+    }
+
+    fn has_another_place(&self, host: &str, key: &str) -> bool {
+        let (host, port) = head::split(host);
+        match self.virtual_host((&host, port), "", &[key.to_owned()]) {
+            Ok(HostMatch::Node(node)) => node.target.key() != key,
+            // Those that have it may be back in a moment.
+            Err(error) => error == error_response::CUT_OFF,
+            Ok(_) => true,
+        }
     }
 }
 

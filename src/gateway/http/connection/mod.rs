@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, LOCATION};
+use http::header::{CONNECTION, CONTENT_TYPE, LOCATION};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use tracing::Instrument;
 
@@ -20,6 +20,7 @@ use crate::gateway::http::error_response::{self, ErrorResponse};
 use crate::gateway::http::fast_path::RequestRouting;
 use crate::gateway::http::forwarded::{self, VisitorOrigin};
 use crate::gateway::http::head;
+use crate::gateway::http::node_notice::NodeNotice;
 use crate::gateway::http::request_body::RequestBody;
 use crate::gateway::http::request_context::{ConnectionAttributes, RequestContext};
 use crate::gateway::http::response_body::ResponseBody;
@@ -172,12 +173,19 @@ impl HttpConnection {
             Err(Rejection::Respond(error)) => {
                 error.into_response(&self.gateway.settings.code_prefix)
             }
+            Err(Rejection::Elsewhere) => self.no_agent(error_response::NO_ENDPOINT),
             Err(Rejection::Close) => {
                 trace.publish::<()>(&self.gateway.events, &client.visitor, None);
+                if self.is_relayed() {
+                    return Ok(self.closed());
+                }
                 self.activity.closed.store(true, Relaxed);
                 return Err(ConnectionClosed);
             }
         };
+        if !self.is_relayed() {
+            response.extensions_mut().remove::<NodeNotice>();
+        }
         if let Some(id) = &id {
             response.headers_mut().insert(REQUEST_ID, id.clone());
         }
@@ -241,7 +249,7 @@ impl HttpConnection {
         forwarded::remove(request.headers_mut(), self.is_proxy);
         match &self.host_selection {
             HostSelection::Single(slot) => {
-                self.serve((slot.load_full(), None), client, request, trace, record).await
+                self.serve((slot.load_full(), None, false), client, request, trace, record).await
             }
             HostSelection::ByHost(_) | HostSelection::Relayed => {
                 self.serve_by_host(client, request, trace, record).await
@@ -249,11 +257,11 @@ impl HttpConnection {
         }
     }
 
-    /// Serves a request at this node, at the virtual host of a host and port; none where it has the listener
-    /// to itself.
+    /// Serves a request at this node, at the virtual host of a host and port, none where it has the listener
+    /// to itself; it may move to another node that has the agent.
     async fn serve(
         &self,
-        (virtual_host, host): (Arc<VirtualHost>, Option<(&str, u16)>),
+        (virtual_host, host, may_move): (Arc<VirtualHost>, Option<(&str, u16)>, bool),
         client: &Requester,
         mut request: Request<RequestBody>,
         trace: &mut RequestTrace,
@@ -290,9 +298,33 @@ impl HttpConnection {
             trace,
             route.route_ref(),
         );
-        context.host = host;
+        (context.host, context.may_move) = (host, may_move);
         self.admit(&mut context, route, &request).await?;
-        route.serve(&mut context, request).await
+        let served = route.serve(&mut context, request).await;
+        match served {
+            Ok(mut response) if context.has_no_agent => {
+                response.extensions_mut().insert(NodeNotice::NoAgent);
+                Ok(response)
+            }
+            Err(Rejection::Respond(error)) if context.has_no_agent => Ok(self.no_agent(error)),
+            served => served,
+        }
+    }
+
+    /// The response where a host has no agent here.
+    fn no_agent(&self, error: ErrorResponse) -> Response<ResponseBody> {
+        let mut response = error.into_response(&self.gateway.settings.code_prefix);
+        response.extensions_mut().insert(NodeNotice::NoAgent);
+        response
+    }
+
+    /// Has another node close the connection of its visitor; one of an older version responds.
+    fn closed(&self) -> Response<ResponseBody> {
+        let broken = error_response::BROKEN;
+        let mut response = broken.into_response(&self.gateway.settings.code_prefix);
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        response.extensions_mut().insert(NodeNotice::Closed);
+        response
     }
 
     /// Whether another node has taken the visitor.

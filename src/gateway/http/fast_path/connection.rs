@@ -17,8 +17,9 @@ use crate::gateway::http::fast_path::response::{
     self, FastPathResponse, ResponseOptions, ResponseSource,
 };
 use crate::gateway::http::fast_path::response_timeout::ResponseTimeout;
-use crate::gateway::http::fast_path::routing::{FastPathTarget, RequestRouting};
+use crate::gateway::http::fast_path::routing::{FastPathTarget, NodeFailure, RequestRouting};
 use crate::gateway::http::fast_path::spare_buffers::{self, MAX_IDLE_BUFFER_BYTES};
+use crate::gateway::http::node_notice::NodeNotice;
 use crate::gateway::http::visitor_stream::VisitorStream;
 use crate::gateway::metrics::RequestRecord;
 use crate::gateway::routing::target::{DialError, RouteRef};
@@ -77,8 +78,8 @@ pub(crate) struct Closing {
 pub(crate) enum ExchangeEnd {
     /// Well: another may follow.
     Completed,
-    /// Before anything of it was done that may not be done again.
-    NotStarted,
+    /// Before anything of it was done that may not be done again; at a node that has failed, perhaps.
+    NotStarted(Option<NodeFailure>),
     /// Badly: the connection is of no more use.
     Failed,
 }
@@ -185,7 +186,7 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
         let end = self.carry(request, &upstream, &route_ref).await;
         match (&mut record, &end) {
             // The full path counts it.
-            (Some(record), ExchangeEnd::NotStarted) => record.discard(),
+            (Some(record), ExchangeEnd::NotStarted(_)) => record.discard(),
             (Some(record), _) => record.responded(self.status),
             (None, _) => {}
         }
@@ -201,7 +202,7 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
         let beginning = self.buffer.get(request.length..).unwrap_or_default();
         // What is broken from its beginning is answered by the full path.
         let Ok(body) = RequestBodyCopy::begin(request.body.clone(), beginning) else {
-            return ExchangeEnd::NotStarted;
+            return ExchangeEnd::NotStarted(None);
         };
         (self.body, self.unread) = (body, request.length);
         if self.answer.capacity() == 0 {
@@ -221,9 +222,13 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
                 return self.head_failed(error, request, is_used, upstream).await;
             }
         };
-        // Its agent has left that node, and may be at another.
-        if head.is_no_endpoint && request.is_repeatable() {
-            return ExchangeEnd::NotStarted;
+        match head.notice {
+            Some(NodeNotice::Closed) => return ExchangeEnd::Failed,
+            Some(NodeNotice::NoAgent) if self.may_move(request, upstream) => {
+                let key = upstream.target.key().to_owned();
+                return ExchangeEnd::NotStarted(Some(NodeFailure { key, has_no_agent: true }));
+            }
+            _ => {}
         }
         if head.body.check(&self.answer).is_err() {
             return self.fail(request, error_response::BROKEN).await;
@@ -273,11 +278,11 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
                 return Err(self.fail(request, error_response::UNREACHABLE).await);
             }
             // Others may have to make room, or the backend is not what it was.
-            Err(_) => return Err(ExchangeEnd::NotStarted),
+            Err(_) => return Err(ExchangeEnd::NotStarted(None)),
         };
         let mut connection = Http1Connection::new(io, identity);
         let is_begun = self.write_head(&mut connection, sent).await;
-        if is_begun { Ok(connection) } else { Err(ExchangeEnd::NotStarted) }
+        if is_begun { Ok(connection) } else { Err(ExchangeEnd::NotStarted(None)) }
     }
 
     /// Writes what lies in `out`, with so much of the body; false when nothing of it was sent.
@@ -310,7 +315,12 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
             // The upstream closed a connection that it had kept, just as it was used, or the session of an
             // agent has ended, which may have another, or a node has, and others may have its agents.
             AnswerError::Silent if (is_used || may_be_elsewhere) && request.is_repeatable() => {
-                ExchangeEnd::NotStarted
+                let key = || upstream.target.key().to_owned();
+                let failure = upstream
+                    .target
+                    .is_node()
+                    .then(|| NodeFailure { key: key(), has_no_agent: false });
+                ExchangeEnd::NotStarted(failure)
             }
             AnswerError::Silent if is_unreached => {
                 self.fail(request, error_response::UNREACHABLE).await
@@ -324,6 +334,14 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
             }
             AnswerError::Request(RequestBodyError::VisitorLeft) => ExchangeEnd::Failed,
         }
+    }
+
+    /// Whether a request that a node has no agent for may be served elsewhere.
+    fn may_move(&self, request: &FastPathRequest, node: &Upstream) -> bool {
+        let host = self.buffer.get(request.host.clone()).and_then(|it| str::from_utf8(it).ok());
+        request.is_repeatable()
+            && host
+                .is_some_and(|host| self.http_connection.has_another_place(host, node.target.key()))
     }
 
     fn closes(&self, request: &FastPathRequest) -> bool {

@@ -14,4 +14,4 @@ mod spare_buffers;
 
 pub(crate) use connection::{Closing, ExchangeEnd, FastPathConnection, has_left, poll_write_all};
 pub(crate) use request::FastPathRequest;
-pub(crate) use routing::{FastPathTarget, RequestRouting};
+pub(crate) use routing::{FastPathTarget, NodeFailure, RequestRouting};

@@ -3,6 +3,7 @@
 use http::header::DATE;
 
 use crate::gateway::http::error_response::{self, ERROR_CODE, ErrorResponse};
+use crate::gateway::http::node_notice::NodeNotice;
 use crate::gateway::http::response_writer::now;
 use crate::gateway::routing::target::Target;
 use crate::http1::{
@@ -19,8 +20,8 @@ pub(crate) struct FastPathResponse {
     pub body: Body,
     /// Whether the connection may carry another request.
     pub keep_alive: bool,
-    /// Whether another node says that it has no endpoint there.
-    pub is_no_endpoint: bool,
+    /// What another node says beside it.
+    pub notice: Option<NodeNotice>,
 }
 
 /// What an answer turns into on its way.
@@ -77,10 +78,8 @@ fn pass_on(
     let framing = ResponseHeadFacts::read(head.fields);
     let (length, status, body) = (head.bytes.len(), head.status, head.body.clone());
     let keep_alive = !framing.options.close && head.is_http_1_1 && body != Body::UntilClose;
-    let is_no_endpoint = framing.no_endpoint
-        && status == error_response::NO_ENDPOINT.status
-        && options.source == ResponseSource::Node;
-    let answer = FastPathResponse { length, status, body, keep_alive, is_no_endpoint };
+    let notice = framing.notice.filter(|_| options.source == ResponseSource::Node);
+    let answer = FastPathResponse { length, status, body, keep_alive, notice };
     if status < 200 {
         return answer;
     }
@@ -113,7 +112,7 @@ struct ResponseHeadFacts<'h> {
     /// The headers that `Connection` names.
     named: Vec<&'h [u8]>,
     unreachable: bool,
-    no_endpoint: bool,
+    notice: Option<NodeNotice>,
 }
 
 impl<'h> ResponseHeadFacts<'h> {
@@ -126,8 +125,6 @@ impl<'h> ResponseHeadFacts<'h> {
                 10 if is("connection") => framing.connection(header.value),
                 16 if is(ERROR_CODE.as_str()) => {
                     framing.unreachable = header.value.ends_with(b"8012");
-                    let code = error_response::NO_ENDPOINT_CODE.as_bytes();
-                    framing.no_endpoint = header.value.ends_with(code);
                 }
                 _ => {}
             }
@@ -137,6 +134,7 @@ impl<'h> ResponseHeadFacts<'h> {
 
     fn connection(&mut self, value: &'h [u8]) {
         self.options.read(value);
+        self.notice = self.notice.or_else(|| NodeNotice::read(value));
         self.named.extend(elements(value).filter(|name| http1::may_be_named(name)));
     }
 

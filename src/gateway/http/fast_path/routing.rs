@@ -40,6 +40,17 @@ pub(crate) trait RequestRouting {
         host: &str,
         path: &str,
     ) -> Option<FastPathTarget>;
+
+    /// Whether a host may be served elsewhere than at the node with this key.
+    fn has_another_place(&self, host: &str, key: &str) -> bool;
+}
+
+/// A node that has failed with a request, which others may take now.
+#[derive(Debug, Clone)]
+pub(crate) struct NodeFailure {
+    pub key: String,
+    /// It has no agent there; else it ended with the request.
+    pub has_no_agent: bool,
 }
 
 /// Where a request is carried to.

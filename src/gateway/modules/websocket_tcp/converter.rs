@@ -26,7 +26,7 @@ impl Module for WebsocketConverter {
             match input {
                 ModuleInput::Request(request) => {
                     let answer = next.route.convert(context, request).await;
-                    context.sent(answer)
+                    context.sent(answer.map_err(Into::into))
                 }
                 input => next.run(context, input).await,
             }

@@ -6,6 +6,7 @@ use http::{Method, Request};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
+use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsConnector;
 
@@ -44,9 +45,34 @@ async fn upstream(answers: bool) -> CountingService {
     CountingService { requests, came, target: target.await }
 }
 
-/// Makes a host public at a node, and known to the first; of several nodes the last one is asked first.
+/// Makes a host public at a node, and known to the others; of several nodes the last one is asked first.
 async fn publish_at(nodes: &[Node; 3], at: usize, target: &Arc<dyn Target>) -> PublicEndpoint {
     let endpoint = nodes[at].gateway.bind(http("app.test"), target.clone()).await.unwrap();
+    note_at(nodes, at, &[0, 1, 2]);
+    endpoint
+}
+
+/// The same with a policy.
+async fn publish_with(
+    nodes: &[Node; 3],
+    at: usize,
+    policy: &Value,
+    target: &Arc<dyn Target>,
+) -> PublicEndpoint {
+    let endpoint = nodes[at].gateway.bind(policed(policy), target.clone()).await.unwrap();
+    note_at(nodes, at, &[0, 1, 2]);
+    endpoint
+}
+
+/// An endpoint with a policy.
+fn policed(policy: &Value) -> EndpointSpec {
+    let traffic_policy = Some(policy.to_string());
+    let options = EndpointOptions { traffic_policy, ..EndpointOptions::default() };
+    EndpointSpec { options, ..http("app.test") }
+}
+
+/// Lets nodes know that another one has the host.
+fn note_at(nodes: &[Node; 3], at: usize, knowing: &[usize]) {
     let key = EndpointKey::http("app.test", 80);
     let tunnel = TunnelDocument {
         id: format!("tn_{at}"),
@@ -54,11 +80,25 @@ async fn publish_at(nodes: &[Node; 3], at: usize, target: &Arc<dyn Target>) -> P
         endpoint: Some(EndpointRow { key, ..EndpointRow::default() }),
         ..TunnelDocument::default()
     };
-    for node in nodes.iter().enumerate().filter(|(other, _)| *other != at) {
+    for node in knowing.iter().filter(|node| **node != at) {
         let row = (tunnel.id.clone(), Some(tunnel.clone()));
-        node.1.directory.note([], [row], Instant::now(), 0);
+        nodes[*node].directory.note([], [row], Instant::now(), 0);
     }
-    endpoint
+}
+
+/// Lets a request in only once, and then does something.
+fn once(action: &Value) -> Value {
+    let config = json!({"name": "once", "algorithm": "sliding_window", "capacity": 1, "rate": "60s",
+        "bucket_key": ["req.host"]});
+    json!({"on_http_request": [{"actions": [{"type": "rate-limit", "config": config}, action]}]})
+}
+
+/// A page in place of the 404 of the service.
+fn custom_page() -> Value {
+    json!({"on_http_response": [{
+        "expressions": ["res.status_code == 404"],
+        "actions": [{"type": "custom-response", "config": {"status_code": 418}}],
+    }]})
 }
 
 /// The status that a visitor of a node gets who speaks HTTP/2.
@@ -156,11 +196,106 @@ async fn an_agent_that_has_left_a_node_is_found_at_another() {
     assert_eq!(left.requests.load(Ordering::SeqCst), 0);
 }
 
+#[tokio::test]
+async fn no_page_of_a_policy_hides_that_an_agent_has_left_a_node() {
+    for is_known_there in [true, false] {
+        let nodes = nodes_of([PROTOCOL_VERSION; 3]).await;
+        let (stays, left) = (upstream(true).await, upstream(true).await);
+        let _stays = nodes[1].gateway.bind(http("app.test"), stays.target.clone()).await.unwrap();
+        note_at(&nodes, 1, if is_known_there { &[0, 2] } else { &[0] });
+        let endpoint = publish_with(&nodes, 2, &custom_page(), &left.target).await;
+
+        endpoint.retarget(None);
+
+        for way in 0..3 {
+            assert_eq!(visits(&nodes[0], way, Method::GET).await, "204", "way {way}");
+        }
+        assert_eq!(visits(&nodes[0], 0, Method::POST).await, "418");
+    }
+}
+
+#[tokio::test]
+async fn the_page_of_a_policy_is_shown_if_no_node_has_the_agent() {
+    let nodes = nodes_of([PROTOCOL_VERSION; 3]).await;
+    let gone = upstream(true).await;
+    let endpoint = publish_with(&nodes, 2, &custom_page(), &gone.target).await;
+
+    endpoint.retarget(None);
+
+    for way in 0..3 {
+        assert_eq!(visits(&nodes[0], way, Method::GET).await, "418", "way {way}");
+    }
+}
+
+#[tokio::test]
+async fn rules_that_find_nothing_online_run_once_for_each_visit() {
+    let missing = json!({"type": "forward-internal", "config": {"url": "https://no.internal"}});
+    for way in 0..3 {
+        let nodes = nodes_of([PROTOCOL_VERSION; 3]).await;
+        let other = upstream(true).await;
+        let _other = publish_at(&nodes, 1, &other.target).await;
+        let _endpoint = publish_with(&nodes, 2, &once(&missing), &other.target).await;
+
+        assert_eq!(visits(&nodes[0], way, Method::GET).await, "404", "way {way}");
+        assert_eq!(other.requests.load(Ordering::SeqCst), 0, "way {way}");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_a_policy_closes_is_closed_for_the_visitor_of_another_node() {
+    let close = json!({"type": "close-connection"});
+    let connect = json!({"on_tcp_connect": [{"actions": [{"type": "deny"}]}]});
+    for policy in [once(&close), connect] {
+        for method in [Method::GET, Method::POST] {
+            for way in 0..2 {
+                let nodes = nodes_of([PROTOCOL_VERSION; 3]).await;
+                let other = upstream(true).await;
+                let _other = publish_at(&nodes, 1, &other.target).await;
+                let _endpoint = publish_with(&nodes, 2, &policy, &other.target).await;
+
+                assert_eq!(visits(&nodes[0], way, method.clone()).await, "", "way {way}");
+                assert_eq!(other.requests.load(Ordering::SeqCst), 0, "{method} by way {way}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn rules_see_the_version_of_a_visitor_whose_request_a_node_was_lost_with() {
+    let nodes = nodes_of([PROTOCOL_VERSION; 3]).await;
+    let lost = upstream(false).await;
+    let _lost = publish_at(&nodes, 2, &lost.target).await;
+    let policy = json!({"on_http_request": [{
+        "expressions": ["req.version == 'HTTP/2.0'"],
+        "actions": [{"type": "custom-response", "config": {"status_code": 218}}],
+    }]});
+
+    let losing = async {
+        lost.came.acquire().await.unwrap().forget();
+        let here = nodes[0].gateway.bind(policed(&policy), lost.target.clone()).await.unwrap();
+        nodes[0].peers.linker.sessions.get(&id(2)).unwrap().mux.close();
+        here
+    };
+    let (visited, _endpoint) = tokio::join!(visits(&nodes[0], 2, Method::GET), losing);
+
+    assert_eq!(visited, "218");
+}
+
 /// An agent's session that ends with its first request.
 struct EndingSession {
     came: Arc<Semaphore>,
     ends: Arc<Semaphore>,
     is_dialed: AtomicBool,
+}
+
+impl EndingSession {
+    /// The session; who is told when its request has come, and what ends it.
+    fn new() -> (Arc<Self>, Arc<Semaphore>, Arc<Semaphore>) {
+        let (came, ends) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+        let is_dialed = AtomicBool::new(false);
+        let session = Self { came: came.clone(), ends: ends.clone(), is_dialed };
+        (Arc::new(session), came, ends)
+    }
 }
 
 impl Target for EndingSession {
@@ -197,14 +332,12 @@ async fn a_request_whose_agent_is_lost_here_goes_to_the_node_that_has_it() {
     let stays = upstream(true).await;
     let _stays = publish_at(&nodes, 1, &stays.target).await;
 
-    for way in 0..3 {
-        let (came, ends) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
-        let session = EndingSession {
-            came: came.clone(),
-            ends: ends.clone(),
-            is_dialed: AtomicBool::new(false),
-        };
-        let here = nodes[0].gateway.bind(http("app.test"), Arc::new(session)).await.unwrap();
+    for (sent, (way, has_rules)) in
+        [false, true].iter().flat_map(|rules| (0..3).map(move |way| (way, *rules))).enumerate()
+    {
+        let (session, came, ends) = EndingSession::new();
+        let spec = if has_rules { policed(&custom_page()) } else { http("app.test") };
+        let here = nodes[0].gateway.bind(spec, session).await.unwrap();
         let losing = async {
             came.acquire().await.unwrap().forget();
             here.retarget(None);
@@ -215,6 +348,32 @@ async fn a_request_whose_agent_is_lost_here_goes_to_the_node_that_has_it() {
 
         assert_eq!(visited, "204", "way {way}");
         assert!(lost.elapsed() < Duration::from_secs(2), "nobody waits for the agent here");
-        assert_eq!(stays.requests.load(Ordering::SeqCst), way + 1);
+        assert_eq!(stays.requests.load(Ordering::SeqCst), sent + 1);
+    }
+}
+
+#[tokio::test]
+async fn an_agent_that_is_back_here_when_its_other_node_is_lost_gets_the_request() {
+    let nodes = nodes_of([PROTOCOL_VERSION; 3]).await;
+    let (back, lost) = (upstream(true).await, upstream(false).await);
+    let _lost = publish_at(&nodes, 2, &lost.target).await;
+    for way in 0..3 {
+        while nodes[0].peers.status().len() < 2 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let (session, came, ends) = EndingSession::new();
+        let here = nodes[0].gateway.bind(http("app.test"), session).await.unwrap();
+        let losing = async {
+            came.acquire().await.unwrap().forget();
+            here.retarget(None);
+            ends.add_permits(1);
+            lost.came.acquire().await.unwrap().forget();
+            here.retarget(Some(back.target.clone()));
+            nodes[0].peers.linker.sessions.get(&id(2)).unwrap().mux.close();
+        };
+        let (visited, ()) = tokio::join!(visits(&nodes[0], way, Method::GET), losing);
+
+        assert_eq!(visited, "204", "way {way}");
+        assert_eq!(back.requests.load(Ordering::SeqCst), way + 1);
     }
 }
