@@ -21,7 +21,8 @@ use crate::api::mask;
 use crate::gateway::http::error_response::ERROR_CODE;
 use crate::gateway::routing::target::Visitor;
 use crate::net::{Shutdown, ShutdownPhase, ShutdownSignal};
-use crate::policy::Carried;
+use crate::policy::expression::Expression;
+use crate::policy::{Carried, PhaseDecision, Policy};
 
 /// How many events a listener may fall behind.
 const MAX_EVENT_BACKLOG: usize = 1024;
@@ -63,6 +64,9 @@ pub struct Event {
     pub rule: Option<String>,
     /// The action of the rule.
     pub action: Option<String>,
+    /// The expressions of the rule, all of which were true.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub expressions: Vec<String>,
     /// What actions logged.
     pub logs: Vec<Value>,
     /// From the head of the request to the head of the answer, or from opening to closing, in
@@ -250,6 +254,7 @@ pub(crate) struct TraceRecord {
     pub module: Option<&'static str>,
     pub rule: Option<String>,
     pub action: Option<String>,
+    pub expressions: Vec<String>,
     pub logs: Vec<Value>,
     /// What a connection of bytes has carried.
     pub carried: Option<Carried>,
@@ -270,6 +275,7 @@ impl Default for TraceRecord {
             module: None,
             rule: None,
             action: None,
+            expressions: Vec::new(),
             logs: Vec::new(),
             carried: None,
             delivers_event: false,
@@ -283,6 +289,21 @@ impl RequestTrace {
         if let Some(record) = &mut self.record {
             note(record);
         }
+    }
+
+    /// Notes which rule of a policy decided.
+    pub(crate) fn decided(&mut self, module: &'static str, policy: &Policy, by: PhaseDecision) {
+        self.note(|it| {
+            let rule = policy.rules(by.phase).get(by.rule);
+            let sources = rule.map(|rule| rule.expressions.iter().map(Expression::source));
+            it.expressions = sources.into_iter().flatten().map(str::to_owned).collect();
+            it.module = Some(module);
+            it.action = Some(by.action.to_owned());
+            it.rule = Some(match by.rule_name {
+                name if name.is_empty() => by.rule.to_string(),
+                name => name,
+            });
+        });
     }
 
     /// Leaves it to others to tell of the request.
@@ -321,6 +342,7 @@ impl RequestTrace {
             module: record.module.map(Cow::Borrowed),
             rule: record.rule,
             action: record.action,
+            expressions: record.expressions,
             logs: record.logs,
             duration_ms: record.since.elapsed().as_secs_f64() * 1000.0,
             received_bytes: record.carried.map(|carried| carried.received),

@@ -15,7 +15,7 @@ use super::head_rules::HeadRules;
 use super::login::{LoginConfig, LoginVisit, OauthApplications};
 use super::path::{self, Ambiguity};
 use super::problem::{DocumentPath, Problem, code};
-use super::rule::Rule;
+use super::rule::{ACTION_FIELDS, RULE_FIELDS, Rule};
 use super::secrets::SecretName;
 use super::{Phase, Scope};
 
@@ -237,6 +237,62 @@ fn compile(fields: &Map<String, Value>, scope: Scope) -> Result<Policy, Vec<Prob
 fn field_name(spelled: &str) -> &str {
     let mut names = OLD_PHASES.iter().chain(PHASES).chain(&["enabled"]);
     names.find(|name| is_field(spelled, name)).copied().unwrap_or(spelled)
+}
+
+/// A document for an edge with the names that the module of edges has for its fields: `inbound` and `outbound`
+/// for the phases, and those of rules and actions, whatever their spelling.
+pub fn as_edge_module(document: Value) -> Value {
+    let rule = |rule| {
+        rename(rule, rule_field, |name, value| match name {
+            "actions" => each(value, |action| rename(action, action_field, |_, value| value)),
+            _ => value,
+        })
+    };
+    rename(document, edge_field, |name, value| match name {
+        "inbound" | "outbound" => each(value, rule),
+        _ => value,
+    })
+}
+
+fn edge_field(spelled: &str) -> &str {
+    match field_name(spelled) {
+        "on_http_request" => "inbound",
+        "on_http_response" => "outbound",
+        name => name,
+    }
+}
+
+fn rule_field(spelled: &str) -> &str {
+    known_field(spelled, RULE_FIELDS)
+}
+
+fn action_field(spelled: &str) -> &str {
+    known_field(spelled, ACTION_FIELDS)
+}
+
+fn known_field<'s>(spelled: &'s str, known: &[&'static str]) -> &'s str {
+    known.iter().find(|name| is_field(spelled, name)).copied().unwrap_or(spelled)
+}
+
+fn each(list: Value, change: impl Fn(Value) -> Value) -> Value {
+    match list {
+        Value::Array(items) => Value::Array(items.into_iter().map(change).collect()),
+        other => other,
+    }
+}
+
+/// An object with other names for its fields, and what becomes of their values.
+fn rename(
+    object: Value,
+    name_of: impl Fn(&str) -> &str,
+    change: impl Fn(&str, Value) -> Value,
+) -> Value {
+    let Value::Object(fields) = object else { return object };
+    let fields = fields.into_iter().map(|(spelled, value)| {
+        let name = name_of(&spelled);
+        (name.to_owned(), change(name, value))
+    });
+    Value::Object(fields.collect())
 }
 
 /// The phase that a field of the document names, or what is wrong with it.

@@ -13,6 +13,11 @@ use super::fields::{faults, field};
 use super::head_change::RuleNotePair;
 use super::problem::{DocumentPath, code};
 
+/// The fields of a rule.
+pub(super) const RULE_FIELDS: &[&str] = &["name", "expressions", "actions"];
+/// The fields of an action.
+pub(super) const ACTION_FIELDS: &[&str] = &["type", "config"];
+
 /// How many expressions a rule may have, and how many actions.
 const SIZE: usize = 20;
 
@@ -37,7 +42,7 @@ impl Rule {
             checker.refuse(place, code::DOCUMENT, "a rule must be an object");
             &nothing
         });
-        refuse_others(checker, place, fields, &["name", "expressions", "actions"]);
+        refuse_others(checker, place, fields, RULE_FIELDS);
         let rule = Self {
             name: name(checker, place, fields),
             expressions: expressions(checker, &place.field("expressions"), fields),
@@ -157,7 +162,7 @@ fn step(checker: &mut Checker, place: &DocumentPath, value: &Value) -> Option<Ac
         checker.refuse(place, code::DOCUMENT, "an action must be an object");
         return None;
     };
-    refuse_others(checker, place, fields, &["type", "config"]);
+    refuse_others(checker, place, fields, ACTION_FIELDS);
     let Some(name) = field(fields, "type").and_then(Value::as_str) else {
         checker.refuse(&place.field("type"), code::ACTION_TYPE, "type is required");
         return None;

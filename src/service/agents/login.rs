@@ -4,8 +4,8 @@
 //! the task of the connection itself, and the session takes no more than its login limits.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::api::id::prefix;
@@ -212,6 +212,7 @@ impl PendingLogin {
             client_id,
             cookie: bind_request::secret()?.into(),
             session: self.session.clone(),
+            latency: OnceLock::new(),
             streams: AgentStreamLimits {
                 connections: settings.streams,
                 queue_timeout: settings.queue_timeout,

@@ -1,10 +1,11 @@
 //! An agent that is connected.
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::HeaderName;
+use tokio::sync::watch;
 
 use crate::api::Timestamp;
 use crate::gateway::ConnectionBudget;
@@ -23,6 +24,8 @@ pub(crate) struct OnlineAgent {
     /// What it proves that with.
     pub cookie: Hidden,
     pub session: MuxSession,
+    /// How long the last heartbeat took; not there before the agent is let in.
+    pub latency: OnceLock<watch::Receiver<Option<Duration>>>,
     pub streams: AgentStreamLimits,
     pub budget: Arc<ConnectionBudget>,
     pub shares: StreamShares,

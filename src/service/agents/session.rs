@@ -52,8 +52,9 @@ pub(crate) async fn hold(
 ) {
     // Boxed, as all that is over soon: a session lives for days.
     let login = Box::pin(log_in(&state, &session, &mut incoming, peer, prompt)).await;
-    let Some((registration, _beating)) = login else { return session.close() };
+    let Some((registration, beating)) = login else { return session.close() };
     let online = registration.online.clone();
+    online.latency.get_or_init(|| beating.watch());
     let span = tracing::debug_span!("session", session = %online.id);
     tracing::info!(parent: &span, session = %online.id, peer = %peer, "an agent has logged in");
     let ended = session.clone();

@@ -240,6 +240,11 @@ impl Directory {
         self.read().tunnels.values().count()
     }
 
+    /// The session of each tunnel of another node.
+    pub fn sessions_of_tunnels(&self) -> Vec<String> {
+        self.read().tunnels.values().map(|tunnel| tunnel.session_id.to_string()).collect()
+    }
+
     /// The nodes that are lapsed and not fenced yet, but for the own one.
     pub fn lapsed(&self, now: Instant) -> Vec<KnownNode> {
         let state = self.read();

@@ -11,10 +11,13 @@ const PAGE: &str = include_str!("assets/console.html");
 
 /// The files that only the console has.
 const ASSETS: &[Asset] = &[
+    Asset { name: "address.js", content: include_str!("assets/address.js") },
     Asset { name: "choice.js", content: include_str!("assets/choice.js") },
     Asset { name: "console.css", content: include_str!("assets/console.css") },
     Asset { name: "console.js", content: include_str!("assets/console.js") },
     Asset { name: "deliveries.js", content: include_str!("assets/deliveries.js") },
+    Asset { name: "event_filter.js", content: include_str!("assets/event_filter.js") },
+    Asset { name: "fields.js", content: include_str!("assets/fields.js") },
     Asset { name: "forms.js", content: include_str!("assets/forms.js") },
     Asset { name: "model.js", content: include_str!("assets/model.js") },
     Asset { name: "moment.js", content: include_str!("assets/moment.js") },

@@ -5,9 +5,11 @@
 //! way of all requests of programs, so that no operation is implemented, checked or audited twice. The
 //! forms of the page come from the OpenAPI document for the same reason.
 //!
-//! What the API does not have is below `/console/data`: the figures of the last hour ([`history`]), events of public
-//! traffic as they happen ([`live`]), the types of events, and policies tried before they are stored ([`policies`]).
+//! What the API does not have is below `/console/data`: the figures of the last hour ([`history`]) and of each agent
+//! ([`agents`]), events of public traffic as they happen ([`live`]), the types of events, and policies tried before they
+//! are stored ([`policies`]).
 
+mod agents;
 mod browser;
 mod deliveries;
 mod event_filter;
@@ -39,6 +41,7 @@ use crate::api::{Field, Info, Output, Verb, json_response};
 use crate::gateway::Ingress;
 use crate::net::Shutdown;
 use crate::web;
+use agents::AgentFigures;
 use deliveries::WaitingDeliveries;
 use event_filter::TrafficFilter;
 use history::TrafficHistory;
@@ -67,6 +70,7 @@ const SESSION: Info = operation("session", Verb::GET, "/console/session", &[]);
 const OVERVIEW: Info = operation("overview", Verb::GET, "/console/data/overview", &[]);
 const EVENTS: Info =
     operation("events", Verb::GET, "/console/data/events", event_filter::PARAMETERS);
+const AGENTS: Info = operation("agents", Verb::GET, "/console/data/agents", &[]);
 const EVENT_TYPES: Info = operation("event_types", Verb::GET, "/console/data/event_types", &[]);
 const DELIVERIES: Info =
     operation("deliveries", Verb::GET, "/console/data/deliveries", deliveries::PARAMETERS);
@@ -182,6 +186,7 @@ impl ServiceConsole {
             ("/session", &Method::GET) => self.session(&request, body).await,
             ("/session", &Method::DELETE) => self.log_out(&request, body, &removed).await,
             ("/data/overview", &Method::GET) => self.overview(&request, body).await,
+            ("/data/agents", &Method::GET) => self.agents(&request, body).await,
             ("/data/events", &Method::GET) => self.events(&request, body).await,
             ("/data/event_types", &Method::GET) => self.event_types(&request, body).await,
             ("/data/deliveries", &Method::GET) => self.deliveries(&request, body).await,
@@ -253,6 +258,16 @@ impl ServiceConsole {
             Ok(json(&Overview::of(&service.shared, &self.monitor, &self.history)))
         };
         pipeline::checked(&self.shared, &OVERVIEW, &request.head, body, serve).await
+    }
+
+    async fn agents(
+        &self,
+        request: &SessionRequest,
+        body: &mut Incoming,
+    ) -> Result<Response, Refusal> {
+        let serve =
+            |service: Context, _| async move { Ok(json(&AgentFigures::of(&service.shared))) };
+        pipeline::checked(&self.shared, &AGENTS, &request.head, body, serve).await
     }
 
     /// What visitors do is for admins, as the audit trail is.

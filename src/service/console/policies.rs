@@ -31,7 +31,7 @@ pub(super) struct PolicyDraft {
 #[derive(Debug, Serialize)]
 pub(super) struct CheckedDraft {
     problems: Vec<PlacedProblem>,
-    /// The document, where nothing is wrong with it.
+    /// The document as the module of an edge stores it, where nothing is wrong with it.
     document: Option<Value>,
     /// What became of the request.
     report: Option<Report>,
@@ -73,17 +73,21 @@ impl PolicyDraft {
     }
 
     fn run(self, protocol: Protocol, document: Option<Value>) -> CheckedDraft {
-        let mut checked =
-            CheckedDraft { problems: Vec::new(), document, report: None, traffic_problem: None };
+        let mut checked = CheckedDraft {
+            problems: Vec::new(),
+            document: None,
+            report: None,
+            traffic_problem: None,
+        };
         match Trial::parse(&self.document, protocol, Some(true), None) {
-            Ok(mut trial) => match self.traffic.map(|traffic| trial.run(&traffic)).transpose() {
-                Ok(report) => checked.report = report,
-                Err(problem) => checked.traffic_problem = Some(problem.to_string()),
-            },
-            Err(problems) => {
-                checked.document = None;
-                checked.problems = placed(&self.document, problems);
+            Ok(mut trial) => {
+                checked.document = document.map(policy::as_edge_module);
+                match self.traffic.map(|traffic| trial.run(&traffic)).transpose() {
+                    Ok(report) => checked.report = report,
+                    Err(problem) => checked.traffic_problem = Some(problem.to_string()),
+                }
             }
+            Err(problems) => checked.problems = placed(&self.document, problems),
         }
         checked
     }
@@ -225,6 +229,49 @@ inbound:
         assert_eq!(report.decision.map(|it| (it.name, it.action)), Some(("bots".into(), "deny")));
         assert_eq!(report.response.map(|response| response.status), Some(403));
         assert!(checked.document.is_some_and(|document| document["inbound"].is_array()));
+    }
+
+    #[test]
+    fn each_spelling_of_a_document_is_stored_as_its_module_has_it() {
+        let rule = |name: &str, expressions: &str, actions: &str, kind: &str| {
+            serde_json::json!([{name: "bots", expressions: ["true"], actions: [
+                {kind: "deny", "config": {"StatusCode": 403}}]}])
+        };
+        let stored = rule("name", "expressions", "actions", "type");
+        for (spelled, phase) in [
+            ("inbound", "inbound"),
+            ("Outbound", "outbound"),
+            ("on_http_request", "inbound"),
+            ("OnHttpRequest", "inbound"),
+            ("on_http_response", "outbound"),
+            ("OnHTTPResponse", "outbound"),
+        ] {
+            let draft = serde_json::json!({
+                "Enabled": false, spelled: rule("Name", "Expressions", "Actions", "Type"),
+            });
+
+            let checked = checked(&draft.to_string(), Value::Null);
+
+            let expected = serde_json::json!({"enabled": false, phase: stored});
+            assert_eq!(checked.document, Some(expected), "{spelled}: {:?}", checked.problems);
+        }
+    }
+
+    #[test]
+    fn what_an_edge_cannot_have_is_refused_before_it_is_stored() {
+        for (protocol, phase) in [
+            (Protocol::Http, "on_tcp_connect"),
+            (Protocol::Tcp, "on_http_request"),
+            (Protocol::Http, "on_event_stream_message"),
+        ] {
+            let text = format!("{phase}:\n  - actions:\n      - type: deny\n");
+            let body = serde_json::json!({"document": text, "protocol": "https", "traffic": null});
+            let draft = PolicyDraft::read(body.to_string().as_bytes()).unwrap();
+
+            let checked = draft.run(protocol, policy::read(&text).ok());
+
+            assert!(!checked.problems.is_empty() && checked.document.is_none(), "{phase}");
+        }
     }
 
     #[test]

@@ -84,7 +84,9 @@ fn outgoing(
     event: &Event,
 ) -> Result<OutgoingEvent, String> {
     let event_id = state.ids.next(prefix::EVENT).map_err(|error| error.to_string())?;
-    let object = serde_json::to_value(event.masked()).map_err(|error| error.to_string())?;
+    // What rules say stays in the service.
+    let event_object = Event { expressions: Vec::new(), ..event.masked() };
+    let object = serde_json::to_value(event_object).map_err(|error| error.to_string())?;
     let payload = EventPayload {
         event_id: &event_id,
         event_type,

@@ -1392,7 +1392,7 @@ class AsyncEdgesHttpsRoutesPolicy(Resource):
 
 
 class EdgesHttpsRoutesTrafficPolicy(Resource):
-    """Traffic policy as one document: rules that act on traffic."""
+    """Traffic policy as one document: the same rules, kept as the text that was written."""
 
     def replace(
         self, edge_id: str, id: str, *, value: str, enabled: bool | None = None
@@ -1441,7 +1441,7 @@ class EdgesHttpsRoutesTrafficPolicy(Resource):
 
 
 class AsyncEdgesHttpsRoutesTrafficPolicy(Resource):
-    """Traffic policy as one document: rules that act on traffic."""
+    """Traffic policy as one document: the same rules, kept as the text that was written."""
 
     async def replace(
         self, edge_id: str, id: str, *, value: str, enabled: bool | None = None

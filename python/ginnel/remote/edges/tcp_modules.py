@@ -271,7 +271,7 @@ class AsyncEdgesTcpPolicy(Resource):
 
 
 class EdgesTcpTrafficPolicy(Resource):
-    """Traffic policy as one document: rules that act on traffic."""
+    """Traffic policy as one document: the same rules, kept as the text that was written."""
 
     def replace(self, id: str, *, value: str, enabled: bool | None = None) -> TrafficPolicyDocument:
         """Replace the traffic policy document of a TCP edge.
@@ -311,7 +311,7 @@ class EdgesTcpTrafficPolicy(Resource):
 
 
 class AsyncEdgesTcpTrafficPolicy(Resource):
-    """Traffic policy as one document: rules that act on traffic."""
+    """Traffic policy as one document: the same rules, kept as the text that was written."""
 
     async def replace(
         self, id: str, *, value: str, enabled: bool | None = None

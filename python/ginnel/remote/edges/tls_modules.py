@@ -459,7 +459,7 @@ class AsyncEdgesTlsPolicy(Resource):
 
 
 class EdgesTlsTrafficPolicy(Resource):
-    """Traffic policy as one document: rules that act on traffic."""
+    """Traffic policy as one document: the same rules, kept as the text that was written."""
 
     def replace(self, id: str, *, value: str, enabled: bool | None = None) -> TrafficPolicyDocument:
         """Replace the traffic policy document of a TLS edge.
@@ -499,7 +499,7 @@ class EdgesTlsTrafficPolicy(Resource):
 
 
 class AsyncEdgesTlsTrafficPolicy(Resource):
-    """Traffic policy as one document: rules that act on traffic."""
+    """Traffic policy as one document: the same rules, kept as the text that was written."""
 
     async def replace(
         self, id: str, *, value: str, enabled: bool | None = None

@@ -265,7 +265,7 @@ macro_rules! modules_with_backend {
                 /// The same rules as one document; either this or `policy`.
                 traffic_policy: TrafficPolicyDocument from TrafficPolicyDocument;
                 "traffic policy document",
-                " Traffic policy as one document: rules that act on traffic.", ".";
+                " Traffic policy as one document: the same rules, kept as the text that was written.", ".";
                 (
                     /// The document, in JSON or YAML, with the phases that it would have for an endpoint of
                     /// an agent, except `on_tcp_connect`, or with `inbound` and `outbound`.

@@ -58,7 +58,7 @@ impl ConnectionExecution {
                 }
             }
         };
-        self.note(gateway, trace);
+        self.note(gateway, rules, trace);
         entered
     }
 
@@ -75,23 +75,16 @@ impl ConnectionExecution {
         let mut run = rules.policy.run(Phase::Close);
         let step = run.step(&mut self.exchange, rules);
         ignore(step, "nothing is left that could be answered, and nobody waits for anything");
-        self.note(gateway, trace);
+        self.note(gateway, rules, trace);
     }
 
-    fn note(&mut self, gateway: &GatewayState, trace: &mut RequestTrace) {
+    fn note(&mut self, gateway: &GatewayState, rules: &Rules, trace: &mut RequestTrace) {
         let record = &mut self.exchange.record;
         let (decision, logs) = (record.decision.take(), std::mem::take(&mut record.logs));
         gateway.count_decision(decision.as_ref());
-        trace.note(|it| {
-            it.logs.extend(logs);
-            if let Some(decision) = decision {
-                it.module = Some("policy");
-                it.action = Some(decision.action.to_owned());
-                it.rule = Some(match decision.rule_name {
-                    name if name.is_empty() => decision.rule.to_string(),
-                    name => name,
-                });
-            }
-        });
+        trace.note(|it| it.logs.extend(logs));
+        if let Some(decision) = decision {
+            trace.decided("policy", &rules.policy, decision);
+        }
     }
 }

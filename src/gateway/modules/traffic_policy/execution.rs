@@ -25,8 +25,8 @@ use crate::gateway::routing::virtual_host::{Rejection, VirtualHost};
 use crate::policy::head_change::RuleNotePair;
 use crate::policy::jwt::{KeyRequest, KeySet};
 use crate::policy::{
-    CODE_PREFIX, Content, EndpointFacts, Exchange, Fetch, Fetched, LocalResponse, Phase,
-    PhaseDecision, Run, StepOutcome, Verdict,
+    CODE_PREFIX, Content, EndpointFacts, Exchange, Fetch, Fetched, LocalResponse, Phase, Run,
+    StepOutcome, Verdict,
 };
 
 /// A request on its way through policies, and what they know of it.
@@ -113,7 +113,7 @@ impl PolicyExecution {
         };
         self.note_rules(rules, module);
         self.exchange.record.matched = None;
-        self.note(context, module);
+        self.note(context, rules, module);
         rejection
     }
 
@@ -156,7 +156,7 @@ impl PolicyExecution {
                 StepOutcome::Fetch(fetch) => run.answer(fetched(context, &fetch, rules).await),
             }
         }
-        self.note(context, "policy");
+        self.note(context, rules, "policy");
         let prefix = &context.gateway.settings.code_prefix;
         let code = self.exchange.answer_code();
         let Some((mut head, content, coding)) = self.exchange.take_response() else {
@@ -287,18 +287,14 @@ impl PolicyExecution {
     }
 
     /// Tells who listens what was decided.
-    fn note(&mut self, context: &mut RequestContext<'_>, module: &'static str) {
+    fn note(&mut self, context: &mut RequestContext<'_>, rules: &Rules, module: &'static str) {
         let record = &mut self.exchange.record;
         let (decision, logs) = (record.decision.take(), std::mem::take(&mut record.logs));
         context.gateway.count_decision(decision.as_ref());
-        context.trace.note(|it| {
-            it.logs.extend(logs);
-            if let Some(PhaseDecision { rule, rule_name, action, .. }) = decision {
-                it.module = Some(module);
-                it.rule = Some(if rule_name.is_empty() { rule.to_string() } else { rule_name });
-                it.action = Some(action.to_owned());
-            }
-        });
+        context.trace.note(|it| it.logs.extend(logs));
+        if let Some(decision) = decision {
+            context.trace.decided(module, &rules.policy, decision);
+        }
     }
 }
 

@@ -4,9 +4,9 @@ import { announce, button, byId, make, say } from "./dom.js";
 import { Model } from "./model.js";
 import { overviewView } from "./overview.js";
 import { policyView } from "./policy.js";
-import { call, logIn, logOut, onEnd, whoami } from "./session.js";
+import { call, logIn, logOut, onEnd, onReach, watch, whoami } from "./session.js";
 import { trafficView } from "./traffic.js";
-import { empty, field, menu } from "./ui.js";
+import { empty, field, menu, toast } from "./ui.js";
 import { at, listView, thingView } from "./views.js";
 
 let model = null;
@@ -79,7 +79,7 @@ function drawSections() {
 
 /** What stands where a view cannot be shown. */
 function failure(title, text, ...actions) {
-  return make("div", { class: "view empty" }, make("h1", {}, title), make("p", {}, text),
+  return make("div", { class: "view empty failure" }, make("h1", {}, title), make("p", {}, text),
     make("div", { class: "actions" }, actions, make("a", { class: "button", href: "#/overview" }, "Overview")));
 }
 
@@ -155,7 +155,27 @@ async function begin() {
   main.focus();
 }
 
-onEnd(() => caller && showLogin("The session is over. Log in again."));
+const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+let away = null;
+/** When the service was back after it had been away; a session that ends with it has ended because of that. */
+let back = 0;
+
+onReach((since) => {
+  const trouble = byId("trouble");
+  document.body.classList.toggle("away", Boolean(since));
+  trouble.hidden = !since;
+  say(trouble, since ? `The service cannot be reached since ${clock.format(since)}. What is shown is from before; this page goes on trying.` : "");
+  if (away && !since) {
+    back = Date.now();
+    toast(`The service is back. It could not be reached from ${clock.format(away)} to ${clock.format(back)}.`);
+    if (caller && main.querySelector(".failure")) show();
+  }
+  away = since;
+});
+onEnd(() => caller && showLogin(Date.now() - back < 5000
+  ? "The service is back, but has forgotten the session, as it does when it is started anew. Log in again."
+  : "The session is over. Log in again: then this view is shown again."));
+watch(() => caller !== null);
 addEventListener("hashchange", async () => {
   await show();
   main.scrollTop = 0;

@@ -2,6 +2,7 @@
 
 import { make, say } from "./dom.js";
 import { Choice, isChoice } from "./choice.js";
+import { fault, listed } from "./fields.js";
 import { label, listAll, nameOf } from "./model.js";
 import { dialog, unique } from "./ui.js";
 
@@ -92,11 +93,11 @@ function onlyField(model, { type, items }) {
 const isSecret = ({ format }) => format === "password";
 const HOW = { list: "One on each line.", records: "One on each line.", map: "name=value, one on each line.", json: "JSON." };
 
-function controlOf(name, schema, kind, attributes) {
+function controlOf(name, schema, kind, attributes, words) {
   const area = (rows) => make("textarea", { rows, spellcheck: "false", class: "mono", ...attributes });
-  if (kind === "truth") {
-    return make("select", attributes, ...[["", "as it is by default"], ["true", "yes"], ["false", "no"]].map(([value, text]) => make("option", { value }, text)));
-  }
+  const select = (...options) => make("select", attributes, ...options.map(([value, text]) => make("option", { value }, text)));
+  if (kind === "truth") return select(["", "as it is by default"], ["true", "yes"], ["false", "no"]);
+  if (words) return select(["", attributes["aria-required"] ? "Choose one" : "as it is by default"], ...words.map((word) => [word, word.replaceAll("_", " ")]));
   if (name.endsWith("_pem")) return area(6);
   if (kind === "json" || (name === "value" && !isSecret(schema))) return area(8);
   // A secret may have several lines, such as a key.
@@ -133,8 +134,10 @@ class FormField {
     const isOffered = this.kind === "text" && !schema.format && !name.endsWith("url") && offered.length > 1 && !(schema.maxLength > LONG);
     const attributes = { id, name, "aria-describedby": `${id}-problem ${id}-hint`, "aria-required": (required && !this.kept) || null };
     const read = choices ? async () => (await choices()).map((it) => [it]) : thingsFor(model, name);
-    this.control = isPicked ? selectOf(read, value, attributes) : controlOf(name, schema, this.kind, attributes);
-    const list = isPicked ? null : read ? suggestions(read, this.control, `${id}-list`)
+    const words = isOffered && !read ? listed(schema.description) : [];
+    const isWord = words.length > 0 && (value == null || value === "" || words.includes(value));
+    this.control = isPicked ? selectOf(read, value, attributes) : controlOf(name, schema, this.kind, attributes, isWord ? words : null);
+    const list = isPicked || isWord ? null : read ? suggestions(read, this.control, `${id}-list`)
       : (isOffered ? make("datalist", { id: `${id}-list` }, ...offered.map((word) => make("option", { value: word }))) : null);
     if (list && this.control.tagName === "INPUT") this.control.setAttribute("list", list.id);
     this.before = value == null || isSecret(schema) ? "" : KINDS[this.kind].write(value, schema);
@@ -171,6 +174,8 @@ class FormField {
     try {
       if (this.read() === undefined && this.required && whole) problem = "is required";
       const size = new TextEncoder().encode(this.text).length;
+      // What is sent is for the service to decide.
+      if (!whole) problem = fault(this.name, this.read());
       if (size > this.schema["x-max-bytes"]) problem = `has ${size} bytes, the limit is ${this.schema["x-max-bytes"]}`;
     } catch (error) {
       problem = error.message;
@@ -201,7 +206,7 @@ function picker(area, list, title) {
 
 /** The fields of a schema; those of an object stand in a group. */
 export class Form {
-  constructor(model, schema, values = {}, { isChange = false, leaveOut = [], choices = {}, picked = null } = {}) {
+  constructor(model, schema, values = {}, { isChange = false, leaveOut = [], choices = {}, titles = {}, picked = null } = {}) {
     Object.assign(this, { isChange, fields: new Map(), groups: new Map() });
     const own = model.plain(schema);
     const required = new Set([...own.required ?? [], picked?.field]);
@@ -224,7 +229,7 @@ export class Form {
       group.isGiven = values[name] != null;
       this.groups.set(name, group);
       return make("details", { class: "group", open: values[name] != null || required.has(name) },
-        make("summary", {}, make("b", {}, label(name)), make("span", { class: "hint" }, ` ${plain.description?.replaceAll("`", "") ?? ""}`)), group.element);
+        make("summary", {}, make("b", {}, titles[name] ?? label(name)), make("span", { class: "hint" }, ` ${plain.description?.replaceAll("`", "") ?? ""}`)), group.element);
     }));
   }
 
@@ -325,8 +330,18 @@ export function openForm(title, hint, form, verb, send, extra = []) {
 
 /** A button that shows a secret which is in a field of its own. */
 export function shownOnce(title, text, secret, copy) {
-  return dialog(title, make("div", {},
+  const problem = make("p", { class: "problem", role: "alert" });
+  const box = dialog(title, make("div", {},
     make("p", {}, text),
-    make("pre", { class: "secret", tabindex: "0" }, secret), copy), [], { close: "I have kept it" });
+    make("pre", { class: "secret", tabindex: "0" }, secret), copy, problem), [], { close: "I have kept it" });
+  const stay = (event) => {
+    event.preventDefault();
+    say(problem, "It is not shown again: copy it, then choose “I have kept it”.");
+  };
+  box.setAttribute("closedby", "none");
+  box.addEventListener("cancel", stay);
+  // A second Esc closes whatever the first one was told.
+  box.addEventListener("keydown", (event) => event.key === "Escape" && stay(event));
+  return box;
 }
 

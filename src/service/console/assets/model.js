@@ -8,6 +8,9 @@ const titleOf = (name) => {
   return words[0].toUpperCase() + words.slice(1);
 };
 
+/** Verbs of summaries that do not become the past with "-ed". */
+const PAST = { Set: "Set", Stop: "Stopped", Begin: "Began", Send: "Sent", Put: "Put" };
+
 const sentence = (text) => text[0].toUpperCase() + text.slice(1);
 
 /** A field's name as a label. */
@@ -102,6 +105,17 @@ export class Model {
       if (field.properties) return this.secretsOf(thing[name], field);
       return field.format === "password" ? [[name, thing[name]]] : [];
     });
+  }
+
+  /** What an operation has done, in words: its summary, as something that is over. */
+  changeOf(operation) {
+    const at = operation.lastIndexOf(".");
+    const resource = this.resources.get(operation.slice(0, at));
+    const name = operation.slice(at + 1);
+    const summary = (resource?.[name] ?? resource?.actions.find((it) => it.name === name))?.summary;
+    if (!summary) return titleOf(operation.replaceAll(".", " "));
+    const [, verb, rest] = summary.match(/^(\w+)([^;:,.(]*)/);
+    return `${PAST[verb] ?? verb.replace(/e?$/, "ed")}${rest}`;
   }
 
   /** Things have identifiers that begin with the name of their kind; which the description of that says. */

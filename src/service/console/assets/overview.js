@@ -89,10 +89,16 @@ export async function overviewView({ model, caller, signal }) {
     say(tiles.edges.value, [https, tcp, tls].filter((it) => it !== "0").join(" + ") || "0");
     say(tiles.edges.hint, `${https} HTTPS, ${tcp} TCP, ${tls} TLS`);
     certificates = (await Promise.all([soon("tls_certificates"), soon("certificate_authorities")])).flat();
+    await changes();
+  };
+
+  /** What happened last, in words: who logs in changes nothing. */
+  const changes = async () => {
     if (!caller.admin) return events.replaceChildren(make("p", { class: "hint" }, "Only admins see the audit trail."));
     const { items } = await listAll({ list: { path: "/audit_events" } }, 1);
-    return events.replaceChildren(items.length ? make("ol", { class: "plain events" }, items.slice(0, LAST).map((it) => make("li", {},
-      make("a", { href: at("audit_events", it.id) }, it.operation), it.outcome === "success" ? null : short("outcome", it.outcome), make("span", { class: "hint" }, " ", moment(it.created_at)))))
+    const changed = items.filter(({ operation }) => !operation.startsWith("console."));
+    return events.replaceChildren(changed.length ? make("ol", { class: "plain events" }, changed.slice(0, LAST).map((it) => make("li", {},
+      make("a", { href: at("audit_events", it.id), title: it.operation }, model.changeOf(it.operation)), it.outcome === "success" ? null : short("outcome", it.outcome), make("span", { class: "hint" }, " ", moment(it.created_at)))))
       : empty("No changes yet", "Every call that changes something appears here."));
   };
 
@@ -101,9 +107,9 @@ export async function overviewView({ model, caller, signal }) {
   show(first);
   const again = setInterval(async () => {
     try {
-      show(await data("overview"));
-    } catch {
-      // The bar says when the service is away.
+      show(await data("overview", undefined, { inBackground: true }));
+    } catch (error) {
+      problems.replaceChildren(make("li", {}, badge("not known", "warn"), make("span", {}, `How the service is now cannot be read: ${error.message}`)));
     }
   }, PAUSE);
   signal.addEventListener("abort", () => clearInterval(again));

@@ -114,9 +114,11 @@ const OUTCOMES = { continue: ["goes on to the upstream", "good"], respond: ["is 
 
 const pairs = (text) => {
   const headers = {};
-  for (const line of text.split("\n").filter((it) => it.trim())) {
+  for (const [index, line] of text.split("\n").entries()) {
     const at = line.indexOf(":");
-    (headers[line.slice(0, at < 0 ? undefined : at).trim()] ??= []).push(at < 0 ? "" : line.slice(at + 1).trim());
+    if (!line.trim()) continue;
+    if (at < 1) throw new Error(`Headers, line ${index + 1}: ${JSON.stringify(line.trim())} is no header: write name: value`);
+    (headers[line.slice(0, at).trim()] ??= []).push(line.slice(at + 1).trim());
   }
   return headers;
 };
@@ -132,7 +134,16 @@ function tryForm(editor) {
     event.preventDefault();
     // The form of a dialog around it is not meant.
     event.stopPropagation();
-    const request = { method: method.value, url: url.value, headers: pairs(headers.value), body: body.value };
+    let sent;
+    try {
+      sent = pairs(headers.value);
+    } catch (error) {
+      headers.setAttribute("aria-invalid", "true");
+      result.replaceChildren(make("p", { class: "problem" }, error.message));
+      return;
+    }
+    headers.removeAttribute("aria-invalid");
+    const request = { method: method.value, url: url.value, headers: sent, body: body.value };
     const connection = source.value ? { client_ip: source.value } : {};
     const checked = await editor.check(isHttp ? { connection, request } : { connection });
     if (!checked) return;
@@ -182,21 +193,27 @@ export function policyView() {
   make("div", { class: "tools" }, field("For", select))), place);
 }
 
-/** The editor of the policy of an edge or a route. */
-export function openPolicy(policy, protocol, save) {
-  const { enabled, ...document } = policy ?? {};
-  const editor = new PolicyEditor(policy ? yaml(document) || "inbound: []\n" : EXAMPLE, protocol);
-  let isEnabled = enabled !== false;
-  const box = dialog("Traffic policy", make("div", {},
-    check("The policy is applied", (yes) => { isEnabled = yes; }, { checked: isEnabled }),
+/**
+ * The editor of the traffic policy of an edge or a route. `module` is which of its two forms: `policy`, whose rules the
+ * service keeps by phase, or `traffic_policy`, which is kept as the text that was written.
+ */
+export function openPolicy(module, title, stored, protocol, save) {
+  const isText = module === "traffic_policy";
+  const { enabled, value, ...phases } = stored ?? {};
+  const text = isText ? value : stored && (yaml(phases) || "inbound: []\n");
+  const editor = new PolicyEditor(text ?? EXAMPLE, protocol);
+  let isApplied = enabled !== false;
+  const box = dialog(title, make("div", {},
+    make("p", { class: "hint" }, isText ? "It is kept as it is written here, with comments." : "The service keeps the rules, not the text: comments are lost, and phases are called inbound and outbound."),
+    check("The policy is applied", (yes) => { isApplied = yes; }, { checked: isApplied }),
     make("div", { class: "editor-panes" }, editor.element, tryForm(editor))), [["Save", async () => {
     const checked = await editor.check();
     if (!checked?.document) throw new Error(checked ? "The policy has problems: nothing was saved." : "The policy could not be checked.");
-    const { inbound, outbound } = checked.document;
-    await save({ enabled: isEnabled, inbound, outbound });
+    // A document may say as well that it is not applied.
+    const { enabled: isMeant, ...rules } = checked.document;
+    await save(isText ? { enabled: isApplied, value: editor.area.value } : { ...rules, enabled: isApplied && isMeant !== false });
   }, "strong"]], { className: "large" });
   editor.check();
   editor.area.focus();
   return box;
 }
-

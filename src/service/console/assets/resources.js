@@ -6,7 +6,8 @@ import { data } from "./session.js";
 /**
  * An entry: the title of the list, the columns of it, and as needed
  *
- * - `none`: what stands where there are no things yet;
+ * - `none`: what stands where there are no things yet, below `nothing` or, without it, "No … yet";
+ * - `figures`: reads by identifier what the console knows of its things besides, as fields for columns;
  * - `admin`: only admins may see it;
  * - `fields`: the fields of any form that name things of this resource;
  * - `choices`: what a field may hold, by its name, as a promise of texts;
@@ -19,6 +20,7 @@ import { data } from "./session.js";
  * a new one that names the thing, and `none` is said where there are none. Without `by`, the things live at a path
  * inside of the thing, as types of events do.
  */
+const agentFigures = () => data("agents", undefined, { inBackground: true }).then(({ agents }) => agents);
 const eventTypes = () => data("event_types").then(({ types }) => types);
 const DATED = "created_at";
 const BACKEND = { fields: /^backend(_id|s)$/ };
@@ -28,13 +30,13 @@ const KEYS_OF_USER = [
 ];
 
 /** Names that are written in their own way. */
-export const NAMES = { github: "GitHub", gitlab: "GitLab", linkedin: "LinkedIn" };
+export const NAMES = { github: "GitHub", gitlab: "GitLab", linkedin: "LinkedIn", latency_ms: "Latency" };
 
 /** Sections of the navigation, and the resources in them. */
 export const SECTIONS = {
   Traffic: {
     tunnel_sessions: {
-      title: "Agents", columns: "ip agent_version os transport credential started_at",
+      title: "Agents", columns: "ip agent_version tunnels latency_ms started_at os transport credential", figures: agentFigures,
       none: "Start one with: ginnel agent, or ginnel http 8080, and an authtoken of this service.",
       inside: [{ resource: "tunnels", by: "tunnel_session", columns: "public_url labels proto forwards_to started_at", none: "The agent is connected and has started none." }],
     },
@@ -90,5 +92,5 @@ export const SECTIONS = {
     application_sessions: { title: "Visitor sessions", columns: `application_user public_url ${DATED} last_active expires_at`, none: "Sessions appear when visitors log in at an endpoint that asks them to." },
     audit_events: { title: "Audit", columns: `${DATED} operation outcome key_id address resource_ids error_code`, admin: true },
   },
-  Service: { nodes: { title: "Nodes", columns: "name state own version sessions tunnels started_at", none: "This service is the only one of its database." } },
+  Service: { nodes: { title: "Nodes", columns: "name state own version sessions tunnels started_at", nothing: "This service runs alone", none: "Nodes are services that share a database." } },
 };

@@ -1,6 +1,7 @@
 // Events of public traffic as they happen, and what decided on each.
 
 import { button, make, say, time } from "./dom.js";
+import { hostOf, matches } from "./event_filter.js";
 import { follow } from "./session.js";
 import { query } from "./server.js";
 import { Table } from "./table.js";
@@ -25,19 +26,17 @@ const COLUMNS = [
   { id: "host", title: "Host", width: 10, flex: true, rank: 1, cell: ({ host }) => host ?? "", sort: ({ host }) => host },
   { id: "path", title: "Path", width: 10, flex: true, cell: ({ path }) => path ?? "", sort: ({ path }) => path },
   { id: "decided", title: "Decided by", width: 9, rank: 4, cell: decider, sort: decider },
-  { id: "source", title: "Source", width: 9, rank: 5, cell: ({ peer }) => address(peer), sort: ({ peer }) => address(peer) },
+  { id: "source", title: "Source", width: 9, rank: 5, cell: ({ peer }) => hostOf(peer), sort: ({ peer }) => hostOf(peer) },
   { id: "took", title: "Took", width: 5, end: true, rank: 6, cell: ({ duration_ms: took }) => time(took), sort: ({ duration_ms: took }) => took },
   { id: "node", title: "Node", width: 7, rank: 8, off: true, cell: ({ node }) => node ?? "", sort: ({ node }) => node },
   { id: "request", title: "Request", width: 16, rank: 9, off: true, cell: ({ request_id: id }) => id ?? "" },
 ];
 
-const address = (peer) => peer.slice(0, peer.lastIndexOf(":")).replace(/^\[|\]$/g, "");
-
 /** What is known of one event. */
 function detail(event) {
   const link = (resource, id) => id && make("a", { class: "mono", href: resource ? at(resource, id) : at("id", id) }, id);
   const edge = { edgtcp: "edges.tcp", edgtls: "edges.tls" }[event.edge_id?.split("_")[0]] ?? "edges.https";
-  const decided = [event.module && ["Module", event.module], event.rule && ["Rule", event.rule], event.action && ["Action", event.action], event.code && ["Code", event.code]].filter(Boolean);
+  const decided = [event.module && ["Module", event.module], event.rule && ["Rule", event.rule], event.expressions?.length && ["If", make("ul", { class: "plain" }, event.expressions.map((it) => make("li", {}, make("code", {}, it))))], event.action && ["Action", event.action], event.code && ["Code", event.code]].filter(Boolean);
   return make("div", {},
     make("h2", {}, event.method ? `${event.method} ${event.path ?? ""}` : `Connection, ${event.proto}`),
     make("p", {}, event.status ? badge(String(event.status), level(event.status)) : null, ` ${event.host ?? ""}`),
@@ -62,9 +61,12 @@ export function trafficView({ signal, parameters }) {
   const problem = make("p", { class: "problem", role: "alert" });
   const pane = make("aside", { class: "detail", "aria-label": "The event", tabindex: "-1", hidden: true });
   const place = make("div", { class: "list-place" });
-  const nothing = make("div", {}, empty("Waiting for traffic", "Every request and connection of a visitor appears here as soon as it is decided. Nothing is recorded while nobody looks."));
+  const nothing = make("div", {});
   const inputs = new Map(FIELDS.map(([name, title, hint]) => [name, make("input", { type: "search", placeholder: hint, spellcheck: "false", value: parameters.get(name) ?? "", "aria-label": title })]));
   let [number, missed, paused, held, following] = [0, 0, false, [], null];
+  // All that has come since the view was opened, also what the filter of now does not show.
+  let [seen, applied] = [[], {}];
+  const written = () => Object.fromEntries([...inputs].map(([name, input]) => [name, input.value.trim()]));
 
   const table = new Table({
     place, name: "console.traffic", label: "Traffic", columns: COLUMNS, key: ({ key }) => key, href: () => "#/traffic", newestFirst: true,
@@ -72,8 +74,7 @@ export function trafficView({ signal, parameters }) {
       table.look(key);
       pane.hidden = false;
       pane.replaceChildren(button("Close", () => {
-        pane.hidden = true;
-        table.look(null);
+        close();
         table.grid.focus();
       }, { class: "small quiet closer" }), detail(table.rows.get(key)));
     },
@@ -87,18 +88,41 @@ export function trafficView({ signal, parameters }) {
       table.move(step);
     } else if (event.key === "Enter" && table.chosen) pane.focus();
   });
+  const close = () => {
+    pane.hidden = true;
+    table.look(null);
+  };
   pane.addEventListener("keydown", (event) => event.key === "Escape" && pane.querySelector("button").click());
 
   const tell = (word) => {
     say(state, `${word} · ${table.count} shown${missed ? ` · ${missed} missed` : ""}${paused && held.length ? ` · ${held.length} waiting` : ""}`);
     place.hidden = !table.count;
     nothing.hidden = table.count > 0;
+    if (table.count) return;
+    const isFiltered = Object.values(applied).some(Boolean);
+    nothing.replaceChildren(isFiltered
+      ? empty("Nothing matches the filter", `${seen.length ? `None of the ${seen.length} that came so far does. ` : ""}What matches appears here as soon as it is decided.`)
+      : empty("Waiting for traffic", "Every request and connection of a visitor appears here as soon as it is decided. Nothing is recorded while nobody looks."));
   };
   const add = (events) => {
     // Names of rows ascend in the order of arrival.
     const rows = events.map((event) => ({ ...event, key: String((number += 1)).padStart(12, "0") }));
+    seen = seen.concat(rows).slice(-MOST);
     table.put(rows);
     if (table.count > MOST) table.drop([], table.order[table.count - MOST]);
+  };
+  const clear = () => {
+    seen = [];
+    table.clear();
+    close();
+  };
+  /** Shows of what has come what the filter says. */
+  const filter = (values) => {
+    const [shown, { chosen }] = [seen.filter((event) => matches(event, values)), table];
+    table.clear();
+    table.put(shown);
+    if (chosen && table.rows.has(chosen)) table.look(chosen);
+    else close();
   };
   const received = (update) => {
     if (update) {
@@ -121,10 +145,12 @@ export function trafficView({ signal, parameters }) {
     const own = new AbortController();
     following = own;
     signal.addEventListener("abort", () => own.abort(), { once: true });
-    const values = Object.fromEntries([...inputs].map(([name, input]) => [name, input.value.trim()]));
+    const values = written();
+    applied = values;
     history.replaceState(null, "", `#/traffic${query(values)}`);
-    table.clear();
-    [missed, held] = [0, []];
+    add(held.splice(0));
+    filter(values);
+    missed = 0;
     say(problem, "");
     tell("Connecting");
     while (!own.signal.aborted) {
@@ -155,7 +181,7 @@ export function trafficView({ signal, parameters }) {
   return make("div", { class: "view tall" },
     make("div", { class: "view-head" }, make("div", {}, make("h1", {}, "Traffic"), state),
       make("div", { class: "tools" }, pause, button("Clear", () => {
-        table.clear();
+        clear();
         tell(paused ? "Paused" : "Live");
       }), table.columnMenu())),
     make("details", { class: "filter-box", open: matchMedia("(min-width: 60rem)").matches || [...parameters].length > 0 }, make("summary", {}, "Filter"), form), problem, nothing, make("div", { class: "beside" }, place, pane));

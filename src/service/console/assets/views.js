@@ -1,7 +1,7 @@
 // Lists of things and single things, for every resource alike.
 
 import { deliveriesOf } from "./deliveries.js";
-import { announce, button, make, say } from "./dom.js";
+import { announce, button, make, say, time } from "./dom.js";
 import { Form, flatten, openForm, shownOnce } from "./forms.js";
 import { label, listAll, nameOf, PAGE, targetOf } from "./model.js";
 import { moment } from "./moment.js";
@@ -31,6 +31,7 @@ export function short(name, value) {
   if (name === "outcome" || name === "state" || name === "action") return badge(value, WORDS[value] ?? "");
   if (name.endsWith("_at") || name.startsWith("not_")) return name === "not_after" ? ending(value) : moment(value);
   if (name === "certificate_management_status") return certificate(value);
+  if (name === "latency_ms") return time(value);
   if (name === "routes") return String(value.length);
   if (name === "target") return targetOf(value);
   if (Array.isArray(value)) return value.map((it) => it?.id ?? it?.type ?? (typeof it === "object" ? JSON.stringify(it) : it)).join(", ");
@@ -103,6 +104,9 @@ const head = (title, hint, ...tools) => make("div", { class: "view-head" },
   make("div", {}, make("h1", {}, title), hint ? make("p", { class: "hint" }, prose(hint)) : null),
   make("div", { class: "tools" }, tools.flat()));
 
+/** Things with what the console knows of them besides. */
+const withFigures = (things, figures) => things.map((thing) => ({ ...thing, ...figures[thing.id] }));
+
 // ── Lists ────────────────────────────────────────────────────────────────────────────────────
 
 /** The list of a resource. */
@@ -122,6 +126,7 @@ export function listView(context, resource) {
     cell: (thing) => index ? short(name, thing[name]) : make("a", { href: link(thing), tabindex: "-1" }, short(name, thing[name] || thing.id)),
     sort: (thing) => (typeof thing[name] === "object" ? JSON.stringify(thing[name]) : thing[name]),
   }));
+  const figures = async (things) => (resource.figures ? withFigures(things, await resource.figures().catch(() => ({}))) : things);
   const id = { id: "id", title: "Identifier", width: 22, rank: 90, off: true, cell: (thing) => thing.id, sort: (thing) => thing.id };
   if (!names.includes("id")) columns.push(id);
 
@@ -150,14 +155,14 @@ export function listView(context, resource) {
     place.hidden = !seen.length;
     nothing.replaceChildren(...(seen.length ? [] : [items.length
       ? empty("Nothing matches the filter", `None of the ${items.length} has “${filter.value}” in it.`)
-      : empty(`No ${resource.title} yet`, resource.none ?? resource.about, resource.create ? create() : "")]));
+      : empty(resource.nothing ?? `No ${lower(resource.title)} yet`, resource.none ?? resource.about, resource.create ? create() : "")]));
   };
   const load = async () => {
     more.disabled = true;
     try {
       const page = await listAll(next ? { list: { path: next.split("?")[0] } } : resource, FIRST, undefined,
         next ? `&${next.split("?")[1].replace(/&?limit=\d+/, "")}` : "");
-      items = items.concat(page.items).slice(0, MOST);
+      items = items.concat(await figures(page.items)).slice(0, MOST);
       next = items.length < MOST ? page.next : null;
       show();
     } catch (error) {
@@ -174,9 +179,10 @@ export function listView(context, resource) {
     if (!document.hidden && !more.disabled && !next && items.length <= PAGE) {
       try {
         const page = await listAll(resource, PAGE, undefined, "", { inBackground: true });
+        const read = await figures(page.items);
         if (context.signal.aborted) return;
-        if (!same(page.items, items)) {
-          [items, next] = [page.items, page.next];
+        if (!same(read, items)) {
+          [items, next] = [read, page.next];
           show();
         }
       } catch {
@@ -211,11 +217,14 @@ const one = (title) => title.replace(/^(\w+)s (?=of )/, "$1 ").replace(/(?<! of 
 /** A title inside of a sentence; what is written in capitals stays so. */
 const lower = (title) => (/^[A-Z]{2}/.test(title) ? title : title[0].toLowerCase() + title.slice(1));
 
+/** What one of its things is called inside of a sentence; what is inside of another thing needs no "of". */
+const nounOf = ({ title, outer }) => lower(one(outer ? title.replace(/ of .*/, "") : title));
+
 function createThing(context, resource, ids = [], values = {}) {
   const { model, refresh } = context;
-  const leaveOut = [...resource.parts.keys()].filter((name) => resource.parts.get(name).isModule && ["policy"].includes(name));
-  const form = new Form(model, resource.create.body, values, { leaveOut, choices: resource.choices, picked: resource.picked });
-  openForm(`New ${lower(one(resource.title))}`, resource.create.summary, form, "Create", async (body) => {
+  const titles = Object.fromEntries([...resource.parts].map(([name, part]) => [name, part.title]));
+  const form = new Form(model, resource.create.body, values, { leaveOut: POLICIES, titles, choices: resource.choices, picked: resource.picked });
+  openForm(`New ${nounOf(resource)}`, resource.create.summary, form, "Create", async (body) => {
     const thing = await call(resource.path(resource.create, ids), "POST", body);
     announce(`Created ${nameOf(thing)}`);
     showSecrets(context, resource, thing, [body]);
@@ -234,7 +243,7 @@ function showSecrets({ model }, resource, thing, known) {
     .map((it) => [...it, "The service has made it, and shows it this once. Keep it where it is needed."]);
   for (const [name, secret, text] of [...token, ...made]) {
     const word = label(name).toLowerCase();
-    shownOnce(`The ${word} of the new ${lower(one(resource.title))}`, text, secret, copyButton(() => secret, `Copy the ${word}`, { class: "strong" }));
+    shownOnce(`The ${word} of the new ${nounOf(resource)}`, text, secret, copyButton(() => secret, `Copy the ${word}`, { class: "strong" }));
   }
 }
 
@@ -263,7 +272,9 @@ function deleteThing(resource, ids, thing, after) {
 /** One thing, with what is in it and what can be done with it. */
 export async function thingView(context, resource, ids) {
   const { model } = context;
-  const thing = await call(resource.path(resource.get, ids));
+  const read = await call(resource.path(resource.get, ids));
+  const figures = resource.figures ? (await resource.figures().catch(() => ({})))[read.id] : null;
+  const thing = { ...read, ...figures };
   const outer = resource.outer && !resource.list ? at(resource.outer.name, ids[0]) : at(resource.name);
   const acts = resource.actions.map((operation) => button(`${label(operation.name)}…`, () => confirm(
     `${label(operation.name)} ${nameOf(thing)}?`, operation.summary, label(operation.name), async () => {
@@ -277,6 +288,7 @@ export async function thingView(context, resource, ids) {
   for (const { things } of inside) if (things.isInside) hidden.add(things.list.path.split("/").at(-1));
   const { properties } = model.shape(resource);
   const shown = Object.entries(properties).filter(([name]) => !hidden.has(name) && thing[name] != null && thing[name] !== "");
+  const more = Object.keys(figures ?? {}).filter((name) => !(name in properties)).map((name) => [label(name), short(name, thing[name])]);
   const [long, brief] = [shown.filter(([name]) => isLong(thing[name])), shown.filter(([name]) => !isLong(thing[name]))];
   return make("div", { class: "view" },
     make("nav", { "aria-label": "Path", class: "crumbs" }, make("a", { href: outer }, resource.outer && !resource.list ? `${one(resource.outer.title)}` : resource.title)),
@@ -285,7 +297,7 @@ export async function thingView(context, resource, ids) {
       resource.name.startsWith("edges.") ? make("a", { class: "button", href: `#/traffic?edge=${encodeURIComponent(ids.at(-1))}` }, "Traffic") : null,
       resource.delete ? button("Delete…", () => deleteThing(resource, ids, thing, outer), { class: "danger" }) : null),
     make("p", { class: "identifier" }, make("code", {}, thing.id), copyButton(() => thing.id, "Copy", { class: "quiet small", "aria-label": "Copy the identifier" })),
-    facts(brief.map(([name]) => [label(name), whole(name, thing[name], model, properties[name])])),
+    facts([...brief.map(([name]) => [label(name), whole(name, thing[name], model, properties[name])]), ...more]),
     long.map(([name]) => make("section", {}, make("h2", {}, label(name)), whole(name, thing[name], model, properties[name]))),
     resource.deliveries ? await deliveriesOf(context, thing) : null,
     await Promise.all(inside.map((table) => insideOf(context, table, ids, thing))),
@@ -348,15 +360,20 @@ function modulesOf(context, resource, ids, thing) {
   const state = (value) => (value ? badge(value.enabled === false ? "off" : "on", value.enabled === false ? "" : "good") : badge("not set"));
   const detail = (part, value) => Object.entries(value ?? {}).filter(([name, it]) => name !== "enabled" && it != null)
     .map(([name, it]) => make("span", { class: "part" }, make("span", { class: "hint" }, `${label(name)}: `), name === "inbound" || name === "outbound" ? `${it.length} ${it.length === 1 ? "rule" : "rules"}` : whole(name, it, context.model, context.model.shape(part).properties[name])));
+  const otherOf = (name) => POLICIES.find((it) => it !== name);
+  const isExcluded = (name) => POLICIES.includes(name) && !thing[name] && Boolean(thing[otherOf(name)]);
   return make("section", {}, make("h2", {}, "Modules"),
     tableOf("Modules", ["Module", "State", "Settings", "Actions"], modules.map(([name, part]) => [
       make("span", {}, make("b", {}, part.title), make("span", { class: "hint block" }, prose(part.about))),
       state(thing[name]), make("div", { class: "parts" }, detail(part, thing[name])),
       make("div", { class: "tools" },
-        button(thing[name] ? "Change…" : "Set…", () => setModule(context, part, ids, thing, name), { class: "small", "aria-label": `${thing[name] ? "Change" : "Set"} ${part.title}` }),
+        isExcluded(name) ? make("span", { class: "hint" }, `${resource.parts.get(otherOf(name)).title} is set instead`) : button(thing[name] ? "Change…" : "Set…", () => setModule(context, part, ids, thing, name), { class: "small", "aria-label": `${thing[name] ? "Change" : "Set"} ${part.title}` }),
         thing[name] ? button("Remove…", () => removeModule(context, part, ids), { class: "small danger", "aria-label": `Remove ${part.title}` }) : null),
     ])));
 }
+
+/** The two forms of a traffic policy, of which a thing has one. */
+const POLICIES = ["policy", "traffic_policy"];
 
 function setModule(context, part, ids, thing, name) {
   const save = async (values) => {
@@ -364,7 +381,7 @@ function setModule(context, part, ids, thing, name) {
     toast(`Saved: ${part.title}`);
     context.refresh();
   };
-  if (name === "policy") return openPolicy(thing[name], /^edges\.t(cp|ls)/.test(part.name) ? "tcp" : "https", save);
+  if (POLICIES.includes(name)) return openPolicy(name, part.title, thing[name], /^edges\.t(cp|ls)/.test(part.name) ? "tcp" : "https", save);
   const form = new Form(context.model, part.replace.body, flatten(thing[name]));
   return openForm(part.title, part.about, form, "Save", save);
 }
