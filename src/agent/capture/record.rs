@@ -207,6 +207,7 @@ impl CaptureRecord {
             error: Note(exchange.error.clone().unwrap_or_default()),
             mock_id: Note(exchange.mock_id.clone().unwrap_or_default()),
             hold_id: Note(exchange.hold_id.clone().unwrap_or_default()),
+            replay_of: Note(self.source.replay_of.clone().unwrap_or_default()),
             schedule_id: Note(self.source.schedule_id.clone().unwrap_or_default()),
             edited: Flag(exchange.is_edited),
             timings: exchange.timing().map(ExchangeTiming::show),
@@ -234,6 +235,17 @@ impl CapturedExchange {
         let mut fields = response.trailers().into_iter().chain(response.headers());
         let (_, status) = fields.find(|(name, _)| name.eq_ignore_ascii_case("grpc-status"))?;
         status.trim().parse().ok()
+    }
+
+    /// Whether it broke off, or ended with an error: by its status, or that of a gRPC call.
+    pub fn is_failed(&self) -> bool {
+        let is_error = |response: &CapturedMessage| {
+            response.start_line()[1].parse::<u16>().is_ok_and(|status| status >= 500)
+        };
+        self.error.is_some()
+            || self.unanswered
+            || self.response.as_ref().is_some_and(is_error)
+            || self.grpc_status().is_some_and(|status| status != 0)
     }
 
     /// An exchange that came to its end elsewhere.

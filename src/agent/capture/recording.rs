@@ -71,6 +71,11 @@ impl Recording {
         self.record.exchange().response.as_ref().map_or(0, |response| response.body_length)
     }
 
+    /// Whether a gRPC call has ended with an error.
+    pub fn is_failed_call(&self) -> bool {
+        self.record.exchange().grpc_status().is_some_and(|status| status != 0)
+    }
+
     /// How much of the bodies of request and response has come, and of the messages of a WebSocket.
     pub fn lengths(&self) -> [u64; 2] {
         let exchange = self.record.exchange();
@@ -85,14 +90,6 @@ impl Recording {
             self.captures.change(&self.record, |exchange, _| exchange.request.end_with(trailer));
         }
         self.record.exchange().request.is_pending = false;
-    }
-
-    /// A body that was read while the request waited, and that nobody gets.
-    pub fn request_read(&self, message: &CapturedMessage) {
-        if message.is_whole() {
-            self.request_body(&message.body.bytes());
-            self.request_complete(&message.trailer);
-        }
     }
 
     /// The answer has reached its end, or becomes another protocol.
@@ -122,19 +119,32 @@ impl Recording {
         let mut exchange = self.record.exchange();
         exchange.hold_id = Some(id.to_owned());
         exchange.is_held = true;
-        // It is in the record as soon as it goes on.
+        // It is in the record as soon as it was read.
         exchange.request.cut_off = exchange.request.is_pending;
         drop(exchange);
         self.captures.tell(&self.record);
     }
 
+    /// The request that waits, with what has come of its body.
+    pub fn held_request(&self, message: &CapturedMessage) {
+        self.captures.recount(&self.record, |exchange, most| {
+            let head = CapturedMessage { body: CapturedBody::default(), ..message.clone() };
+            exchange.request = CapturedMessage { body_length: 0, ..head };
+            exchange.request.push(&message.body.bytes(), most);
+        });
+        self.captures.tell(&self.record);
+    }
+
     /// The request waits no more.
     pub fn end_hold(&self) {
-        let mut exchange = self.record.exchange();
-        exchange.is_held = false;
-        exchange.request.cut_off = false;
-        drop(exchange);
+        self.record.exchange().is_held = false;
         self.captures.tell(&self.record);
+    }
+
+    /// The request that waited goes on as it came; its body follows.
+    pub fn resume(&self, head: &[u8], body: &Body) {
+        let request = CapturedMessage::awaiting(head, body);
+        self.captures.recount(&self.record, |exchange, _| exchange.request = request);
     }
 
     /// Another request goes on in place of the one that came; its body follows.

@@ -58,7 +58,7 @@ pub struct WaitingRequest {
     pub hold_id: String,
     /// When it is let go.
     pub until: DateTime<Local>,
-    /// Its head and, where all of it came, its body.
+    /// Its head, and what has come of its body.
     pub request: CapturedMessage,
     slot: Arc<DecisionSlot>,
 }
@@ -177,11 +177,7 @@ impl HoldTicket {
     }
 
     /// Shows the request, so that somebody can decide on it.
-    pub fn show(
-        &self,
-        record: Arc<CaptureRecord>,
-        request: CapturedMessage,
-    ) -> Arc<WaitingRequest> {
+    pub fn show(&self, record: Arc<CaptureRecord>, request: CapturedMessage) {
         let (hold_id, until, slot) = (self.hold_id.clone(), self.until, self.slot.clone());
         let held = Arc::new(WaitingRequest { record, hold_id, until, request, slot });
         let mut places = self.all.lock();
@@ -189,7 +185,6 @@ impl HoldTicket {
         own.for_each(|place| place.waiting = Some(held.clone()));
         drop(places);
         self.all.note_change();
-        held
     }
 
     /// Waits until somebody decides; to be asked no more after that.

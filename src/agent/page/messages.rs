@@ -5,7 +5,6 @@ use std::time::Duration;
 use chrono::SecondsFormat;
 use serde::Serialize;
 
-use super::content;
 use crate::agent::capture::CaptureRecord;
 use crate::agent::messages::{self, StreamItem};
 use crate::agent::protobuf::{BytesDisplay, DecodedMessage, ProtoFiles};
@@ -135,7 +134,7 @@ fn safe(data: Vec<u8>, is_text: bool, is_compressed: bool) -> (Option<Vec<u8>>, 
     if is_compressed {
         return (None, true);
     }
-    match content::masked("text/plain", &data) {
+    match mask::body("text/plain", &data) {
         None => (Some(data), false),
         Some(_) if !is_text && std::str::from_utf8(&data).is_err() => (None, true),
         Some(masked) => (Some(masked), true),

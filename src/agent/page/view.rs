@@ -12,7 +12,7 @@ use crate::api::local::requests::PolicyRule;
 use crate::api::{Base64, mask};
 
 /// One line of the list.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(crate) struct RequestSummary {
     pub id: String,
     /// RFC 3339 with milliseconds, in local time.
@@ -36,6 +36,7 @@ pub(crate) struct RequestSummary {
     pub schedule: Option<String>,
     /// What the visitor came through at the service, as far as that has told.
     pub via: Option<Via>,
+    /// Whether less than the whole of a body is there; not while a request waits whose body may still come.
     pub truncated: bool,
     /// The agent answered because the local service did not.
     pub unanswered: bool,
@@ -57,6 +58,8 @@ pub(crate) struct RequestSummary {
     pub messages: Option<u64>,
     /// How a gRPC call ended; 0 is success.
     pub grpc_status: Option<u16>,
+    /// Whether it broke off, or ended with an error: by its status, or that of a gRPC call.
+    pub failed: bool,
     /// Whether rules of policies acted on the request before it came.
     pub policy: bool,
     /// Whether newer requests do not displace it.
@@ -110,7 +113,7 @@ impl RequestSummary {
             replay_of: record.source.replay_of.clone(),
             schedule: record.source.schedule_id.clone(),
             via: record.source.via,
-            truncated: exchange.request.is_truncated()
+            truncated: !exchange.is_held && exchange.request.is_truncated()
                 || response.is_some_and(CapturedMessage::is_truncated),
             unanswered: exchange.unanswered,
             error: exchange.error.clone(),
@@ -122,6 +125,7 @@ impl RequestSummary {
             stream: exchange.stream(),
             messages: socket.map(|log| log.dropped + log.messages.len() as u64),
             grpc_status: exchange.grpc_status(),
+            failed: exchange.is_failed(),
             policy: !exchange.rules.is_empty(),
             pinned: exchange.is_pinned,
             note: Some(exchange.note.clone()).filter(|note| !note.is_empty()),
@@ -175,6 +179,8 @@ pub(crate) struct MessageView {
     pub kept: usize,
     /// Whether secrets in the body are masked.
     pub masked: bool,
+    /// Whether more of the body may still come.
+    pub coming: bool,
 }
 
 /// A header.
@@ -194,6 +200,10 @@ impl RequestDetail {
             summary.target = exchange.request.start_line()[1].to_string();
         }
         let all = shared.captures.list(usize::MAX, None);
+        let message = |message: &CapturedMessage| {
+            let coming = exchange.took.is_none() && !message.is_whole();
+            MessageView { coming, ..MessageView::of(message, reveal) }
+        };
         let replays =
             all.iter().rev().filter(|other| other.source.replay_of.as_ref() == Some(&record.id));
         Self {
@@ -203,8 +213,8 @@ impl RequestDetail {
             edge_id: record.source.edge_id.clone(),
             route_id: record.source.route_id.clone(),
             rules: rules(&exchange.rules, reveal),
-            request: MessageView::of(&exchange.request, reveal),
-            response: exchange.response.as_ref().map(|response| MessageView::of(response, reveal)),
+            request: message(&exchange.request),
+            response: exchange.response.as_ref().map(message),
             summary,
         }
     }
@@ -244,7 +254,7 @@ impl MessageView {
             body = Vec::new();
         } else if !reveal {
             let readable = decoded.as_ref().unwrap_or(&body);
-            if let Some(safe) = content::masked(&media_type, readable) {
+            if let Some(safe) = mask::body(&media_type, readable) {
                 masked = true;
                 // The encoded form would give away what the other hides.
                 body = if decoded.is_some() { Vec::new() } else { safe.clone() };
@@ -263,6 +273,7 @@ impl MessageView {
             length: length(message),
             kept: message.body.len(),
             masked,
+            coming: false,
         }
     }
 

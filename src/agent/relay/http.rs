@@ -214,7 +214,9 @@ impl Visit<'_> {
         self.front.metrics.exchange_ended(&EndedExchange {
             started,
             took: (status != 101).then(|| ended.duration_since(started)),
-            is_failed: status == 0 || status >= 500,
+            is_failed: status == 0
+                || status >= 500
+                || recording.as_ref().is_some_and(Recording::is_failed_call),
             received,
             sent,
         });

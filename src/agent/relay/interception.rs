@@ -31,7 +31,7 @@ pub(super) enum Interception {
     Answered { keep_alive: bool },
 }
 
-/// All of a body that is still to be read.
+/// What has come of a body that is still to be read.
 #[derive(Default)]
 struct WaitingBody {
     /// How many bytes it takes in the buffer.
@@ -133,31 +133,36 @@ impl Visit<'_> {
         recording.hold(ticket.hold_id());
         self.ask_for_body(&head.body, &bytes).await;
         let until = deadline.min(Instant::now() + BODY_TIMEOUT);
-        let body = tokio::select! {
+        let mut body = WaitingBody::default();
+        let is_whole = tokio::select! {
             biased;
             // Its hold went before anybody saw the request.
             _ = ticket.decided() => {
                 recording.end_hold();
+                recording.resume(&bytes, &head.body);
                 return Interception::Forward(head, bytes);
             }
-            body = tokio::time::timeout_at(until, self.waiting_body(&head.body)) => body,
+            is_whole = tokio::time::timeout_at(until, self.read_waiting(&head.body, &mut body)) => {
+                is_whole
+            }
         };
-        let body = or_debug!(body, "the body of a held request did not arrive in time").flatten();
-        let (length, request) = message(&head, &bytes, body);
-        let held = ticket.show(recording.record().clone(), request);
+        let is_whole = or_debug!(is_whole, "the body of a held request did not arrive in time");
+        let length = body.length;
+        let request = message(&head, &bytes, body, is_whole == Some(true));
+        recording.held_request(&request);
+        ticket.show(recording.record().clone(), request);
         let decision = self.decision(&mut ticket, deadline).await;
         recording.end_hold();
         match decision {
-            Some(HoldDecision::Release) => Interception::Forward(head, bytes),
+            Some(HoldDecision::Release) => {
+                recording.resume(&bytes, &head.body);
+                Interception::Forward(head, bytes)
+            }
             Some(HoldDecision::Change(raw)) => self.change(&head, &raw, length, recording).await,
             Some(HoldDecision::Refuse(status, text)) => {
-                recording.request_read(&held.request);
                 self.turn_away(status, &text, recording).await
             }
-            None => {
-                recording.request_read(&held.request);
-                left(Some(recording))
-            }
+            None => left(Some(recording)),
         }
     }
 
@@ -242,19 +247,23 @@ impl Visit<'_> {
         }
     }
 
-    /// Reads a body and leaves it where it is; none where it is too long, malformed or cut off.
-    async fn waiting_body(&mut self, body: &Body) -> Option<WaitingBody> {
-        let (mut body, mut waiting) = (body.clone(), WaitingBody::default());
+    /// Reads a body and leaves it where it is; false where it is too long, malformed or cut off.
+    async fn read_waiting(&mut self, body: &Body, waiting: &mut WaitingBody) -> bool {
+        let mut body = body.clone();
+        let WaitingBody { length, data, trailer } = waiting;
         loop {
-            let WaitingBody { length, data, trailer } = &mut waiting;
             let bytes = self.buffer.get(*length..).unwrap_or_default();
             let keep = |piece: &[u8]| data.extend_from_slice(piece);
-            *length += body.take_all(bytes, keep, |byte| trailer.push(byte)).ok()?;
-            if body.is_done() {
-                return Some(waiting);
+            match body.take_all(bytes, keep, |byte| trailer.push(byte)) {
+                Ok(taken) => *length += taken,
+                Err(_) => return false,
             }
-            if *length > MAX_BODY_BYTES || self.read.read_buf(&mut self.buffer).await.ok()? == 0 {
-                return None;
+            if body.is_done() {
+                return true;
+            }
+            let is_over = *length > MAX_BODY_BYTES;
+            if is_over || !matches!(self.read.read_buf(&mut self.buffer).await, Ok(1..)) {
+                return false;
             }
         }
     }
@@ -283,22 +292,21 @@ fn view<'a>(tunnel_name: &'a str, head: &'a RelayRequest, bytes: &'a [u8]) -> Re
     RequestView { tunnel_name, host: host.unwrap_or_default(), target: &head.target, head: bytes }
 }
 
-/// A request that waits, with its body where all of that came, and how many bytes the body takes in the
-/// buffer.
+/// A request that waits, with what has come of its body.
 fn message(
     head: &RelayRequest,
     bytes: &[u8],
-    body: Option<WaitingBody>,
-) -> (usize, CapturedMessage) {
+    body: WaitingBody,
+    is_whole: bool,
+) -> CapturedMessage {
     let mut message = CapturedMessage::new(bytes, head.body == Body::CHUNKED);
-    let Some(WaitingBody { length, data, trailer }) = body else {
-        message.cut_off = true;
-        return (0, message);
-    };
-    message.body_length = data.len() as u64;
-    message.body = data.into();
-    message.trailer = trailer;
-    (length, message)
+    message.body_length = body.data.len() as u64;
+    message.body = body.data.into();
+    message.cut_off = !is_whole;
+    if is_whole {
+        message.trailer = body.trailer;
+    }
+    message
 }
 
 /// The end for a visitor who has left.

@@ -5,6 +5,7 @@
 //! ([`secrets`](super::secrets)), and the forms that credentials are known by. Too much is masked rather
 //! than too little. The bytes themselves stay exact, wherever they can be had.
 
+mod body;
 mod json;
 mod mark;
 mod markup;
@@ -16,9 +17,9 @@ use std::path::Path;
 
 use percent_encoding::percent_decode_str;
 
+pub use body::body;
 pub use json::{json, value};
 pub use mark::MASK;
-pub use parts::parts;
 pub use text::text;
 
 use super::secrets::{is_secret, is_secret_parameter};

@@ -1,37 +1,78 @@
-//! Forms in parts (`multipart/form-data`), even where they are cut off.
+//! Bodies in parts (`multipart/form-data` and its like), even where they are cut off.
 
-use super::MASK;
+use super::{MASK, body};
 use crate::api::secrets::is_secret_parameter;
 
-/// A form in parts, of any bytes; none where it is not one. Parts with the name of a secret are
-/// masked.
-pub fn parts(body: &[u8]) -> Option<Vec<u8>> {
-    let end = body.windows(2).position(|two| two == b"\r\n")?;
-    let boundary = body.get(..end).filter(|line| line.len() > 2 && line.starts_with(b"--"))?;
-    let mut masked = Vec::with_capacity(body.len());
-    let mut rest = body;
+/// How many bodies in parts may stand inside each other; what is deeper is masked as a whole.
+pub(super) const MAX_DEPTH: usize = 4;
+
+/// A body in parts, of any bytes; none where it is not one. Parts with the name of a secret are masked, and
+/// all others as bodies of their own types are.
+pub(super) fn masked(whole: &[u8], depth: usize) -> Option<Vec<u8>> {
+    let start = match whole.starts_with(b"--") {
+        true => 0,
+        // There may be a text before the first part.
+        false => find(whole, b"\r\n--")? + 2,
+    };
+    let end = start + whole.get(start..)?.windows(2).position(|two| two == b"\r\n")?;
+    let boundary = whole.get(start..end).filter(|line| line.len() > 2)?;
+    let mut masked = Vec::with_capacity(whole.len());
+    push(&mut masked, whole.get(..start)?);
+    let mut rest = whole.get(start..)?;
     while let Some(part) = rest.strip_prefix(boundary) {
         let next = find(part, &[b"\r\n", boundary].concat());
-        let (part, after) = part.split_at(next.map_or(part.len(), |at| at + 2));
+        let (part, after) = part.split_at(next.unwrap_or(part.len()));
         let head = find(part, b"\r\n\r\n").map_or(part.len(), |at| at + 4);
         let (head, content) = part.split_at(head);
         masked.extend_from_slice(boundary);
         masked.extend_from_slice(head);
-        if !content.is_empty() && is_secret_parameter(&part_name(head)) {
-            masked.extend_from_slice(MASK.as_bytes());
-            masked.extend_from_slice(if next.is_some() { b"\r\n" } else { b"" });
-        } else {
-            masked.extend_from_slice(content);
+        match of_part(head, content, depth) {
+            Some(safe) => masked.extend_from_slice(&safe),
+            None => masked.extend_from_slice(content),
         }
-        rest = after;
+        if next.is_some() {
+            masked.extend_from_slice(b"\r\n");
+        }
+        rest = after.get(2..).unwrap_or_default();
     }
-    masked.extend_from_slice(rest);
+    push(&mut masked, rest);
     Some(masked)
 }
 
-/// The name in the head of a part, as it stands in `Content-Disposition`.
-fn part_name(head: &[u8]) -> String {
+/// Adds what stands before the first part, or behind the last.
+fn push(masked: &mut Vec<u8>, beside: &[u8]) {
+    match body::masked("text/plain", beside, 0) {
+        Some(safe) => masked.extend_from_slice(&safe),
+        None => masked.extend_from_slice(beside),
+    }
+}
+
+/// What may be shown of a part; none where that is all of it.
+fn of_part(head: &[u8], content: &[u8], depth: usize) -> Option<Vec<u8>> {
+    if content.is_empty() {
+        return None;
+    }
     let head = String::from_utf8_lossy(head);
+    let media_type = media_type(&head);
+    let is_too_deep = depth == 0 && media_type.starts_with("multipart/");
+    match is_too_deep || is_secret_parameter(&part_name(&head)) {
+        true => Some(MASK.as_bytes().to_vec()),
+        false => body::masked(&media_type, content, depth.saturating_sub(1)),
+    }
+}
+
+/// The type in the head of a part, without parameters and in small letters.
+fn media_type(head: &str) -> String {
+    let value = head.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.trim().eq_ignore_ascii_case("content-type").then_some(value)
+    });
+    let without = value.unwrap_or_default().split(';').next().unwrap_or_default();
+    without.trim().to_ascii_lowercase()
+}
+
+/// The name in the head of a part, as it stands in `Content-Disposition`.
+fn part_name(head: &str) -> String {
     let mut parameters = head.split([';', '\r', '\n']).map(str::trim);
     let name = parameters.find_map(|one| {
         let (name, value) = one.split_once('=')?;
@@ -45,8 +86,13 @@ fn find(bytes: &[u8], needle: &[u8]) -> Option<usize> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    fn parts(body: &[u8]) -> Option<Vec<u8>> {
+        masked(body, MAX_DEPTH)
+    }
 
     #[test]
     fn parts_of_forms_are_masked() {
@@ -64,5 +110,53 @@ mod tests {
         assert_eq!(cut, Some(part("token", MASK).into_bytes()));
         assert_eq!(parts(b"no form"), None);
         assert_eq!(parts(b"--B\r\n"), Some(b"--B\r\n".to_vec()));
+    }
+
+    #[test]
+    fn each_part_is_masked_as_a_body_of_its_type() {
+        let form = |media_type: &str, content: &str| {
+            let head = match media_type {
+                "" => String::new(),
+                media_type => format!("content-type: {media_type}\r\n"),
+            };
+            format!(
+                "--B\r\nContent-Disposition: form-data; name=j\r\n{head}\r\n{content}\r\n--B--\r\n"
+            )
+        };
+        for (media_type, content, expected) in [
+            ("application/json", "{\"token\":\"S\",\"a\":1}", "{\"token\":\"#\",\"a\":1}"),
+            ("Application/JSON; charset=utf-8", "{\"token\":\"S\"}", "{\"token\":\"#\"}"),
+            ("application/x-www-form-urlencoded", "a=1&token=S", "a=1&token=#"),
+            ("text/xml", "<a><token>S</token></a>", "<a><token>#</token></a>"),
+            ("", "{\"token\":\"S\"}", "{\"token\":\"#\"}"),
+            ("", "Bearer swordfish", "Bearer #"),
+            ("application/octet-stream", "password=S", "password=#"),
+            ("image/png", "token=S", "token=S"),
+            ("application/json", "{\"token\":\"\"}", "{\"token\":\"#\"}"),
+            ("text/plain", "plain", "plain"),
+        ] {
+            let shown =
+                String::from_utf8(parts(form(media_type, content).as_bytes()).unwrap()).unwrap();
+            assert_eq!(shown, form(media_type, &expected.replace('#', MASK)), "{content}");
+        }
+    }
+
+    #[test]
+    fn parts_inside_of_parts_are_masked_however_deep() {
+        for depth in [1, 2, MAX_DEPTH, 3 * MAX_DEPTH] {
+            let mut whole = "{\"token\":\"swordfish\"}".to_owned();
+            let mut media_type = "application/json".to_owned();
+            for level in 0..depth {
+                whole = format!(
+                    "before\r\n--b{level}x\r\nContent-Type: {media_type}\r\n\r\n{whole}\r\n--b{level}x--\r\n"
+                );
+                media_type = format!("multipart/mixed; boundary=b{level}x");
+            }
+
+            let shown = String::from_utf8(parts(whole.as_bytes()).unwrap()).unwrap();
+
+            assert!(!shown.contains("swordfish"), "{depth}: {shown}");
+            assert!(shown.contains(MASK), "{depth}: {shown}");
+        }
     }
 }

@@ -164,6 +164,7 @@ fn a_body_that_never_came_to_its_end_is_marked() {
         }
         if is_whole {
             recording.end_hold();
+            recording.resume(b"POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\n", &Body::Length(5));
             recording.request_body(b"hello");
             recording.request_complete(b"");
         }
