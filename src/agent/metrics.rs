@@ -85,6 +85,11 @@ impl TunnelMetrics {
         figures.sample.add(lasted, now);
     }
 
+    /// How many connections are open.
+    pub fn open_connections(&self) -> i64 {
+        lock(&self.connections).gauge
+    }
+
     /// A request arrived.
     pub fn request_started(&self, now: Instant) {
         lock(&self.requests).meter.mark(now);

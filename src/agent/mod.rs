@@ -205,6 +205,12 @@ impl Agent {
         self.shared.tunnels.subscribe()
     }
 
+    /// Counts the connections of visitors that are open, also after the agent began to stop.
+    pub fn connection_counter(&self) -> impl Fn() -> i64 + use<> {
+        let shared = self.shared.clone();
+        move || shared.tunnels.all().iter().map(|it| it.metrics.open_connections()).sum()
+    }
+
     /// Starts the tunnels of a definition: one for each scheme. The first is the one that counts.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ pub(super) struct RequestMarks {
     pub policy: bool,
     pub pinned: bool,
     pub imported: bool,
+    pub replay: bool,
     pub failed: bool,
 }
 
@@ -22,6 +23,7 @@ impl RequestMarks {
             (self.policy, "policy"),
             (self.pinned, "pinned"),
             (self.imported, "imported"),
+            (self.replay, "replay"),
             (self.failed, "failed"),
         ];
         let words: Vec<_> =

@@ -228,6 +228,43 @@ def test_each_request_has_one_line(tmp_path: Path, as_json: bool) -> None:
     assert len([line for line in told if "/waiting" in line]) == 1
 
 
+def test_who_stops_an_agent_is_told_what_it_waits_for(tmp_path: Path) -> None:
+    silent = socket.create_server(("127.0.0.1", 0))
+    port = silent.getsockname()[1]
+    command = [*GINNEL, "dev", "http", str(port), "--web-addr", "127.0.0.1:0", "--json"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={"PATH": ""}
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        told: dict[str, dict[str, Any]] = {}
+        while not {"tunnel", "agent_api"} <= told.keys():
+            event = json.loads(process.stdout.readline())
+            told[event["event"]] = event
+        host, _, public = told["tunnel"]["public_url"].removeprefix("http://").rpartition(":")
+        with socket.create_connection((host, int(public)), timeout=20) as visitor:
+            visitor.sendall(f"GET / HTTP/1.1\r\nHost: {host}:{public}\r\n\r\n".encode())
+            waiting, _ = silent.accept()
+
+            process.send_signal(signal.SIGINT)
+
+            assert process.stderr.readline() == (
+                "ginnel: waiting up to 30 s for 1 open connection of visitors; "
+                "Ctrl-C again stops now\n"
+            )
+            page = told["agent_api"]["url"].removesuffix("/api")
+            with urlopen(f"{page}/inspect/data/status") as status:
+                assert json.load(status)["state"] == "stopping"
+            process.send_signal(signal.SIGINT)
+            assert process.wait(10) == 1
+            waiting.close()
+    finally:
+        process.kill()
+        process.communicate()
+        silent.close()
+
+
 def test_missing_settings_are_named() -> None:
     code, told = run("http", "80")
 

@@ -456,6 +456,89 @@ def test_bodies_are_folded_and_searched_by_keyboard(house: House, page: Page) ->
     accessible(page)
 
 
+def test_words_found_in_one_body_stay_while_another_is_searched(house: House, page: Page) -> None:
+    house.send("/json", "POST", b'{"a": "b"}', JSON)
+    choose(page, "/json")
+    for part in ("Request", "Response"):
+        panel = page.locator(f"#{part}-panel")
+        panel.get_by_role("textbox", name="Find in the body").fill('"a"')
+        expect(panel.get_by_role("status")).to_have_text("1 of 1")
+
+    assert page.evaluate("CSS.highlights.get('found').size") == 2
+    assert page.evaluate(
+        "new Set([...document.querySelectorAll('[id]')].map(({ id }) => id)).size"
+    ) == (page.evaluate("document.querySelectorAll('[id]').length"))
+
+
+NO_JSON = [
+    ("application/graphql", b"{ user { id } }", "{ user { id } }"),
+    ("text/plain", b"[2026-11-26] started", "[2026-11-26] started"),
+    ("text/javascript", b"[a, b].map(c)", "[a, b].map(c)"),
+    ("application/x-ndjson", b'{"a":1}\n{"b":[2]}\n', '{\n  "a": 1\n}\n{\n  "b": [\n    2\n  ]\n}'),
+    ("text/plain", b'{"a":1}\n{"b":2}\n', '{\n  "a": 1\n}\n{\n  "b": 2\n}'),
+    ("text/plain", b'{"a":1}', '{\n  "a": 1\n}'),
+]
+
+
+@pytest.mark.parametrize(("media_type", "body", "shown"), NO_JSON)
+def test_what_only_begins_like_json_is_not_called_wrong(
+    house: House, page: Page, media_type: str, body: bytes, shown: str
+) -> None:
+    house.send("/body", "POST", body, {"Content-Type": media_type})
+    choose(page, "/body")
+    panel = page.locator("#Request-panel")
+
+    expect(panel.locator(".viewer")).to_have_text(shown)
+    expect(panel.locator(".problem")).to_have_count(0)
+
+
+def test_a_line_that_is_no_json_is_named_among_others(house: House, page: Page) -> None:
+    house.send("/body", "POST", b'{"a":1}\nnone\n', {"Content-Type": "application/x-ndjson"})
+    choose(page, "/body")
+
+    expect(page.locator("#Request-panel .problem")).to_have_text("Not JSON: line 2.")
+
+
+def test_trailers_and_bytes_are_edited_before_a_replay(house: House, page: Page) -> None:
+    house.send("/bytes", "POST", b"\x00\xff")
+    choose(page, "/bytes")
+    page.get_by_role("button", name="Edit and replay").press("Enter")
+    body = page.get_by_label("Body", exact=True)
+    expect(body).to_have_value("00 ff")
+    accessible(page)
+    body.fill("00 f")
+    page.get_by_role("button", name="Send", exact=True).press("Enter")
+    alert = page.get_by_role("dialog").get_by_role("alert")
+    expect(alert).to_have_text("Body: line 1 has an odd number of digits.")
+    body.fill("00 01 fe")
+    trailers = page.get_by_label("Trailers, one on each line")
+    trailers.fill("Content-Length: 3")
+    page.get_by_role("button", name="Send", exact=True).press("Enter")
+    expect(alert).to_contain_text("trailers: Content-Length must not come after a body")
+    trailers.fill("X-Sum: 7")
+    page.get_by_role("button", name="Send", exact=True).press("Enter")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+    sent = house.client.requests.get(house.newest())
+    assert sent.replay_of
+    assert sent.request.body == b"\x00\x01\xfe"
+    assert sent.request.trailers == {"X-Sum": ["7"]}
+
+
+def test_a_column_that_is_asked_for_has_room(house: House, page: Page) -> None:
+    page.set_viewport_size({"width": 1280, "height": 800})
+    house.send("/a")
+    page.get_by_role("button", name="Columns").click()
+    page.get_by_label("Type").check()
+
+    expect(page.get_by_role("columnheader", name="Type")).to_be_visible()
+    for title in ("Method", "Duration"):
+        page.get_by_role("button", name=title, exact=True).click()
+        header = page.get_by_role("columnheader", name=title)
+        expect(header).to_have_attribute("aria-sort", "ascending")
+        assert header.evaluate("it => it.scrollWidth <= it.clientWidth"), title
+
+
 def test_graphql_is_shown_as_it_was_written(house: House, page: Page) -> None:
     written = "query Order($id: ID!) {\n  order(id: $id) { total }\n}"
     call = {"query": written, "variables": {"id": 7}}
@@ -694,6 +777,24 @@ def test_an_archive_is_imported(house: House, page: Page, tmp_path: Path) -> Non
     expect(page.get_by_role("dialog", name="The archive was not imported")).to_contain_text(
         "requests.har is no JSON"
     )
+
+
+def test_a_replay_of_an_imported_request_asks_for_a_tunnel(house: House, page: Page) -> None:
+    request = {"method": "GET", "url": "https://a.test/kept", "headers": []}
+    entry = {"startedDateTime": "2026-11-23T10:00:00Z", "request": request}
+    entry["response"] = {"status": 200, "content": {}}
+    house.client.requests.load(log={"entries": [entry]})
+    choose(page, "/kept")
+
+    page.get_by_role("button", name="↻ Replay").press("Enter")
+    asking = page.get_by_role("dialog", name="Replay an imported request")
+    expect(asking).to_contain_text("names no tunnel")
+    accessible(page)
+    asking.get_by_label("Tunnel").select_option("web")
+    asking.get_by_role("button", name="Replay").press("Enter")
+
+    expect(rows(page)).to_have_count(2)
+    assert house.client.requests.get(house.newest()).tunnel_name == "web"
 
 
 def test_rules_that_acted_are_shown_as_text(browser: Browser) -> None:

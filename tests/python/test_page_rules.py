@@ -13,7 +13,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
-from browsing import PATIENCE, House, choose, rows, tab
+from browsing import PATIENCE, House, Local, choose, rows, serving, tab
 from processes import wait_until
 from test_page_hostile import HOSTILE as PAYLOADS
 
@@ -209,23 +209,132 @@ def test_a_captured_response_becomes_a_mock(house: House, page: Page) -> None:
     page.get_by_role("button", name="More").press("Enter")
     page.get_by_role("button", name="Respond with this").press("Enter")
 
-    expect(page.get_by_role("dialog", name="Mock mock-1")).to_be_visible()
+    expect(page.get_by_role("dialog", name="New mock")).to_be_visible()
     expect(page.get_by_label("Path")).to_have_value("/status/418/tea")
     expect(page.get_by_label("Body", exact=True)).to_have_value("short and stout")
     accessible(page)
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_have_count(0)
     house.send("/status/418/tea", "POST", b"seen by the service")
-    wait_until(lambda: house.client.mocks.list().to_list() == [], "the deletion")
+    assert house.client.mocks.list().to_list() == []
 
     page.get_by_role("button", name="More").press("Enter")
     page.get_by_role("button", name="Respond with this").press("Enter")
     page.get_by_role("button", name="Turn on").press("Enter")
-    expect(page.locator("#toasts")).to_contain_text("Mock mock-2 responds")
+    expect(page.locator("#toasts")).to_contain_text("Mock mock-1 responds")
     assert fetch(house, "/status/418/tea", "POST") == (418, "short and stout")
     expect(rows(page).first).to_contain_text("mock")
     page.get_by_role("button", name="Show", exact=True).press("Enter")
-    expect(page.get_by_role("row", name="mock-2")).to_contain_text("418")
+    expect(page.get_by_role("row", name="mock-1")).to_contain_text("418")
+
+
+class LoggingIn(Local):
+    """A local service whose responses hold secrets."""
+
+    def handle_one(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        content = b'{"password":"swordfish", "n": 1.50}'
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Set-Cookie", "sid=swordfish; Path=/")
+        self.send_header("X-Plain", "before")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+
+def test_a_mock_of_a_response_hides_its_secrets_and_responds_with_them(
+    house: House, page: Page
+) -> None:
+    with serving(LoggingIn) as local:
+        house.client.tunnels.stop("web")
+        house.tunnel = house.client.tunnels.start(name="web", proto="http", addr=local)
+        house.send("/login", "POST")
+        exact = b'{"password":"swordfish", "n": 1.50}'
+        choose(page, "/login")
+        page.get_by_role("button", name="More").press("Enter")
+        page.get_by_role("button", name="Respond with this").press("Enter")
+        body = page.get_by_label("Body", exact=True)
+        expect(body).to_have_value(re.compile("••••••"))
+        expect(page.get_by_label("The body is")).to_have_value("json")
+        shown = page.eval_on_selector_all("textarea, input", "all => all.map(it => it.value)")
+        assert "swordfish" not in "".join(shown)
+        assert "swordfish" not in page.content()
+        accessible(page)
+
+        body.fill('{"password": "••••••", "n": 2}')
+        page.get_by_role("button", name="Turn on").press("Enter")
+        alert = page.get_by_role("dialog").get_by_role("alert")
+        expect(alert).to_contain_text("Body: it has masked secrets")
+        page.keyboard.press("Escape")
+        assert house.client.mocks.list().to_list() == []
+
+        page.get_by_role("button", name="More").press("Enter")
+        page.get_by_role("button", name="Respond with this").press("Enter")
+        headers = page.get_by_role("dialog").get_by_label("Headers, one on each line")
+        headers.fill(headers.input_value().replace("before", "after"))
+        page.get_by_role("button", name="Turn on").press("Enter")
+        expect(page.locator("#toasts")).to_contain_text("Mock mock-1 responds")
+
+        request = Request(f"http://127.0.0.1:{house.port}/login", method="POST")
+        with urlopen(request, timeout=60) as response:
+            assert response.read() == exact
+            assert response.headers["Set-Cookie"] == "sid=swordfish; Path=/"
+            assert response.headers["X-Plain"] == "after"
+
+
+def test_the_body_of_a_held_request_is_seen_and_changed_where_it_is_looked_at(
+    house: House, page: Page
+) -> None:
+    house.client.holds.add(path="/hook*", max_wait=60_000)
+    sending = threading.Thread(target=house.send, args=("/hook", "POST", b'{"hello":"world!"}'))
+    sending.start()
+    wait_until(lambda: len(house.client.held_requests.list().to_list()) == 1, "the request")
+    choose(page, "/hook")
+
+    expect(page.locator("#Request-panel")).to_contain_text('"hello": "world!"')
+    expect(page.locator("#sizes")).to_have_text("18 B in, 0 B out")
+    expect(page.locator("#detail .outcome")).not_to_contain_text("truncated")
+    held = house.client.requests.get(house.newest())
+    assert (held.request.body, held.request.truncated) == (b'{"hello":"world!"}', None)
+    page.get_by_role("button", name="Change POST /hook").press("Enter")
+    page.get_by_label("Body", exact=True).fill("changed")
+    page.get_by_role("button", name="Send on").press("Enter")
+    sending.join()
+
+    sent = house.client.requests.get(house.newest())
+    assert (sent.request.body, sent.response.body) == (b"changed", b"changed")
+
+
+def test_bytes_of_a_held_request_are_changed_as_digits(house: House, page: Page) -> None:
+    house.client.holds.add(path="/hook*", max_wait=60_000)
+    sending = threading.Thread(target=house.send, args=("/hook", "POST", b"\x00\xff\xfe"))
+    sending.start()
+    open_rules(page)
+    page.get_by_role("button", name="Change POST /hook").press("Enter")
+
+    expect(page.get_by_label("Body")).to_have_value("00 ff fe")
+    page.get_by_label("Body").fill("00 ff 0g")
+    page.get_by_role("button", name="Send on").press("Enter")
+    alert = page.get_by_role("dialog").get_by_role("alert")
+    expect(alert).to_have_text("Body: line 1: “g” is no hexadecimal digit.")
+    page.get_by_label("Body").fill("01 02\nff")
+    page.get_by_role("button", name="Send on").press("Enter")
+    sending.join()
+
+    assert house.client.requests.get(house.newest()).request.body == b"\x01\x02\xff"
+
+
+def test_a_mock_that_no_request_could_match_is_refused(house: House, page: Page) -> None:
+    open_rules(page)
+    page.get_by_role("button", name="New mock").first.press("Enter")
+    page.get_by_label("Method").fill("BAD METHOD")
+    page.get_by_label("Path").fill("noslash")
+    page.get_by_role("button", name="Add").press("Enter")
+
+    alert = page.get_by_role("dialog").get_by_role("alert")
+    expect(alert).to_contain_text('method: "BAD METHOD" is not a method')
+    expect(alert).to_contain_text('path: "noslash" is not a path')
 
 
 def test_a_held_request_is_let_go_and_refused_by_keyboard(house: House, page: Page) -> None:
@@ -423,6 +532,7 @@ def test_the_rules_are_accessible_on_every_screen(
 
 # ── Requests that people make ────────────────────────────────────────────────────────────────────
 
+FORM = ["Content-Type", "application/x-www-form-urlencoded"]
 CURL = [
     ("curl https://a.test/x?y=1", ["GET", "/x?y=1", [], ""]),
     (
@@ -441,6 +551,28 @@ CURL = [
     ("curl -G a.test/s -d q=1 -d r=2", ["GET", "/s?q=1&r=2", [], ""]),
     ("curl -I -u ada:pw a.test", ["HEAD", "/", [["Authorization", "Basic YWRhOnB3"]], ""]),
     ("curl -sSL --compressed -o out a.test/z", ["GET", "/z", [], ""]),
+    ("curl a.test -d $'a\\nb\\xc3\\xa9'", ["POST", "/", [FORM], "a\nbé"]),
+    ("curl -sXPUT a.test/p", ["PUT", "/p", [], ""]),
+    ("curl -iXPOST a.test -kd x", ["POST", "/", [FORM], "x"]),
+    (
+        "curl --range 0-10 --retry-delay 5 --oauth2-bearer t a.test/r",
+        ["GET", "/r", [["Range", "bytes=0-10"], ["Authorization", "Bearer t"]], ""],
+    ),
+    ("curl a.test --data-raw '@x' --data-raw '&y'", ["POST", "/", [FORM], "@x&&y"]),
+    ("curl -d a a.test 2>&1 | jq .", ["POST", "/", [FORM], "a"]),
+    ("curl -H 'X-Empty;' -H 'Accept:' a.test", ["GET", "/", [["X-Empty", ""]], ""]),
+    (
+        "curl a.test -F a=b -F 'j={};type=application/json'",
+        [
+            "POST",
+            "/",
+            [["Content-Type", "multipart/form-data; boundary=------------------------form"]],
+            "--------------------------form\r\nContent-Disposition: form-data; "
+            'name="a"\r\n\r\nb\r\n--------------------------form\r\n'
+            'Content-Disposition: form-data; name="j"\r\nContent-Type: application/json\r\n\r\n'
+            "{}\r\n--------------------------form--\r\n",
+        ],
+    ),
 ]
 
 
@@ -448,7 +580,7 @@ CURL = [
 def test_curl_lines_are_read(page: Page, line: str, request_parts: list[Any]) -> None:
     found = page.evaluate(
         """async (line) => {
-            const { fromCurl } = await import("/inspect/assets/compose.js");
+            const { fromCurl } = await import("/inspect/assets/curl.js");
             const { method, target, headers, body } = fromCurl(line);
             return [method, target, headers, body];
         }""",
@@ -459,16 +591,44 @@ def test_curl_lines_are_read(page: Page, line: str, request_parts: list[Any]) ->
 
 
 @pytest.mark.parametrize(
-    "line", ["wget a.test", "curl -F a=b a.test", "curl -d @file a.test", "curl"]
+    ("line", "problem"),
+    [
+        ("wget a.test", "not a curl line"),
+        ("curl -F a=@b a.test", "--form a=@b names a file"),
+        ("curl -d @file a.test", "--data @file names a file"),
+        ("curl -sT file a.test", "-T cannot be taken over: it reads a file"),
+        ("curl --aws-sigv4 x a.test", "--aws-sigv4 cannot be taken over"),
+        ("curl a.test b.test", "two addresses, a.test and b.test"),
+        ("curl 'a.test", "A quote is not closed: 'a.test"),
+        ("curl a.test -X", "-X has no value"),
+        ("curl", "no address"),
+    ],
 )
-def test_what_cannot_be_read_of_a_curl_line_is_said(house: House, page: Page, line: str) -> None:
+def test_what_cannot_be_read_of_a_curl_line_is_said(
+    house: House, page: Page, line: str, problem: str
+) -> None:
     page.get_by_role("button", name="Compose…").click()
     page.get_by_text("From a curl line").click()
     page.get_by_label("A curl line").fill(line)
 
     page.get_by_role("button", name="Take it over").click()
 
-    expect(page.get_by_role("dialog").get_by_role("alert").first).not_to_be_empty()
+    expect(page.get_by_role("dialog").get_by_role("alert").first).to_contain_text(problem)
+
+
+def test_a_form_of_a_curl_line_is_sent_with_its_line_ends(house: House, page: Page) -> None:
+    page.keyboard.press("c")
+    page.get_by_text("From a curl line").press("Enter")
+    page.get_by_label("A curl line").fill("curl -F a=b https://shop.test/form")
+    page.get_by_role("button", name="Take it over").press("Enter")
+
+    page.get_by_role("button", name="Send", exact=True).press("Enter")
+
+    expect(page.locator("#detail h2")).to_have_text("POST /form")
+    sent = house.client.requests.get(house.newest()).request
+    assert sent.body.startswith(b"--------------------------form\r\nContent-Disposition")
+    assert b"\r\n\r\nb\r\n" in sent.body
+    expect(page.locator("#Request-panel h4")).to_have_text(["a"])
 
 
 def test_a_request_is_composed_from_a_curl_line_by_keyboard(house: House, page: Page) -> None:

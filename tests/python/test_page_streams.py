@@ -217,7 +217,25 @@ def test_messages_of_a_failed_call_are_shown_by_their_fields(house: House, page:
         choose(page, "/shop.Orders/Get")
 
         expect(page.locator("#detail .outcome")).to_contain_text("gRPC 5 NOT_FOUND")
-        expect(rows(page).first).to_contain_text("gRPC 5")
+        badge = rows(page).first.locator(".status .badge")
+        expect(badge).to_have_text("gRPC 5")
+        expect(badge).to_have_class(re.compile(r"\bbad\b"))
+        house.client.requests.update(house.newest(), pinned=True, note="look")
+        expect(rows(page).first.locator(".marks")).to_contain_text("★")
+        fits = """row => [...row.querySelectorAll(".status .badge, .marks")].every((it) => {
+            const [own, cell] = [it, it.parentElement].map((one) => one.getBoundingClientRect());
+            return own.width > 0 && own.right <= cell.right + 1;
+        })"""
+        assert rows(page).first.evaluate(fits)
+        for term, count in (("is:failed", 1), ("grpc:5", 1), ("grpc:0", 0)):
+            page.locator("#filter-text").fill(term)
+            page.locator("#filter-text").press("Enter")
+            expect(rows(page)).to_have_count(count)
+        page.locator("#filter-text").fill("")
+        page.locator("#filter-text").press("Enter")
+        found = page.evaluate("fetch('/inspect/data/traffic').then((it) => it.json())")
+        [streams] = [it for it in found["tunnels"] if it["name"] == "streams"]
+        assert sum(slot["errors"] for slot in streams["slots"]) == 1
         expect(messages(page)).to_have_count(2)
         messages(page).first.locator("summary").press("Enter")
         fields = messages(page).first.locator(".message-full > div > pre")

@@ -127,6 +127,8 @@ class CapturedRequest(RequestAccessors):
     """The mock that responded in place of the local service; absent where none did."""
     hold_id: str | None = None
     """The hold that the request waits or has waited for; absent where there was none."""
+    replay_of: str | None = None
+    """The request that this one repeats; absent where it is no replay."""
     schedule_id: str | None = None
     """The replay schedule that sent the request; absent where none did."""
     edited: bool | None = None

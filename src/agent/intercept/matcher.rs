@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use crate::agent::edits::is_token;
 use crate::api::local::match_fields::match_fields;
 use crate::http1::{behind_first_line, fields_in};
 
@@ -57,6 +58,27 @@ macro_rules! declare {
 match_fields!(declare);
 
 impl RequestMatcher {
+    /// What is wrong with it: values that no request has.
+    pub fn problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        if !self.method.bytes().all(is_token) {
+            problems.push(format!("method: {:?} is not a method", self.method));
+        }
+        let is_path = self.path.is_empty() || self.path.starts_with(['/', '*']);
+        if !is_path || self.path.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
+            problems.push(format!("path: {:?} is not a path, which begins with / or *", self.path));
+        }
+        if self.host.contains(['/', ' ']) {
+            problems.push(format!("host: {:?} is not a host", self.host));
+        }
+        for name in self.match_headers.keys() {
+            if name.is_empty() || !name.bytes().all(is_token) {
+                problems.push(format!("match_headers: {name:?} is not a name"));
+            }
+        }
+        problems
+    }
+
     pub fn matches(&self, request: &RequestView<'_>) -> bool {
         let is_any_or = |text: &str, matches: &dyn Fn() -> bool| text.is_empty() || matches();
         is_any_or(&self.tunnel_name, &|| self.tunnel_name == request.tunnel_name)
@@ -124,6 +146,30 @@ mod tests {
             ("", "a", false),
         ] {
             assert_eq!(is_like(pattern.as_bytes(), text.as_bytes()), expected, "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn what_no_request_has_is_refused() {
+        let problems = |fields: Value| {
+            serde_json::from_value::<RequestMatcher>(fields).unwrap().problems().join("\n")
+        };
+
+        for (fields, problem) in [
+            (json!({"method": "BAD METHOD"}), "method: \"BAD METHOD\" is not a method"),
+            (json!({"path": "noslash"}), "path: \"noslash\" is not a path"),
+            (json!({"path": "/a b"}), "path: \"/a b\" is not a path"),
+            (json!({"host": "http://shop.test"}), "host: \"http://shop.test\" is not a host"),
+            (json!({"match_headers": {"x y": "*"}}), "match_headers: \"x y\" is not a name"),
+        ] {
+            assert!(problems(fields).starts_with(problem), "{problem}");
+        }
+        for fields in [
+            json!({}),
+            json!({"method": "post", "path": "/hook/*?a=*", "host": "*.test:80"}),
+            json!({"path": "*/hook", "match_headers": {"X-Kind": "paid order"}}),
+        ] {
+            assert_eq!(problems(fields), "");
         }
     }
 

@@ -185,9 +185,17 @@ impl<A: RuleAction> InterceptRule<A> {
         from_file: bool,
         hits: i64,
     ) -> Result<Self, RuleError> {
-        let action = A::read(&fields).map_err(RuleError::Invalid)?;
-        let matcher = serde_json::from_value(Value::Object(fields.clone()));
+        let matcher = serde_json::from_value::<RequestMatcher>(Value::Object(fields.clone()));
         let matcher = matcher.map_err(|error| RuleError::of(error.to_string()))?;
+        let mut problems = matcher.problems();
+        let action = A::read(&fields);
+        let action = match action {
+            Ok(action) if problems.is_empty() => action,
+            action => {
+                problems.extend(action.err().into_iter().flatten());
+                return Err(RuleError::Invalid(problems));
+            }
+        };
         let is_enabled = fields.get("enabled").and_then(Value::as_bool).unwrap_or(true);
         let hits = AtomicI64::new(hits);
         Ok(Self { id, is_enabled, action, from_file, fields, matcher, hits })

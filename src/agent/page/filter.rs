@@ -1,4 +1,5 @@
-//! Which records are shown: terms that must all hold.
+//! Which records are shown: terms that must all hold, but of those about a method, path, status or tunnel one
+//! of each.
 //!
 //! | Term | Holds for |
 //! |---|---|
@@ -7,10 +8,12 @@
 //! | `status:404`, `status:5xx`, `status:pending` | this status, this class, no answer yet |
 //! | `>200ms`, `<2s` | exchanges that took longer, or shorter |
 //! | `after:2026-11-23T14:03:00Z`, `before:14:03:20` | arrived at or after, before this time; without a date today |
+//! | `grpc:5` | gRPC calls that ended so |
 //! | `size:>10kb`, `size:<1mb` | request and answer together |
 //! | `header:x-id`, `header:x-id=a*` | a header of request or answer, with this value |
 //! | `body:text` | text in a body, in any case |
 //! | `tunnel:web` | this tunnel |
+//! | `is:failed` | exchanges that broke off, or ended with an error: 5xx, or of a gRPC call |
 //! | `is:replay`, `is:truncated`, `is:unanswered`, `is:mocked`, `is:held`, `is:edited`, `is:policy`, `is:pinned`, `is:noted`, `is:imported` | records with this mark |
 //! | `text` | text in method, target or a header |
 //!
@@ -27,6 +30,27 @@ use crate::agent::capture::{CaptureRecord, CapturedExchange, CapturedMessage};
 
 /// How long a filter may be, in bytes.
 const MAX_FILTER_BYTES: usize = 1000;
+/// What stands before the colon of a term; the page has the same, and so has the guide.
+const WORDS: [&str; 12] = [
+    "method", "path", "status", "grpc", "took", "after", "before", "size", "header", "body",
+    "tunnel", "is",
+];
+/// What `is:` asks for.
+const MARKS: [&str; 11] = [
+    "replay",
+    "failed",
+    "truncated",
+    "unanswered",
+    "mocked",
+    "held",
+    "edited",
+    "policy",
+    "pinned",
+    "noted",
+    "imported",
+];
+/// How many letters of a word may be wrong for another one to be meant.
+const MAX_WRONG_LETTERS: usize = 2;
 
 /// The terms, all of which must hold.
 #[derive(Debug, Default)]
@@ -45,6 +69,7 @@ enum FilterTest {
     Status(u16),
     Class(u16),
     Pending,
+    Grpc(u16),
     Longer(Duration),
     Shorter(Duration),
     After(DateTime<Local>),
@@ -55,6 +80,7 @@ enum FilterTest {
     Body(Regex),
     Tunnel(String),
     Replay,
+    Failed,
     Truncated,
     Unanswered,
     Mocked,
@@ -79,14 +105,53 @@ impl RequestFilter {
         split(text).iter().map(|term| FilterTerm::read(term)).collect::<Result<_, _>>().map(Self)
     }
 
+    /// What was probably meant where a term has a word that is none; such a term is looked for as text.
+    pub fn hint(text: &str) -> Option<String> {
+        split(text).iter().find_map(|term| {
+            let (word, value) = term.trim_start_matches('-').split_once(':')?;
+            let is_word = word.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'_');
+            if word.is_empty() || !is_word || WORDS.contains(&word) || value.starts_with("//") {
+                return None;
+            }
+            let nearest = WORDS.iter().map(|known| (distance(word, known), known)).min()?;
+            let meant = match nearest {
+                (wrong, known) if wrong <= MAX_WRONG_LETTERS && wrong < word.len() => {
+                    format!("did you mean {known}:?")
+                }
+                _ => format!("words are {}", WORDS.map(|word| format!("{word}:")).join(" ")),
+            };
+            Some(format!("{word}: is no word of filters, {term:?} is looked for; {meant}"))
+        })
+    }
+
     /// Whether a record is shown.
     pub fn holds(&self, record: &CaptureRecord) -> bool {
         if self.0.is_empty() {
             return true;
         }
         let exchange = record.exchange();
-        self.0.iter().all(|term| term.test.holds(record, &exchange) != term.negated)
+        let holds = |term: &FilterTerm| term.test.holds(record, &exchange) != term.negated;
+        self.0.iter().all(|term| match term.alternatives() {
+            None => holds(term),
+            key => self.0.iter().any(|other| other.alternatives() == key && holds(other)),
+        })
     }
+}
+
+/// How many letters differ.
+fn distance(a: &str, b: &str) -> usize {
+    let mut before: Vec<_> = (0..=b.len()).collect();
+    for (row, letter) in a.bytes().enumerate() {
+        let mut last = row + 1;
+        let mut diagonal = std::mem::replace(&mut before[0], last);
+        for (column, other) in b.bytes().enumerate() {
+            let same = diagonal + usize::from(!letter.eq_ignore_ascii_case(&other));
+            diagonal = before[column + 1];
+            last = (last + 1).min(diagonal + 1).min(same);
+            before[column + 1] = last;
+        }
+    }
+    before.last().copied().unwrap_or_default()
 }
 
 /// The terms of a text: parted by blanks outside of quotes, which go.
@@ -115,6 +180,20 @@ impl FilterTerm {
         let test = test.map_err(|problem| format!("filter: {text}: {problem}"))?;
         Ok(Self { negated: rest.is_some(), test })
     }
+
+    /// What the term is about, where a record has only one such value: of several terms about it, one must
+    /// hold.
+    fn alternatives(&self) -> Option<&'static str> {
+        match self.test {
+            _ if self.negated => None,
+            FilterTest::Method(_) => Some("method"),
+            FilterTest::Path(_) => Some("path"),
+            FilterTest::Status(_) | FilterTest::Class(_) | FilterTest::Pending => Some("status"),
+            FilterTest::Grpc(_) => Some("grpc"),
+            FilterTest::Tunnel(_) => Some("tunnel"),
+            _ => None,
+        }
+    }
 }
 
 impl FilterTest {
@@ -132,6 +211,7 @@ impl FilterTest {
             "method" => Ok(Self::Method(value.to_owned())),
             "path" => like(value).map(Self::Path),
             "status" => status(value),
+            "grpc" => value.parse().map(Self::Grpc).map_err(|_| "must be a number".to_owned()),
             "took" => Self::read(value).and_then(|test| match test {
                 Self::Longer(_) | Self::Shorter(_) => Ok(test),
                 _ => Err("must be written like took:>200ms".to_owned()),
@@ -147,6 +227,7 @@ impl FilterTest {
             "tunnel" => Ok(Self::Tunnel(value.to_owned())),
             "is" => match value {
                 "replay" => Ok(Self::Replay),
+                "failed" => Ok(Self::Failed),
                 "truncated" => Ok(Self::Truncated),
                 "unanswered" => Ok(Self::Unanswered),
                 "mocked" => Ok(Self::Mocked),
@@ -156,9 +237,7 @@ impl FilterTest {
                 "pinned" => Ok(Self::Pinned),
                 "noted" => Ok(Self::Noted),
                 "imported" => Ok(Self::Imported),
-                _ => Err("must be one of replay, truncated, unanswered, mocked, held, edited, \
-                        policy, pinned, noted, imported"
-                    .to_owned()),
+                _ => Err(format!("must be one of {}", MARKS.join(", "))),
             },
             // A colon is nothing special in what somebody looks for.
             _ => contains(text).map(Self::Text),
@@ -177,6 +256,7 @@ impl FilterTest {
             Self::Status(status) => code(response) == Some(*status),
             Self::Class(class) => code(response).is_some_and(|code| code / 100 == *class),
             Self::Pending => response.is_none(),
+            Self::Grpc(status) => exchange.grpc_status() == Some(*status),
             Self::Longer(limit) => exchange.took.is_some_and(|took| took > *limit),
             Self::Shorter(limit) => exchange.took.is_some_and(|took| took < *limit),
             Self::After(time) => record.start() >= *time,
@@ -195,6 +275,7 @@ impl FilterTest {
             }),
             Self::Tunnel(name) => record.tunnel_name == *name,
             Self::Replay => record.source.replay_of.is_some(),
+            Self::Failed => exchange.is_failed(),
             Self::Truncated => messages(exchange).any(CapturedMessage::is_truncated),
             Self::Unanswered => exchange.unanswered,
             Self::Mocked => exchange.mock_id.is_some(),
@@ -329,6 +410,11 @@ mod tests {
             ("path:/hook*", "path:/hook"),
             ("status:5xx", "status:4xx"),
             ("status:502", "status:pending"),
+            ("status:4xx status:5xx", "status:4xx status:pending"),
+            ("method:GET status:4xx method:POST status:5xx", "method:GET status:5xx"),
+            ("-status:4xx -status:3xx", "-status:4xx -status:5xx"),
+            ("is:failed", "-is:failed"),
+            ("-grpc:5", "grpc:5"),
             ("<1m", ">1m"),
             ("took:<1m", "took:>1m"),
             ("after:2020-01-01T00:00:00Z", "after:2999-01-01T00:00:00+01:00"),
@@ -353,10 +439,44 @@ mod tests {
     }
 
     #[test]
+    fn the_page_and_the_guide_know_every_word() {
+        let page = include_str!("assets/filters.js");
+        let guide = include_str!("../../../docs/guides/inspect.md");
+        let quoted = |words: &[&str]| format!("[\"{}\"]", words.join("\", \""));
+        assert!(page.contains(&quoted(&WORDS)) && page.contains(&quoted(&MARKS)));
+        for mark in MARKS {
+            assert!(guide.contains(&format!("`is:{mark}`")), "{mark}");
+            assert!(RequestFilter::read(&format!("is:{mark}")).is_ok(), "{mark}");
+        }
+        for word in WORDS.iter().filter(|word| **word != "took") {
+            assert!(guide.contains(&format!("`{word}:")), "{word}");
+        }
+    }
+
+    #[test]
+    fn a_word_that_is_none_gets_a_hint() {
+        for (filter, meant) in [
+            (
+                "statsu:5xx",
+                "statsu: is no word of filters, \"statsu:5xx\" is looked for; did you mean status:?",
+            ),
+            ("-mehtod:GET", "did you mean method:?"),
+            ("a colour:red", "words are method: path: status:"),
+        ] {
+            let hint = RequestFilter::hint(filter).unwrap();
+            assert!(hint.contains(meant), "{hint}");
+        }
+        for filter in ["status:5xx", "http://shop.test", "12:30", "plain", "-is:held", ":x", ""] {
+            assert_eq!(RequestFilter::hint(filter), None, "{filter}");
+        }
+    }
+
+    #[test]
     fn what_cannot_be_understood_is_named() {
         for (filter, message) in [
             ("status:5x", "filter: status:5x: must be a number"),
             (">soon", "filter: >soon: must be a time"),
+            ("grpc:x", "filter: grpc:x: must be a number"),
             ("size:10", "filter: size:10: must be written like"),
             ("after:noon", "filter: after:noon: must be a time such as 14:03"),
             ("is:good", "filter: is:good: must be one of"),

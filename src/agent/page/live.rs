@@ -130,11 +130,19 @@ pub(super) fn update(
         more,
         usage: kept.usage.into(),
         oldest: kept.oldest,
-        state: shared.state.borrow().name(),
+        state: state_of(shared),
         tunnels: shared.tunnels.all().len(),
         rules: *shared.interceptors.changes().borrow(),
         held: shared.interceptors.held().count(),
         schedules: *shared.replay_schedules.changes().borrow(),
+    }
+}
+
+/// How the link to the service is; or that the agent is on its way to the end.
+pub(super) fn state_of(shared: &AgentInner) -> &'static str {
+    match shared.shutdown.phase() {
+        ShutdownPhase::Running => shared.state.borrow().name(),
+        _ => "stopping",
     }
 }
 
@@ -168,6 +176,7 @@ async fn stream(
     let mut rules = shared.interceptors.changes();
     let mut schedules = shared.replay_schedules.changes();
     let filter = Arc::new(filter);
+    let mut next_phase = ShutdownPhase::Graceful;
     loop {
         // Subscribed before looking, so that nothing falls in between.
         let mut changes = shared.captures.subscribe();
@@ -190,8 +199,11 @@ async fn stream(
             _ = state.changed() => {}
             () = tokio::time::sleep(KEEPALIVE_INTERVAL) => {}
             () = pages.closed() => return,
-            // It ends with the agent as well.
-            () = shutdown.wait_for(ShutdownPhase::Forced) => return,
+            // It ends with the agent as well, and says before that the agent stops.
+            () = shutdown.wait_for(next_phase) => match next_phase {
+                ShutdownPhase::Forced => return,
+                _ => next_phase = ShutdownPhase::Forced,
+            },
         }
     }
 }

@@ -6,7 +6,7 @@ use chrono::SecondsFormat;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::live::CaptureUsage;
+use super::live::{CaptureUsage, state_of};
 use crate::agent::capture::{CaptureLimit, InspectFile};
 use crate::agent::inner::AgentInner;
 use crate::agent::options::WebAddress;
@@ -86,7 +86,7 @@ impl StatusPage {
         Self {
             version: env!("CARGO_PKG_VERSION"),
             uptime: shared.started.elapsed().as_secs(),
-            state: state.name(),
+            state: state_of(shared),
             region: online.map(|online| online.region.clone()),
             latency: latency.map(millis),
             nodes: state.sessions().filter_map(NodeView::of).collect(),

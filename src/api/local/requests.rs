@@ -33,6 +33,8 @@ wire! {
         pub mock_id: Note,
         /// The hold that the request waits or has waited for; absent where there was none.
         pub hold_id: Note,
+        /// The request that this one repeats; absent where it is no replay.
+        pub replay_of: Note,
         /// The replay schedule that sent the request; absent where none did.
         pub schedule_id: Note,
         /// True when the request was changed while it waited.

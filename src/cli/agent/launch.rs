@@ -23,6 +23,8 @@ pub(super) const SHOW_KEY: &str = "show-key";
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 /// How long a service beside the agent has at least to bring the last answers to their visitors.
 const MIN_SERVICE_GRACE: Duration = Duration::from_secs(1);
+/// How long an agent stops without a word.
+const QUIET_STOP: Duration = Duration::from_millis(400);
 
 /// What is to be run.
 pub(in crate::cli) struct LaunchPlan {
@@ -119,7 +121,12 @@ async fn stop(
     grace: Duration,
 ) {
     let began = Instant::now();
-    agent.stop(grace).await;
+    let open = agent.connection_counter();
+    let mut stopping = std::pin::pin!(agent.stop(grace));
+    if tokio::time::timeout(QUIET_STOP, &mut stopping).await.is_err() {
+        complain(&waiting_for(open(), grace));
+        stopping.await;
+    }
     if let Some(requests) = requests {
         requests.finish().await;
     }
@@ -127,6 +134,15 @@ async fn stop(
         // What the agent has sent last is still on its way to the visitors.
         service.stop(grace.saturating_sub(began.elapsed()).max(MIN_SERVICE_GRACE)).await;
     }
+}
+
+/// What an agent waits for that does not stop at once.
+fn waiting_for(connections: i64, grace: Duration) -> String {
+    let plural = if connections == 1 { "" } else { "s" };
+    let seconds = grace.as_secs_f64();
+    format!(
+        "waiting up to {seconds} s for {connections} open connection{plural} of visitors; Ctrl-C again stops now"
+    )
 }
 
 /// A terminal that is drawn on has no place for it; what goes on is seen there.

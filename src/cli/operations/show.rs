@@ -86,7 +86,8 @@ pub(super) fn captured_line(request: &Value) -> String {
         policy: has("rules"),
         pinned: has("pinned"),
         imported: has("imported"),
-        failed: has("error"),
+        replay: has("replay_of"),
+        failed: has("error") || request["grpc_status"].as_i64().is_some_and(|status| status != 0),
     };
     let note = request["note"].as_str().map(|note| format!(" note: {}", cell(&note.into())));
     let line = format!(

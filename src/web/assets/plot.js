@@ -16,6 +16,14 @@ export function ticks(highest, count = TICKS) {
   return found;
 }
 
+/** Powers of ten around all of some values. */
+export function powers(values) {
+  const exponent = (value) => Math.floor(Math.log10(value));
+  const from = values.length ? exponent(values.reduce((a, b) => Math.min(a, b))) : 0;
+  const until = values.length ? exponent(values.reduce((a, b) => Math.max(a, b))) + 1 : 1;
+  return Array.from({ length: until - from + 1 }, (_, at) => +`1e${from + at}`);
+}
+
 /** A number that is short. */
 export function brief(value) {
   if (!value) return "0";
@@ -40,13 +48,14 @@ export function timeTicks(from, until, count) {
 
 /**
  * Lines over time. `series` are `{ name, kind }`, kind one of "accent", "good", "moved", "warn", "bad";
- * `format` makes words of a value, with its unit. With `brush`, a part is chosen by pointer or by keys
+ * `format` makes words of a value, with its unit; the axis reaches at least to `least`, and with `log` each step
+ * is ten times the last, so that one high value leaves room for the others. With `brush`, a part is chosen by pointer or by keys
  * (arrows move, Shift and arrows choose, Enter takes it), and `brush(from, until)` gets it in
  * milliseconds since 1970.
  */
 export class TimePlot {
-  constructor({ title, unit, series, format = brief, brush = null, height = HEIGHT }) {
-    Object.assign(this, { series, format, brush, height });
+  constructor({ title, unit, series, format = brief, brush = null, height = HEIGHT, least = 0, log = false }) {
+    Object.assign(this, { series, format, brush, height, least, log });
     this.times = [];
     this.values = series.map(() => []);
     this.grid = draw("g", { class: "plot-grid" });
@@ -87,13 +96,20 @@ export class TimePlot {
     this.width = this.picture.clientWidth;
     if (!this.width) return;
     const highest = this.values.flat().reduce((most, value) => Math.max(most, value ?? 0), 0);
-    const steps = ticks(highest || 1);
+    const steps = this.log ? powers(this.values.flat().filter((value) => value > 0)) : ticks(Math.max(highest, this.least) || 1);
     const bottom = this.height - BOTTOM;
-    this.y = (value) => bottom - (value / steps.at(-1)) * (bottom - TOP);
-    this.grid.replaceChildren(...steps.flatMap((step) => [
-      draw("line", { x1: LEFT, x2: this.width - RIGHT, y1: this.y(step), y2: this.y(step) }),
-      draw("text", { x: LEFT - 6, y: this.y(step) + 4, "text-anchor": "end" }, this.format(step)),
-    ]), ...this.timeAxis(bottom));
+    const place = this.log ? (value) => Math.log10(Math.max(value, steps[0]) / steps[0]) / Math.log10(steps.at(-1) / steps[0]) : (value) => value / steps.at(-1);
+    this.y = (value) => bottom - place(value) * (bottom - TOP);
+    let last = null;
+    this.grid.replaceChildren(...steps.flatMap((step) => {
+      const label = this.format(step);
+      const isNew = label !== last;
+      last = label;
+      return [
+        draw("line", { x1: LEFT, x2: this.width - RIGHT, y1: this.y(step), y2: this.y(step) }),
+        isNew ? draw("text", { x: LEFT - 6, y: this.y(step) + 4, "text-anchor": "end" }, label) : null,
+      ].filter(Boolean);
+    }), ...this.timeAxis(bottom));
     this.lines.forEach((line, at) => line.setAttribute("d", this.path(this.values[at])));
     this.picture.setAttribute("viewBox", `0 0 ${this.width} ${this.height}`);
     this.picture.setAttribute("aria-label", this.summary(highest));

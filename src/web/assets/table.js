@@ -10,6 +10,8 @@ const RESORT = 250;
 const MANY = 2000;
 /** Widths of the cell that selects, and of the space between cells, in rem. */
 const [MARK, GAP] = [1.3, 0.6];
+/** What a title needs that sorts: for each letter, and for the arrow beside it, in rem. */
+const [LETTER, ARROW] = [0.55, 1.8];
 /** The least share of the width for a column that takes what is left. */
 const FLEX = 0.32;
 
@@ -45,6 +47,8 @@ export class Table {
     this.fresh = 0;
     const kept = recall(`${name}.table`, {});
     this.sort = columns.some((column) => column.id === kept.sort?.id && column.sort) ? kept.sort : null;
+    // Those that somebody asked for, the last one first: they are left out last.
+    this.wanted = kept.wanted ?? [];
     this.shown = new Set(kept.columns ?? columns.filter((column) => !column.off).map((column) => column.id));
     this.head = make("div", { role: "row", class: "row head", "aria-rowindex": "1" });
     this.body = make("div", { id: body, role: "rowgroup" });
@@ -165,7 +169,7 @@ export class Table {
   }
 
   keep() {
-    remember(`${this.name}.table`, { sort: this.sort, columns: [...this.shown] });
+    remember(`${this.name}.table`, { sort: this.sort, columns: [...this.shown], wanted: this.wanted });
   }
 
   // ── Columns ────────────────────────────────────────────────────────────────────────────────
@@ -175,17 +179,23 @@ export class Table {
     const rem = parseFloat(getComputedStyle(document.documentElement).fontSize);
     const room = (this.grid.clientWidth || 1000) / rem - (this.selected ? MARK : 0) - 1;
     let seen = this.columns.filter((column) => this.shown.has(column.id) || column.rank == null);
-    const least = (column) => (column.flex ? Math.max(column.width, room * FLEX) : column.width);
+    const width = (column) => (column.sort ? Math.max(column.width, column.title.length * LETTER + ARROW) : column.width);
+    const least = (column) => (column.flex ? Math.max(column.width, room * FLEX) : width(column));
+    // What was asked for stays longer than what nobody chose.
+    const last = (column) => {
+      const at = this.wanted.indexOf(column.id);
+      return at < 0 ? 1000 + column.rank : at;
+    };
     const need = () => seen.reduce((sum, column) => sum + least(column) + GAP, 0);
     while (need() > room) {
-      const last = seen.filter((column) => column.rank != null).sort((a, b) => b.rank - a.rank)[0];
-      if (!last) break;
-      seen = seen.filter((column) => column !== last);
+      const [first] = seen.filter((column) => column.rank != null).sort((a, b) => last(b) - last(a));
+      if (!first) break;
+      seen = seen.filter((column) => column !== first);
     }
     const changed = this.seen?.map(({ id }) => id).join() !== seen.map(({ id }) => id).join();
     this.seen = seen;
     if (!changed) return;
-    const widths = seen.map((column) => column.flex ? `minmax(0, 1fr)` : `${column.width}rem`);
+    const widths = seen.map((column) => column.flex ? `minmax(0, 1fr)` : `${width(column)}rem`);
     this.grid.style.setProperty("--columns", [this.selected ? `${MARK}rem` : "", ...widths].join(" "));
     this.grid.setAttribute("aria-colcount", seen.length + (this.selected ? 1 : 0));
     this.drawHead();
@@ -222,6 +232,8 @@ export class Table {
     return this.columns.filter((column) => column.rank != null).map((column) => {
       const isLeftOut = this.shown.has(column.id) && !this.seen.includes(column);
       return check(`${column.title}${isLeftOut ? " (no room)" : ""}`, (yes) => {
+        this.wanted = this.wanted.filter((id) => id !== column.id);
+        if (yes) this.wanted.unshift(column.id);
         if (yes) this.shown.add(column.id);
         else this.shown.delete(column.id);
         this.keep();

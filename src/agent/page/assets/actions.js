@@ -57,14 +57,25 @@ const like = ({ method, target, tunnel }) => ({ method, path: target.split("?")[
 const toRules = ["Show", () => location.assign("/inspect/rules")];
 
 /** Makes a mock of a captured response, for requests like this one. */
-export async function mockLike(detail) {
-  try {
-    const body = { captured_id: detail.id, ...like(detail), template: false, enabled: false };
-    const draft = await ask("/api/mocks", { method: "POST", body });
-    await editMock(draft, ({ id }) => toast(`Mock ${id} responds to such requests now`, toRules), { draft: true });
-  } catch (error) {
-    notice(error.message);
-  }
+export function mockLike(detail) {
+  editMock(like(detail), ({ id }) => toast(`Mock ${id} responds to such requests now`, toRules), { captured: detail })
+    .catch((error) => notice(error.message));
+}
+
+/**
+ * Asks through which tunnel a request goes whose own does not run; true where that runs. `send` gets what is to be
+ * different.
+ */
+export async function askTunnel({ tunnel }, send) {
+  const { tunnels } = await ask("/api/tunnels");
+  const names = tunnels.filter(({ proto }) => /^https?$/.test(proto)).map(({ name }) => name);
+  if (names.includes(tunnel)) return true;
+  if (!names.length) throw new Error("The request names no tunnel that runs, and no HTTP tunnel runs: start one first.");
+  const choice = make("select", {}, names.map((name) => make("option", { value: name }, name || "(without a name)")));
+  dialog("Replay an imported request", field("Tunnel", choice, tunnel ? `The tunnel ${tunnel} of the archive does not run here.` : "The archive names no tunnel."),
+    [["Replay", () => send({ tunnel: choice.value })]]);
+  choice.focus();
+  return false;
 }
 
 /** Makes requests like this one wait. */

@@ -27,10 +27,11 @@ export function cut(part) {
 export function show(part) {
   const body = readable(part);
   if (part.unread && part.masked) return make("p", { class: "hint" }, unread(part));
-  if (!body.length) return make("p", { class: "hint" }, part.length ? "The body was not kept." : "The body is empty.");
+  if (!body.length) return make("p", { class: "hint" }, part.length ? "The body was not kept." : part.coming ? "Nothing of the body has come yet." : "The body is empty.");
   const notes = part.masked ? ["Secrets are masked"] : [];
   if (part.unread) notes.push(`${part.unread} cannot be decoded`);
   if (part.encoding) notes.push(`${part.encoding} decoded, ${bytes(body.length)} decoded size`);
+  if (part.coming) notes.push("More of it may still come");
   if (cut(part)) notes.push(`✂ the first ${bytes(part.kept)} of ${bytes(part.length)}`);
   return make("div", {},
     notes.length ? make("p", { class: "hint" }, `${notes.join("; ")}.`) : null,
@@ -56,7 +57,14 @@ function content(part, body) {
 /** Text, by its type or by what it looks like. */
 function written(type, read, body) {
   const tools = [save(type, body)];
-  if (/[/+]json$/.test(type) || /^\s*[[{]/.test(read)) return json(read, tools);
+  const isJson = /[/+]json$/.test(type);
+  if (JSON_LINES.test(type) || (isJson && areLines(read))) return jsonLines(read, tools);
+  if (isJson) return json(read, tools);
+  // JSON is often sent under other names; what only begins like it is something else.
+  if (/^\s*[[{]/.test(read)) {
+    if (mistake(read) === null) return json(read, tools);
+    if (areLines(read)) return jsonLines(read, tools);
+  }
   if (type === "application/graphql") return viewer(read, "graphql", tools);
   if (/[/+]xml$/.test(type) && type !== "image/svg+xml") return xml(read, tools);
   const isMarkup = type === "text/html" || type === "image/svg+xml" || (!type && /^\s*<(!doctype|html)/i.test(read));
@@ -168,6 +176,30 @@ function partBody(part) {
   const read = text(part.body, true);
   return preview(part.type, part.body) ?? (read === null ? binary(part.type, part.body)
     : part.type && part.type !== "text/plain" ? written(part.type, read, part.body) : code(read));
+}
+
+/** Types of JSON with a value in each line. */
+const JSON_LINES = /[/+](?:x-)?(?:ndjson|jsonl|jsonlines|json-seq)$/;
+
+/** Whether there are several lines, each with a value of JSON. */
+function areLines(read) {
+  const all = read.split("\n").filter((line) => line.trim());
+  return all.length > 1 && all.every((line) => mistake(line) === null);
+}
+
+/** JSON with a value in each line, one laid out below the other; a line that is none stays as it is. */
+function jsonLines(read, tools) {
+  const wrong = [];
+  const shown = read.split("\n").map((line, at) => {
+    // Where lines are parted by records of their own, a control character comes first.
+    const value = line.replace(/^\u001e/, "").trim();
+    if (!value) return null;
+    if (mistake(value) === null) return lines(value);
+    wrong.push(at + 1);
+    return value;
+  }).filter((line) => line !== null);
+  const note = wrong.length ? `Not JSON: line${wrong.length > 1 ? "s" : ""} ${wrong.slice(0, 10).join(", ")}${wrong.length > 10 ? ", …" : ""}.` : null;
+  return make("div", {}, note ? make("p", { class: "problem" }, note) : null, viewer(shown.join("\n"), "json", tools));
 }
 
 // ── JSON ─────────────────────────────────────────────────────────────────────────────────────

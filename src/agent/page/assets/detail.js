@@ -34,8 +34,8 @@ export function render(place, detail, actions, original) {
       button("← List", actions.back, { class: "back" }),
       make("h2", {}, make("span", { class: "method" }, detail.method), ` ${detail.target}`),
       make("p", { class: "outcome" },
-        status ? badge(status, `${level(detail.status)} s${Math.floor((detail.status ?? 0) / 100)}`) : null,
         detail.grpc_status == null ? null : badge(`gRPC ${detail.grpc_status} ${grpcStatus(detail.grpc_status)}`, detail.grpc_status ? "bad" : "good"),
+        status ? badge(status, detail.grpc_status ? "" : detail.failed ? "bad" : `${level(detail.status)} s${Math.floor((detail.status ?? 0) / 100)}`) : null,
         ...marks({ ...detail, note: null }).map(([sign, word]) => make("span", { class: "mark" }, ` ${sign} ${word}`)))),
     tools(detail, actions),
     actions.held ?? "",
@@ -75,7 +75,7 @@ function tools(detail, actions) {
       ["Replay several times…", actions.repeat],
       ...(detail.response && !detail.response.truncated ? [["Respond with this…", actions.mock, { title: "A mock with this response, for requests like this one" }]] : []),
       ["Hold requests like this…", actions.hold],
-    ], { id: "more" }),
+    ], { id: "more-actions" }),
     copy,
     make("a", { href: actions.har, download: `${detail.id}.har`, class: "button" }, "HAR"),
     button(detail.revealed ? "Hide secrets" : "Show secrets", actions.reveal, { id: "reveal", "aria-pressed": detail.revealed }));
@@ -164,7 +164,7 @@ function part(name, part, detail, actions) {
     ["Hex", () => hex(decode(part.body))],
   ].filter(Boolean);
   // What there is to see, until somebody has chosen: a request without a body has its headers.
-  const first = part.length ? "Body" : query && name === "Request" ? "Query" : "Headers";
+  const first = part.length || part.coming ? "Body" : query && name === "Request" ? "Query" : "Headers";
   const chosen = entries.some(([known]) => known === looked[name]) ? looked[name] : first;
   let isDrawn = false;
   return make("section", { class: "part", "aria-labelledby": title.id }, title,

@@ -1,9 +1,12 @@
 // Changes a request and sends it again.
 
 import { button, bytes, decode, encode, make, text } from "./dom.js";
-import { linesOf, pairsOf } from "./headers.js";
+import { bytesOfDigits, digitsOf, linesOf, pairsOf } from "./headers.js";
 import { ask } from "./server.js";
 import { showModal } from "./ui.js";
+
+/** How long a body may be that is edited as digits, in bytes. */
+const MAX_DIGITS = 256 * 1024;
 
 /** Opens the editor; `send` gets the changes and may fail. */
 export async function edit(detail, exact, { send }) {
@@ -12,6 +15,7 @@ export async function edit(detail, exact, { send }) {
   // Masked where secrets are; then it is sent as it came.
   const hidden = detail.request.masked;
   const words = hidden ? null : text(original);
+  const digits = !hidden && words === null && original.length <= MAX_DIGITS ? digitsOf(original) : null;
   const headers = linesOf(detail.request.headers.map(({ name, value }) => [name, value]));
   const field = (label, control, hint) => make("div", { class: "field" },
     make("label", { for: control.id }, label), control,
@@ -23,12 +27,17 @@ export async function edit(detail, exact, { send }) {
   const target = make("input", { id: "edit-target", value: detail.target, required: true, autocomplete: "off", spellcheck: "false" });
   const fields = make("textarea", { id: "edit-headers", rows: "8", spellcheck: "false", "aria-describedby": "edit-headers-hint" });
   fields.value = headers;
-  const body = make("textarea", { id: "edit-body", rows: "10", spellcheck: "false", disabled: words === null });
-  body.value = words ?? "";
+  const body = make("textarea", { id: "edit-body", rows: "10", spellcheck: "false", class: digits === null ? null : "mono", disabled: words === null && digits === null });
+  body.value = words ?? digits ?? "";
+  const trailers = make("textarea", { id: "edit-trailers", rows: "2", spellcheck: "false", "aria-describedby": "edit-trailers-hint" });
+  trailers.value = linesOf(detail.request.trailers.map(({ name, value }) => [name, value]));
+  const trailersBefore = trailers.value;
   const file = make("input", { id: "edit-file", type: "file" });
   const problem = make("p", { class: "problem", role: "alert" });
   const cut = exact.request.length > exact.request.kept;
   const bodyHint = hidden ? "It has secrets, and is sent as it is unless a file is chosen. Show secrets to change it."
+    : digits !== null
+    ? `${bytes(original.length)} that are not text, as hexadecimal digits.`
     : words === null
     ? `${bytes(original.length)} that are not text; they are sent as they are unless a file is chosen.`
     : cut ? `✂ Only ${bytes(exact.request.kept)} of ${bytes(exact.request.length)} were kept.` : null;
@@ -51,7 +60,8 @@ export async function edit(detail, exact, { send }) {
   make("p", { class: "hint" }, "It goes straight to the local service: the rules of edges are not applied."),
   field("Tunnel", tunnel), field("Method", method), field("Path and query", target),
   field("Headers, one on each line", fields, "Masked values are sent as they were. The length of the body is computed."),
-  field("Body", body, bodyHint), field("Body from a file", file), problem,
+  field("Body", body, bodyHint), field("Body from a file", file),
+  field("Trailers, one on each line", trailers, "Headers that come after the body, which then goes in chunks."), problem,
   make("div", { class: "actions" },
     make("button", { id: "edit-send", class: "strong" }, "Send"),
     button("Cancel", () => dialog.close())));
@@ -65,7 +75,18 @@ export async function edit(detail, exact, { send }) {
     else if (words !== null && body.value !== words.replace(/\r\n?/g, "\n")) {
       changed.body = encode(new TextEncoder().encode(withEnds(body.value, words)));
     }
+    else if (digits !== null && body.value !== digits) changed.body = encode(bytesOfDigits(body.value));
+    if (trailers.value !== trailersBefore) changed.trailers = restored(pairsOf(trailers.value, "Trailers"));
     return changed;
+  }
+
+  /** Trailers with the values that are masked here. */
+  function restored(pairs) {
+    const left = detail.request.trailers.map(({ name, value }, at) => [name, value, exact.request.trailers[at].value]);
+    return pairs.map(([name, value]) => {
+      const at = left.findIndex(([known, shown]) => known.toLowerCase() === name.toLowerCase() && shown === value);
+      return at < 0 ? [name, value] : [name, left.splice(at, 1)[0][2]];
+    });
   }
 
   dialog.append(form);
@@ -74,7 +95,7 @@ export async function edit(detail, exact, { send }) {
 }
 
 /** Text with line ends as they were before; a text area has line feeds alone. */
-function withEnds(changed, before) {
+export function withEnds(changed, before) {
   const ends = before.match(/\r\n|\r|\n/g) ?? [];
   return ends.length && ends.every((end) => end === ends[0]) ? changed.replaceAll("\n", ends[0]) : changed;
 }

@@ -5,8 +5,8 @@ import { check, dialog, field, menu, recall, remember } from "./ui.js";
 
 const SUGGESTED = ["status:5xx", "status:4xx", "is:replay", ">500ms"];
 /** As src/agent/page/filter.rs reads them. */
-const WORDS = ["method", "path", "status", "took", "after", "before", "size", "header", "body", "tunnel", "is"];
-const MARKS = ["replay", "truncated", "unanswered", "mocked", "held", "edited", "policy", "pinned", "noted", "imported"];
+const WORDS = ["method", "path", "status", "grpc", "took", "after", "before", "size", "header", "body", "tunnel", "is"];
+const MARKS = ["replay", "failed", "truncated", "unanswered", "mocked", "held", "edited", "policy", "pinned", "noted", "imported"];
 const NEAR = 3;
 
 /** How many letters differ. */

@@ -1,7 +1,8 @@
 // The forms of mocks and holds.
 
 import { announce, bytes, decode, encode, make, say, text } from "./dom.js";
-import { joinedOf, linesOfJoined } from "./headers.js";
+import { joinedOf, linesOf, linesOfJoined, pairsOf } from "./headers.js";
+import { lines } from "./body.js";
 import { ask } from "./server.js";
 import { check, dialog, field, unique } from "./ui.js";
 
@@ -70,6 +71,17 @@ async function tunnelNames() {
 
 // ── Mocks ────────────────────────────────────────────────────────────────────────────────────
 
+/** What stands for a secret, as src/api/mask writes it. */
+const MASK = "••••••";
+
+/** The same of a captured response: what may be seen of it, which stays as it came unless it is changed. */
+function bodyOfCaptured({ response }) {
+  const shown = decode(response.decoded ?? response.body);
+  const content = response.unread ? null : text(shown);
+  const isJson = content !== null && /[/+]json$/.test(response.media_type) && !mistake(content);
+  return isJson && content ? { kind: "json", content: lines(content) } : { kind: content === null ? "body_base64" : "body", content, size: response.length };
+}
+
 /** What the body of a mock is: its kind, and its text, null where it is not text. */
 function bodyOf(mock) {
   if (mock?.json != null) return { kind: "json", content: JSON.stringify(mock.json, null, 2) };
@@ -84,8 +96,8 @@ const BODY_HINTS = {
 };
 
 /** The fields of the body; `read` gives what has changed. */
-function bodyFields(mock) {
-  const before = bodyOf(mock);
+function bodyFields(mock, captured) {
+  const before = captured ? bodyOfCaptured(captured) : bodyOf(mock);
   const kind = select([["json", "JSON"], ["body", "text"], ["body_base64", "bytes"]], before.kind);
   const content = area(before.content ?? "", "7");
   const file = make("input", { type: "file" });
@@ -97,7 +109,7 @@ function bodyFields(mock) {
     const isBytes = kind.value === "body_base64";
     contentField.hidden = isBytes && (before.kind !== "body_base64" || before.content === null);
     fileField.hidden = !isBytes;
-    say(hint, `${BODY_HINTS[kind.value]}${isBytes && before.size !== undefined ? ` There are ${bytes(before.size)} now, which stay unless a file is chosen${before.content === null ? "" : " or they are changed here"}.` : ""}`);
+    say(hint, `${BODY_HINTS[kind.value]}${captured ? ` The response is sent as it was captured unless it is changed here${captured.response.masked ? "; secrets in it are masked here, and are sent as they came" : ""}.` : ""}${!captured && isBytes && before.size !== undefined ? ` There are ${bytes(before.size)} now, which stay unless a file is chosen${before.content === null ? "" : " or they are changed here"}.` : ""}`);
     say(problem, kind.value === "json" ? mistake(content.value) : "");
   };
   kind.addEventListener("change", draw);
@@ -109,6 +121,7 @@ function bodyFields(mock) {
     read: async () => {
       if (kind.value === "body_base64" && file.files.length) return { body_base64: encode(new Uint8Array(await file.files[0].arrayBuffer())) };
       if (kind.value === before.kind && content.value === (before.content ?? "").replace(/\r\n?/g, "\n")) return {};
+      if (captured && content.value.includes(MASK)) throw new Error("Body: it has masked secrets; show secrets before changing it.");
       if (kind.value === "body_base64") return { body_base64: encode(new TextEncoder().encode(contentField.hidden ? "" : content.value)) };
       if (kind.value === "body" || !content.value.trim()) return { body: content.value };
       if (mistake(content.value)) throw new Error(`Body: ${mistake(content.value)}`);
@@ -128,36 +141,55 @@ function mistake(written) {
   }
 }
 
+/** Headers that the agent makes anew, as src/agent/edits.rs lists them. */
+const MADE_ANEW = ["content-length", "transfer-encoding", "trailer", "connection", "keep-alive", "proxy-connection", "upgrade", "te"];
 const VALUES = ["method", "target", "path", "path.1", "query.NAME", "header.NAME", "host", "tunnel_name", "body", "body.NAME", "id", "now"];
 
+/** The headers of a mock that are to be different from those of a captured response; masked ones stay as they came. */
+async function changedHeaders(written, { id }, drop) {
+  const exact = await ask(`/inspect/data/requests/${id}?reveal=1`);
+  const masked = await ask(`/inspect/data/requests/${id}`);
+  const left = masked.response.headers.map(({ name, value }, at) => [name, value, exact.response.headers[at].value]);
+  const restored = pairsOf(written).filter(([name]) => !drop.includes(name.toLowerCase())).map(([name, value]) => {
+    const at = left.findIndex(([known, shown]) => known.toLowerCase() === name.toLowerCase() && shown === value);
+    if (at >= 0) return [name, left.splice(at, 1)[0][2]];
+    if (value.includes(MASK)) throw new Error(`Headers: the value of ${name} is masked; show secrets before changing it.`);
+    return [name, value];
+  });
+  return joinedOf(linesOf(restored));
+}
+
 /**
- * Opens the form of a mock; `saved` is called with it after it was saved. A `draft` is a mock that is off:
- * saving turns it on, and whoever cancels wants none.
+ * Opens the form of a mock; `saved` is called with it after it was saved. With `captured`, the detail of a request,
+ * the mock responds as that was responded to, with what is changed in the form.
  */
-export async function editMock(mock, saved, { draft = false } = {}) {
+export async function editMock(mock, saved, { captured = null } = {}) {
   const match = matching(mock, await tunnelNames());
-  const body = bodyFields(mock);
-  const status = input(mock?.status ?? 200, { type: "number", min: "200", max: "599", required: true });
-  const headers = area(linesOfJoined(mock?.headers), "2");
-  let template = mock?.template ?? true;
+  const body = bodyFields(mock, captured);
+  const status = input(captured?.status ?? mock?.status ?? 200, { type: "number", min: "200", max: "599", required: true });
+  const before = captured ? linesOf(captured.response.headers.filter(({ name }) => !MADE_ANEW.includes(name.toLowerCase())).map(({ name, value }) => [name, value])) : linesOfJoined(mock?.headers);
+  const headers = area(before, captured ? "4" : "2");
+  let template = mock?.template ?? !captured;
   const delay = input(mock?.delay ?? 0, { type: "number", min: "0", max: "600000", required: true });
   const times = input(mock?.times, { type: "number", min: "1", placeholder: "no limit" });
   const fault = select([["", "none"], ["reset", "reset the connection"], ["truncate", "cut off the body"]], mock?.fault ?? "");
   const details = Boolean(mock?.delay || mock?.fault || mock?.times != null);
   const save = async () => {
+    const content = await body.read();
+    // A body that was changed is not compressed any more.
+    const drop = captured && Object.keys(content).length ? ["content-encoding"] : [];
+    const isSame = captured && headers.value === before && !drop.some((name) => before.toLowerCase().includes(`${name}:`));
     const changes = {
-      ...match.read(), ...await body.read(), status: Number(status.value), headers: joinedOf(headers.value), template, delay: Number(delay.value),
+      ...match.read(), ...content, status: Number(status.value), ...(captured ? { captured_id: captured.id } : {}),
+      ...(isSame ? {} : { headers: captured ? await changedHeaders(headers.value, captured, drop) : joinedOf(headers.value) }), template, delay: Number(delay.value),
       ...(fault.value || mock?.fault ? { fault: fault.value } : {}),
       ...(Number(times.value) === (mock?.times ?? 0) ? {} : { times: Number(times.value) }),
     };
-    if (draft) changes.enabled = true;
     const now = await ask(mock?.uri ?? "/api/mocks", { method: mock?.uri ? "PATCH" : "POST", body: changes });
-    isSaved = true;
     announce(`Mock ${now.id} was saved`);
     saved(now);
   };
-  let isSaved = false;
-  const box = dialog(mock?.uri ? `Mock ${mock.id}` : "New mock", make("div", {}, match.element,
+  dialog(mock?.uri ? `Mock ${mock.id}` : "New mock", make("div", {}, match.element,
     group("Response",
       make("div", { class: "fields line-fields" }, field("Status", status), body.kind), body.element, field("Headers, one on each line", headers),
       check("Replace {{ … }} in body and headers by values of the request", (yes) => {
@@ -166,8 +198,7 @@ export async function editMock(mock, saved, { draft = false } = {}) {
       make("p", { class: "hint small-hint" }, "Values are ", VALUES.flatMap((value) => [make("code", { class: "nowrap" }, `{{ ${value} }}`), " "]))),
     make("details", { open: details }, make("summary", {}, "Delay, faults and limit"),
       make("div", { class: "fields" }, field("Delay in ms", delay), field("Fault", fault), field("Requests at most", times, "Further ones go to the local service.")))),
-  [[draft ? "Turn on" : mock?.uri ? "Save" : "Add", save]], { className: "editor" });
-  if (draft) box.addEventListener("close", () => isSaved || ask(mock.uri, { method: "DELETE" }).catch(() => announce(`Mock ${mock.id} stays, and is off`)));
+  [[captured ? "Turn on" : mock?.uri ? "Save" : "Add", save]], { className: "editor" });
   match.first.focus();
 }
 

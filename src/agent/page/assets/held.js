@@ -1,7 +1,7 @@
 // Requests that are held: shown in a list or beside one request, let go, changed, refused.
 
 import { announce, button, bytes, decode, encode, make, say, text } from "./dom.js";
-import { linesOf, pairsOf } from "./headers.js";
+import { bytesOfDigits, digitsOf, linesOf, pairsOf } from "./headers.js";
 import { ask, query } from "./server.js";
 import { badge, dialog, facts, field, notice } from "./ui.js";
 
@@ -126,14 +126,15 @@ function refuse(uri, name, done) {
 function change(held, done) {
   const message = held.request;
   const original = message.masked ? null : text(decode(message.body));
+  const digits = message.masked || original !== null ? null : digitsOf(decode(message.body));
   const before = linesOf(message.headers.map(({ name, value }) => [name, value]));
   const input = (value) => make("input", { value, required: true, autocomplete: "off", spellcheck: "false", class: "mono" });
   const method = input(held.method);
   const target = input(held.target);
   const headers = make("textarea", { rows: "7", class: "mono", spellcheck: "false" });
   headers.value = before;
-  const body = make("textarea", { rows: "8", class: "mono", spellcheck: "false", disabled: original === null });
-  body.value = original ?? "";
+  const body = make("textarea", { rows: "8", class: "mono", spellcheck: "false", disabled: message.masked });
+  body.value = original ?? digits ?? "";
   const secrets = message.masked ? button("Show secrets", async () => {
     try {
       const all = await ask(`/inspect/data/held${query({ reveal: "1" })}`);
@@ -148,13 +149,14 @@ function change(held, done) {
   const box = dialog("Change the request", make("div", {}, facts([["Held by", held.hold], ["Tunnel", held.tunnel], ["Left", timeLeft(held)]]),
     make("div", { class: "fields line-fields" }, field("Method", method), field("Path and query", target)),
     field("Headers, one on each line", headers, "Masked values are sent as they were. The length of the body is computed."),
-    field("Body", body, message.masked ? "It has secrets, and is sent as it is." : original === null ? "It is not text, and is sent as it is." : null), secrets),
+    field("Body", body, message.masked ? "It has secrets, and is sent as it is." : digits !== null ? "It is not text: these are its bytes as hexadecimal digits." : null), secrets),
   [["Send on", async () => {
     const edits = {};
     if (method.value !== held.method) edits.method = method.value;
     if (target.value !== held.target) edits.target = target.value;
     if (headers.value !== before) edits.headers = pairsOf(headers.value);
     if (original !== null && body.value !== original.replace(/\r\n?/g, "\n")) edits.body = encode(new TextEncoder().encode(body.value));
+    if (digits !== null && body.value !== digits) edits.body = encode(bytesOfDigits(body.value));
     await ask(`/inspect/data/held/${held.id}/release`, { method: "POST", body: edits });
     done();
   }]], { className: "editor" });

@@ -56,7 +56,7 @@ const COLUMNS = [
   { id: "time", title: "Time", width: 6.8, rank: 2, cell: when, sort: (request) => request.start },
   { id: "method", title: "Method", width: 3.7, cell: (request) => badge(request.method, "method"), sort: (request) => request.method },
   { id: "target", title: "Path", width: 18, flex: true, cell: path, sort: (request) => request.target },
-  { id: "kind", title: "Content", width: 4.1, rank: 6, off: true, cell: kind, sort: (request) => request.media_type ?? "" },
+  { id: "kind", title: "Type", width: 2.6, rank: 6, off: true, cell: kind, sort: (request) => request.media_type ?? "" },
   { id: "status", title: "Status", width: 4.8, cell: status, sort: (request) => request.status },
   { id: "took", title: "Duration", width: 4.6, end: true, rank: 1, cell: (request) => time(request.took), sort: (request) => request.took },
   { id: "size", title: "Size", width: 8.4, end: true, rank: 3, cell: (request) => `${bytes(request.received)} / ${bytes(request.sent)}`, sort: (request) => request.received + request.sent },
@@ -64,15 +64,23 @@ const COLUMNS = [
   { id: "tunnel", title: "Tunnel", width: 5, rank: 4, cell: (request) => request.tunnel, sort: (request) => request.tunnel },
 ];
 
+/** The path, and behind it the marks, which are never cut off. */
 function path(request) {
-  return make("a", { href: `/inspect/http/${request.id}`, tabindex: "-1", title: request.target }, request.target);
+  const found = marks(request).map(([character, word]) => sign(character, word));
+  return [
+    make("a", { href: `/inspect/http/${request.id}`, tabindex: "-1", title: request.target }, request.target),
+    found.length ? make("span", { class: "marks" }, found) : null,
+  ];
 }
 
+/** How it ended: what failed first, and in red. */
 function status(request) {
-  const found = marks(request).map(([character, word]) => sign(character, word));
-  if (request.grpc_status) found.unshift(badge(`gRPC ${request.grpc_status}`, "bad", { title: grpcStatus(request.grpc_status) }));
-  const shown = request.status == null ? null : badge(String(request.status), `${level(request.status)} s${Math.floor(request.status / 100)}`);
-  return [shown, ...found];
+  if (request.grpc_status) {
+    return badge(`gRPC ${request.grpc_status}`, "bad", { title: `${grpcStatus(request.grpc_status)}, with HTTP status ${request.status}` });
+  }
+  if (request.status == null) return request.error ? badge("failed", "bad", { title: request.error }) : "";
+  const kind = request.failed ? "bad" : `${level(request.status)} s${Math.floor(request.status / 100)}`;
+  return badge(String(request.status), kind, { title: request.error });
 }
 
 /** The list of requests. */

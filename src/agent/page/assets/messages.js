@@ -1,6 +1,6 @@
 // What goes over a connection that stays open: messages of WebSockets, events, calls of gRPC.
 
-import { hex, json } from "./body.js";
+import { hex, json, mistake } from "./body.js";
 import { button, bytes, decode, make, say, text } from "./dom.js";
 import { fieldsOf } from "./protobuf.js";
 import { protoFilesButton } from "./proto_files.js";
@@ -191,7 +191,7 @@ function whole(message, read) {
   }
   if (message.kind === "grpc" && message.data) return call(decode(message.data));
   if (!read) return message.data ? hex(decode(message.data)) : make("p", { class: "hint" }, message.compressed ? "It is compressed, and cannot be read here." : message.masked ? "It is no text, and holds secrets." : "It is empty.");
-  return /^\s*[[{]/.test(read) ? json(read) : make("pre", { tabindex: "0" }, read);
+  return /^\s*[[{]/.test(read) && mistake(read) === null ? json(read) : make("pre", { tabindex: "0" }, read);
 }
 
 /** A message of gRPC by the numbers of its fields, and its bytes. */

@@ -4,7 +4,7 @@ import { byId, make, say } from "./dom.js";
 import { ask } from "./server.js";
 
 const PAUSE = 1000;
-const SIGNS = { online: "●", connecting: "◌", reconnecting: "◌", offline: "○" };
+const SIGNS = { online: "●", connecting: "◌", reconnecting: "◌", stopping: "◌", offline: "○" };
 
 let timer;
 let next = null;
@@ -36,12 +36,13 @@ export function showOutage(status) {
   }
   const why = status?.failures[0]?.reason;
   say(byId("outage-reason"), reason(status, why));
-  next = status?.state === "offline" ? null : status?.next_attempt ?? null;
+  next = ["offline", "stopping"].includes(status?.state) ? null : status?.next_attempt ?? null;
   countDown();
 }
 
 function reason(status, why) {
   if (!status) return "The agent does not respond: it was stopped, or is not reachable from here.";
+  if (status.state === "stopping") return "The agent is stopping: new visitors get errors, and it waits for those that it serves.";
   const tail = why ? `: ${why}` : "";
   if (status.state === "offline") return `The agent was refused by the service, or is stopping${tail}.`;
   if (status.state === "connecting") return `The agent connects to the service for the first time${tail}.`;
@@ -53,8 +54,12 @@ function countDown() {
   say(byId("outage-next"), left == null ? "" : left > 0 ? `Next attempt in ${left} s.` : "Trying now.");
 }
 
+let followed = "online";
+
 /** Follows an outage until there is a session again; `state` is null when the agent does not respond. */
 export function followOutage(state) {
+  if (state === followed) return;
+  followed = state;
   clearTimeout(timer);
   if (state === "online") showOutage({ state });
   else if (state === null) showOutage(null);

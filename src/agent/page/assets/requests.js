@@ -1,6 +1,6 @@
 // The page of captured requests.
 
-import { holdLike, mockLike, pin, repeat, writeNote } from "./actions.js";
+import { askTunnel, holdLike, mockLike, pin, repeat, writeNote } from "./actions.js";
 import { compose } from "./compose.js";
 import { announce, button, byId, bytes, make, say } from "./dom.js";
 import { edit } from "./editor.js";
@@ -274,14 +274,10 @@ function link(how) {
   drawState();
 }
 
-let outage = "online";
-
 function drawState() {
   const service = page.service ?? "connecting";
   const state = linked === "lost" ? null : service;
   showState(state, linked === "polling" ? " (asking each second)" : "");
-  if (state === outage) return;
-  outage = state;
   followOutage(state);
 }
 
@@ -448,7 +444,13 @@ function refresh() {
 
 async function replay() {
   if (!page.chosen) return;
-  await send({}).catch((error) => notice(error.message));
+  const { detail } = page;
+  try {
+    if (detail?.id === page.chosen && detail.imported && !await askTunnel(detail, send)) return;
+    await send({});
+  } catch (error) {
+    notice(error.message);
+  }
 }
 
 async function send(changes) {

@@ -4,7 +4,7 @@ import { button, byId, make, say, time } from "./dom.js";
 import { editHold, editMock } from "./forms.js";
 import { HeldList, showHeld } from "./held.js";
 import { Live } from "./live.js";
-import { showOutage, showState } from "./outage.js";
+import { followOutage, showState } from "./outage.js";
 import { ask } from "./server.js";
 import { badge, confirm, empty, level, notice } from "./ui.js";
 
@@ -30,13 +30,13 @@ let reading = false;
 
 function setUp() {
   byId("rules").replaceChildren(held.element, mocks.element, holds.element);
-  new Live({ update, link: (how) => how === "lost" && showOutage(null) }).start(NO_REQUEST);
+  new Live({ update, link: (how) => how === "lost" && followOutage(null) }).start(NO_REQUEST);
   read();
 }
 
 function update(news) {
   showState(news.state);
-  showOutage(news.state === "online" ? news : { ...news, failures: [] });
+  followOutage(news.state);
   showHeld(news.held);
   if (news.rules === revision) return;
   revision = news.rules;

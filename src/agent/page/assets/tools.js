@@ -21,7 +21,7 @@ export function seldomTools({ list, clear, help, addresses, usage }) {
   };
   const exporting = make("a", { class: "button", download: "requests.har", id: "export" }, "Export HAR");
   const [importing, file] = importButton();
-  const row = make("span", { id: "seldom" }, times, list.columnMenu(), exporting, importing, button("Clear requests…", clear, { id: "clear" }));
+  const row = make("span", { id: "seldom" }, times, list.columnMenu(), exporting, importing, button("Clear…", clear, { id: "clear", "aria-label": "Clear requests…" }));
   const title = (text) => make("p", { class: "title" }, text);
   // Actions of the list are of no use while it is empty.
   const ofList = () => (isFolded(list.grid.closest(".panes")) ? [] : [

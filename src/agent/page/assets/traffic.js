@@ -3,7 +3,7 @@
 import { button, byId, bytes, make, say } from "./dom.js";
 import { HeatMap, TimePlot, bars } from "./plot.js";
 import { showHeld } from "./held.js";
-import { showOutage, showState } from "./outage.js";
+import { followOutage, showState } from "./outage.js";
 import { Live } from "./live.js";
 import { ask, query } from "./server.js";
 import { empty, level, recall, remember } from "./ui.js";
@@ -30,8 +30,8 @@ function short(value) {
 const perSecond = (value) => `${+value.toPrecision(3)}/s`;
 const plots = {
   requests: new TimePlot({ title: "Requests", unit: "per second", format: perSecond, brush, series: [{ name: "all", kind: "accent" }, { name: "failed", kind: "bad" }] }),
-  durations: new TimePlot({ title: "Duration", unit: "", format: short, brush, series: [{ name: "p50", kind: "accent" }, { name: "p95", kind: "moved" }, { name: "p99", kind: "warn" }] }),
-  bytes: new TimePlot({ title: "Bytes of bodies", unit: "per second", format: (value) => `${bytes(Math.round(value))}/s`, brush, series: [{ name: "in", kind: "accent" }, { name: "out", kind: "moved" }] }),
+  durations: new TimePlot({ title: "Duration", unit: "each line ten times the last", format: short, brush, log: true, series: [{ name: "p50", kind: "accent" }, { name: "p95", kind: "moved" }, { name: "p99", kind: "warn" }] }),
+  bytes: new TimePlot({ title: "Bytes of bodies", unit: "per second", format: (value) => `${value < 10 ? `${+value.toPrecision(2)} B` : bytes(Math.round(value))}/s`, brush, least: 4, series: [{ name: "in", kind: "accent" }, { name: "out", kind: "moved" }] }),
   heat: new HeatMap({ title: "How long requests took", unit: "requests in each class", labels: CLASSES.map(short) }),
 };
 const lists = make("div", { class: "plots tops" });
@@ -47,7 +47,7 @@ function setUp() {
     nothing, make("div", { class: "plots" }, plots.requests.element, plots.durations.element, plots.bytes.element, plots.heat.element),
     make("h2", {}, "Most of all"), lists, about);
   drawRanges();
-  const live = new Live({ update, link: (how) => how === "lost" && showOutage(null) });
+  const live = new Live({ update, link: (how) => how === "lost" && followOutage(null) });
   live.start("");
   readSlots();
   setInterval(() => !document.hidden && draw(), DRAW);
@@ -98,7 +98,7 @@ function choose(name) {
 
 function update(news) {
   showState(news.state);
-  showOutage(news.state === "online" ? news : { ...news, failures: [] });
+  followOutage(news.state);
   showHeld(news.held);
   if (news.reset) page.requests.clear();
   news.requests.forEach((request) => page.requests.set(request.id, request));
@@ -189,7 +189,8 @@ function drawLists(shown) {
   const quoted = (text) => (/\s/.test(text) ? `"${text}"` : text);
   lists.replaceChildren(
     bars("Paths", most(({ target }) => target.split("?")[0], (label) => `path:${quoted(label)}`)),
-    bars("Statuses", most(({ status }) => String(status ?? "pending"), (label) => `status:${label}`, (label) => level(Number(label)) || "accent")),
+    bars("Statuses", most(({ status, grpc_status: call }) => (call ? `gRPC ${call}` : String(status ?? "pending")),
+      (label) => (label.startsWith("gRPC ") ? `grpc:${label.slice(5)}` : `status:${label}`), (label) => (label.startsWith("gRPC ") ? "bad" : level(Number(label)) || "accent"))),
     bars("Methods", most(({ method }) => method, (label) => `method:${quoted(label)}`)),
     bars("Sources", most(({ source }) => source, (label) => `header:x-forwarded-for=${quoted(label)}*`)));
 }

@@ -112,6 +112,16 @@ function foldable(all, language) {
   };
 }
 
+/** The searches on the page: highlights are those of all of them. */
+const searches = new Set();
+
+function drawHighlights() {
+  for (const search of searches) if (!search.place.isConnected) searches.delete(search);
+  const all = [...searches];
+  CSS.highlights?.set("found", new Highlight(...all.flatMap(({ found }) => found)));
+  CSS.highlights?.set("current", new Highlight(...all.map(({ found, at }) => found[at]).filter(Boolean)));
+}
+
 /** Finds words in an element, and shows them. */
 class Search {
   constructor(place, show) {
@@ -129,7 +139,7 @@ class Search {
     this.found = [];
     this.at = -1;
     if (term) this.collect(term);
-    CSS.highlights?.set("found", new Highlight(...this.found));
+    searches.add(this);
     this.step(1);
   }
 
@@ -169,9 +179,9 @@ class Search {
       const range = this.found[this.at];
       const row = range.startContainer.parentElement.closest(".ln");
       if (row) this.show(row);
-      CSS.highlights?.set("current", new Highlight(range));
       this.reach(range);
-    } else CSS.highlights?.delete("current");
+    }
+    drawHighlights();
     say(this.count, this.box.value ? (all ? `${this.at + 1} of ${all}` : "not found") : "");
   }
 

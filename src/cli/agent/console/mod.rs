@@ -144,7 +144,7 @@ impl Console {
         let size = terminal_size().map(|(Width(columns), Height(lines))| (columns, lines));
         let (columns, lines) =
             size.map_or(DEFAULT_SIZE, |(columns, lines)| (columns.into(), lines.into()));
-        let frame = frame(&self.lines(agent, lines), columns, lines);
+        let frame = frame(&self.lines(agent, lines, columns), columns, lines);
         if frame == self.shown {
             return;
         }
@@ -156,12 +156,12 @@ impl Console {
         self.shown = frame;
     }
 
-    fn lines(&mut self, agent: &Agent, height: usize) -> Vec<ScreenLine> {
+    fn lines(&mut self, agent: &Agent, height: usize, columns: usize) -> Vec<ScreenLine> {
         self.requests.refresh(agent);
         let height = height - usize::from(self.keyboard.is_some() && height > 1);
         let mut lines = match self.requests.is_detail() {
             true => self.requests.detail(height),
-            false => self.overview(agent, height),
+            false => self.overview(agent, height, columns),
         };
         if self.keyboard.is_some() {
             lines.truncate(height);
@@ -172,7 +172,7 @@ impl Console {
     }
 
     /// The agent, its tunnels, and below them the requests.
-    fn overview(&mut self, agent: &Agent, height: usize) -> Vec<ScreenLine> {
+    fn overview(&mut self, agent: &Agent, height: usize, columns: usize) -> Vec<ScreenLine> {
         let tunnels = agent.tunnels();
         let mut lines = vec![format!("ginnel {}", env!("CARGO_PKG_VERSION")), String::new()];
         let facts = self.facts(agent, &tunnels);
@@ -185,7 +185,7 @@ impl Console {
         let mut lines: Vec<ScreenLine> = lines.into_iter().map(ScreenLine::from).collect();
         if self.requests.has_lines() {
             lines.push(ScreenLine::default());
-            lines.extend(self.requests.list(height.saturating_sub(lines.len())));
+            lines.extend(self.requests.list(height.saturating_sub(lines.len()), columns));
         }
         lines
     }

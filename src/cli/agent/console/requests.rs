@@ -39,6 +39,8 @@ pub(super) struct RequestPane {
     filter: RequestFilter,
     /// What is wrong with the filter that is being typed, or what became of the last action.
     notice: Option<String>,
+    /// What was probably meant by the filter.
+    hint: Option<String>,
     selected: Option<String>,
     listed: Vec<RequestSummary>,
     detail: Option<Arc<RequestDetail>>,
@@ -58,6 +60,7 @@ impl RequestPane {
             filter_text: String::new(),
             filter: RequestFilter::default(),
             notice: None,
+            hint: None,
             selected: None,
             listed: Vec::new(),
             detail: None,
@@ -184,6 +187,7 @@ impl RequestPane {
             }
             Err(problem) => self.notice = Some(problem),
         }
+        self.hint = RequestFilter::hint(&text);
         self.filter_text = text;
     }
 
@@ -217,20 +221,26 @@ impl RequestPane {
     }
 
     /// The list, as many lines as there is room for.
-    pub fn list(&mut self, height: usize) -> Vec<ScreenLine> {
+    pub fn list(&mut self, height: usize, columns: usize) -> Vec<ScreenLine> {
         let mut lines = vec![self.heading().into()];
         self.page = height.saturating_sub(1).max(1);
         let place = self.place();
         // The selected one stays in sight.
         let first = place.map_or(0, |at| (at + 1).saturating_sub(self.page));
-        for (at, request) in self.listed.iter().enumerate().skip(first).take(self.page) {
+        let shown = self.listed.iter().enumerate().skip(first).take(self.page);
+        let widest = shown.clone().map(|(_, request)| marks(request).chars().count()).max();
+        let columns = LineColumns::of(columns, widest.unwrap_or_default());
+        for (at, request) in shown {
             let is_selected = Some(at) == place;
             let margin = match (place, is_selected) {
                 (None, _) => "",
                 (_, true) => "> ",
                 (_, false) => "  ",
             };
-            lines.push(ScreenLine { text: format!("{margin}{}", line(request)), is_selected });
+            lines.push(ScreenLine {
+                text: format!("{margin}{}", columns.line(request)),
+                is_selected,
+            });
         }
         lines
     }
@@ -270,7 +280,7 @@ impl RequestPane {
             Mode::Filter { .. } => FILTER_HELP,
             Mode::Detail { .. } => DETAIL_HELP,
         };
-        match &self.notice {
+        match self.notice.as_ref().or(self.hint.as_ref()) {
             Some(notice) => format!("{notice}  ·  {help}"),
             None => help.to_owned(),
         }
@@ -281,18 +291,54 @@ fn signed(number: usize) -> isize {
     isize::try_from(number).unwrap_or(isize::MAX)
 }
 
-/// A request in one line.
-fn line(request: &RequestSummary) -> String {
-    let start = DateTime::parse_from_rfc3339(&request.start)
-        .map_or_else(|_| request.start.clone(), |start| clock(start.into()));
-    let took = request.took.map(|took| format!("{took:.1} ms")).unwrap_or_default();
-    format!(
-        "{start} {:<7} {:<40} {:<24} {took}{}",
-        request.method,
-        request.target,
-        status(request),
-        marks(request)
-    )
+/// How wide the columns of the list are, in letters; the target has what the others leave.
+#[derive(Debug, Clone, Copy)]
+struct LineColumns {
+    target: usize,
+    status: usize,
+}
+
+/// What time, method and duration take with the blanks between all columns, and the margin of a selection.
+const FIXED_COLUMNS: usize = 36;
+/// The narrowest and the widest target.
+const TARGET_COLUMNS: [usize; 2] = [12, 80];
+
+impl LineColumns {
+    /// On a terminal of so many columns, where marks take up to so many.
+    fn of(columns: usize, marks: usize) -> Self {
+        let status = match columns {
+            110.. => 24,
+            90.. => 16,
+            _ => 6,
+        };
+        let [least, most] = TARGET_COLUMNS;
+        let target = columns.saturating_sub(FIXED_COLUMNS + status + marks).clamp(least, most);
+        Self { target, status }
+    }
+
+    /// A request in one line.
+    fn line(self, request: &RequestSummary) -> String {
+        let start = DateTime::parse_from_rfc3339(&request.start)
+            .map_or_else(|_| request.start.clone(), |start| clock(start.into()));
+        let took = request.took.map(|took| format!("{took:.1} ms")).unwrap_or_default();
+        let note = request.note.as_ref().map(|note| format!(" note: {note}")).unwrap_or_default();
+        let line = format!(
+            "{start} {:<7} {} {} {took:>10}{}{note}",
+            request.method,
+            cell(&request.target, self.target),
+            cell(&status(request), self.status),
+            marks(request)
+        );
+        line.trim_end().to_owned()
+    }
+}
+
+/// A text in a column of this width, cut off where it is longer.
+fn cell(text: &str, width: usize) -> String {
+    match text.chars().count() > width {
+        true => text.chars().take(width.saturating_sub(1)).chain(['…']).collect(),
+        false => format!("{text:<width$}"),
+    }
 }
 
 fn clock(start: DateTime<Local>) -> String {
@@ -300,6 +346,9 @@ fn clock(start: DateTime<Local>) -> String {
 }
 
 fn status(request: &RequestSummary) -> String {
+    if let Some(failure) = request.grpc_status.filter(|status| *status != 0) {
+        return format!("gRPC {failure}");
+    }
     let Some(code) = request.status else { return "...".to_owned() };
     let reason = StatusCode::from_u16(code).ok().and_then(|code| code.canonical_reason());
     format!("{code} {}", reason.unwrap_or_default()).trim_end().to_owned()
@@ -313,10 +362,10 @@ fn marks(request: &RequestSummary) -> String {
         policy: request.policy,
         pinned: request.pinned,
         imported: request.imported,
-        failed: request.error.is_some(),
+        replay: request.replay_of.is_some(),
+        failed: request.error.is_some() || request.grpc_status.is_some_and(|status| status != 0),
     };
-    let note = request.note.as_ref().map(|note| format!(" note: {note}")).unwrap_or_default();
-    format!("{}{note}", marks.suffix())
+    marks.suffix()
 }
 
 fn detail_lines(detail: &RequestDetail) -> Vec<String> {
@@ -333,6 +382,7 @@ fn detail_lines(detail: &RequestDetail) -> Vec<String> {
     ]);
     lines.extend(detail.url.iter().map(|url| format!("URL       {url}")));
     lines.extend(summary.replay_of.iter().map(|id| format!("Replay of {id}")));
+    lines.extend(summary.note.iter().map(|note| format!("Note      {note}")));
     lines.extend(summary.error.iter().map(|error| format!("Error     {error}")));
     if let Some(time) = &summary.timings {
         lines.push(format!(
@@ -398,5 +448,50 @@ fn binary(message: &MessageView) -> String {
     match message.media_type.as_str() {
         "" => format!("({} bytes)", message.length),
         kind => format!("({} bytes of {kind})", message.length),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(target: &str, status: u16, grpc_status: Option<u16>) -> RequestSummary {
+        RequestSummary {
+            start: "2026-11-26T12:00:00.000Z".to_owned(),
+            method: "GET".to_owned(),
+            target: target.to_owned(),
+            status: Some(status),
+            took: Some(12.3),
+            grpc_status,
+            replay_of: Some("0".to_owned()),
+            pinned: true,
+            ..RequestSummary::default()
+        }
+    }
+
+    #[test]
+    fn columns_stay_in_line_and_marks_whole() {
+        let requests = [
+            request("/short", 200, None),
+            request(&"/long".repeat(30), 511, None),
+            request("/call", 200, Some(5)),
+        ];
+        for width in [80, 100, 160] {
+            let columns = LineColumns::of(width, marks(&requests[2]).len());
+
+            let lines = requests.iter().map(|request| columns.line(request)).collect::<Vec<_>>();
+
+            let places: Vec<_> = lines
+                .iter()
+                .map(|line| line.chars().count() - "12.3 ms  [pinned, replay]".len())
+                .collect();
+            assert!(
+                lines[..2].iter().all(|line| line.ends_with("12.3 ms  [pinned, replay]")),
+                "{lines:?}"
+            );
+            assert_eq!(places[0], places[1], "{lines:?}");
+            assert!(lines.iter().all(|line| line.chars().count() <= width), "{lines:?}");
+            assert!(lines[2].contains("gRPC 5") && lines[2].ends_with("[pinned, replay, failed]"));
+        }
     }
 }
