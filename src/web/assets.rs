@@ -68,7 +68,7 @@ pub(crate) mod checks {
     use super::*;
 
     /// How large a page and what it shares may be, compressed, in bytes.
-    const MAX_PAGE_BYTES: usize = 100_000;
+    const MAX_PAGE_BYTES: usize = 160_000;
 
     /// The size of all files of a page, compressed as wheels and browsers do.
     #[allow(clippy::unwrap_used)]
