@@ -233,7 +233,7 @@ impl PolicyExecution {
         context.upstream_status = match &sent {
             Ok(response) => Some(response.status().as_u16()),
             Err(Rejection::Respond(error)) => Some(error.status),
-            Err(Rejection::Close) => None,
+            Err(Rejection::Elsewhere | Rejection::Close) => None,
         };
         if let Some(status) = context.upstream_status {
             self.answered(status);
