@@ -303,6 +303,7 @@ def test_the_body_of_a_held_request_is_seen_and_changed_where_it_is_looked_at(
     sending.join()
 
     sent = house.client.requests.get(house.newest())
+    assert sent.response is not None
     assert (sent.request.body, sent.response.body) == (b"changed", b"changed")
 
 

@@ -236,7 +236,9 @@ def test_another_tunnel_of_the_name_gets_nothing(
     captured = visited(ginnel_agent, url)
     other = Receiver()
     with served(other) as local, ginnel_agent.client() as client:
-        name = client.tunnels.list().first().name
+        tunnel = client.tunnels.list().first()
+        assert tunnel is not None
+        name = tunnel.name
         schedule = client.replay_schedules.add(captured_id=captured, interval=86_400_000)
         wait_until(lambda: len(receiver.bodies) == 2, "the first time")
 
