@@ -8,7 +8,7 @@ use crate::service::context::ServiceState;
 
 /// The agents of all nodes that have something to say of.
 #[derive(Debug, Serialize)]
-pub(super) struct AgentFigures {
+pub(super) struct AgentRows {
     agents: HashMap<String, AgentFigure>,
 }
 
@@ -19,7 +19,7 @@ struct AgentFigure {
     latency_ms: Option<f64>,
 }
 
-impl AgentFigures {
+impl AgentRows {
     pub fn of(state: &ServiceState) -> Self {
         let mut agents = HashMap::<String, AgentFigure>::new();
         for session in state.registry.sessions() {

@@ -41,7 +41,7 @@ use crate::api::{Field, Info, Output, Verb, json_response};
 use crate::gateway::Ingress;
 use crate::net::Shutdown;
 use crate::web;
-use agents::AgentFigures;
+use agents::AgentRows;
 use deliveries::WaitingDeliveries;
 use event_filter::TrafficFilter;
 use history::TrafficHistory;
@@ -265,8 +265,7 @@ impl ServiceConsole {
         request: &SessionRequest,
         body: &mut Incoming,
     ) -> Result<Response, Refusal> {
-        let serve =
-            |service: Context, _| async move { Ok(json(&AgentFigures::of(&service.shared))) };
+        let serve = |service: Context, _| async move { Ok(json(&AgentRows::of(&service.shared))) };
         pipeline::checked(&self.shared, &AGENTS, &request.head, body, serve).await
     }
 

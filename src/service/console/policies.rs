@@ -235,7 +235,7 @@ inbound:
     fn each_spelling_of_a_document_is_stored_as_its_module_has_it() {
         let rule = |name: &str, expressions: &str, actions: &str, kind: &str| {
             serde_json::json!([{name: "bots", expressions: ["true"], actions: [
-                {kind: "deny", "config": {"StatusCode": 403}}]}])
+                {kind: "custom-response", "config": {"StatusCode": 403}}]}])
         };
         let stored = rule("name", "expressions", "actions", "type");
         for (spelled, phase) in [

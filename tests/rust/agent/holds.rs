@@ -268,9 +268,7 @@ async fn a_body_that_was_read_while_its_request_waited_is_captured() {
     let visitor = whole.raw_visit(&url, request).await;
     let left = whole.held(1).await[0]["id"].clone();
     let record = whole.get(&format!("/api/requests/http/{}", left.as_str().unwrap())).await;
-    assert_eq!(record["request"]["truncated"], true, "the record has it later");
-    let (status, refused) = whole.replay_once(&left).await;
-    assert_eq!((status, &refused["error_code"]), (400, &json!(105)), "{refused}");
+    assert_eq!(record["request"].get("truncated"), None, "the record has it already: {record}");
     drop(visitor);
     let visitor = whole.raw_visit(&url, request).await;
     whole.ended(&left).await;

@@ -7,8 +7,10 @@ use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, HOST};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Request, Response, Uri, request};
+use url::Url;
 
 use crate::gateway::GatewayState;
+use crate::gateway::events::RequestTrace;
 use crate::gateway::http::body::BodyError;
 use crate::gateway::http::error_response::{self, ErrorResponse};
 use crate::gateway::http::head;
@@ -18,16 +20,20 @@ use crate::gateway::http::response_body::ResponseBody;
 use crate::gateway::http::rule_notes::RuleNotes;
 use crate::gateway::login::LoginPlace;
 use crate::gateway::modules::traffic_policy::buffered_body::{BufferedBody, gather};
-use crate::gateway::modules::traffic_policy::internal_fetch;
+use crate::gateway::modules::traffic_policy::internal_fetch::{self, unreachable};
 use crate::gateway::modules::traffic_policy::rules::Rules;
 use crate::gateway::routing::internal::InternalAddress;
+use crate::gateway::routing::internal::is_internal;
 use crate::gateway::routing::virtual_host::{Rejection, VirtualHost};
 use crate::policy::head_change::RuleNotePair;
 use crate::policy::jwt::{KeyRequest, KeySet};
 use crate::policy::{
-    CODE_PREFIX, Content, EndpointFacts, Exchange, Fetch, Fetched, LocalResponse, Phase, Run,
-    StepOutcome, Verdict,
+    CODE_PREFIX, Content, EndpointFacts, Exchange, Fetch, FetchFailed, Fetched, LocalResponse,
+    Phase, Run, StepOutcome, Verdict,
 };
+
+/// How many hops a request counts for that an action sends, on top of its own: each may be tried three times.
+const EXTRA_HOPS: usize = 1;
 
 /// A request on its way through policies, and what they know of it.
 pub(crate) struct PolicyExecution {
@@ -300,10 +306,67 @@ impl PolicyExecution {
 
 /// What comes of what an action asks for.
 async fn fetched(context: &RequestContext<'_>, fetch: &Fetch, rules: &Rules) -> Fetched {
-    if internal_fetch::is_for(&fetch.url) {
-        internal_fetch::fetch(context, fetch).await
+    if is_internal_url(&fetch.url) {
+        fetch_internal(context, fetch).await
     } else {
         context.gateway.fetcher.fetch(fetch, rules.reach).await
+    }
+}
+
+/// Whether a URL is one of an internal endpoint, by its host.
+fn is_internal_url(url: &str) -> bool {
+    let url = Url::parse(url).ok();
+    url.is_some_and(|url| url.host_str().is_some_and(is_internal))
+}
+
+/// Does what an action asks for at internal endpoints, as if the visitor had been forwarded there.
+async fn fetch_internal(context: &RequestContext<'_>, spec: &Fetch) -> Fetched {
+    let fetched = async {
+        let (mut next, mut left) = (spec.url.clone(), spec.max_redirects);
+        loop {
+            let response = ask_internal(context, spec, &next).await?;
+            match internal_fetch::location(&next, &response).filter(|_| left > 0) {
+                None => return Ok(response),
+                Some(location) if is_internal_url(&location) => {
+                    left -= 1;
+                    next = location;
+                }
+                Some(_) => return Err(unreachable("a redirect leads to no internal endpoint")),
+            }
+        }
+    };
+    tokio::time::timeout(spec.timeout, fetched).await.unwrap_or(Err(FetchFailed::Late))
+}
+
+/// Sends one request to an internal endpoint.
+async fn ask_internal(context: &RequestContext<'_>, spec: &Fetch, url: &str) -> Fetched {
+    let mut trace = RequestTrace::default();
+    let mut inner = context.within(&mut trace);
+    inner.hops += EXTRA_HOPS;
+    let (virtual_host, address) = inner.internal(url).await.map_err(|error| match error {
+        error_response::TOO_MANY_HOPS => FetchFailed::Loop,
+        _ => unreachable("no endpoint is online there"),
+    })?;
+    let mut request = internal_fetch::request(spec, url)?;
+    let ambiguous_paths = context.gateway.live.load().ambiguous_paths;
+    let found = virtual_host.find(request.uri().path(), ambiguous_paths);
+    let found = found.map_err(|error| unreachable(error.text()))?;
+    let (route, path) = (found.route.clone(), found.path);
+    if let Some(path) = path {
+        head::set_path(&mut request, &path).map_err(|error| unreachable(error.text()))?;
+    }
+    let response = match route.serve_within(&mut inner, address, request).await {
+        Ok(response) => response,
+        Err(Rejection::Respond(error)) => {
+            error.into_response(&context.gateway.settings.code_prefix)
+        }
+        Err(_) => return Err(unreachable("the endpoint closed the connection")),
+    };
+    let (head, mut body) = response.into_parts();
+    match gather(&mut body, spec.limit).await {
+        Ok(BufferedBody::Whole(bytes, _)) => Ok(Response::from_parts(head, bytes)),
+        Ok(BufferedBody::Begun(_)) => Err(FetchFailed::TooLong),
+        Err(_) => Err(unreachable("the response broke off")),
     }
 }
 

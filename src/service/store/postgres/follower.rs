@@ -84,7 +84,7 @@ struct Hints {
 
 /// What is done next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Turn {
+struct FollowerStep {
     notifies: bool,
     looks: bool,
 }
@@ -92,15 +92,22 @@ struct Turn {
 impl Hints {
     /// What is done so long after the last notification and the last look; else how long there is nothing
     /// to do, unless another hint comes.
-    fn turn(self, notified: Duration, looked: Duration, pause: Duration) -> (Turn, Duration) {
+    fn step(
+        self,
+        notified: Duration,
+        looked: Duration,
+        pause: Duration,
+    ) -> (FollowerStep, Duration) {
         let until_look = if self.notified { pause.min(INTERVAL) } else { INTERVAL };
-        let turn =
-            Turn { notifies: self.committed && notified >= pause, looks: looked >= until_look };
+        let step = FollowerStep {
+            notifies: self.committed && notified >= pause,
+            looks: looked >= until_look,
+        };
         let mut rest = until_look.saturating_sub(looked);
         if self.committed {
             rest = rest.min(pause.saturating_sub(notified));
         }
-        (turn, rest)
+        (step, rest)
     }
 }
 
@@ -214,15 +221,15 @@ impl FollowerState {
 
     /// Waits until there is something to do, so long after the last notification and the last look; none
     /// when there is no more to look for.
-    fn wait(&self, notified: Instant, looked: Instant) -> Option<Turn> {
+    fn wait(&self, notified: Instant, looked: Instant) -> Option<FollowerStep> {
         let mut hints = self.hints();
         while !self.stopped.load(Ordering::Acquire) {
             let pause = pause_among(self.nodes.load(Ordering::Relaxed));
-            let (turn, rest) = hints.turn(notified.elapsed(), looked.elapsed(), pause);
-            hints.committed &= !turn.notifies;
-            hints.notified &= !turn.looks;
-            if turn.notifies || turn.looks {
-                return Some(turn);
+            let (step, rest) = hints.step(notified.elapsed(), looked.elapsed(), pause);
+            hints.committed &= !step.notifies;
+            hints.notified &= !step.looks;
+            if step.notifies || step.looks {
+                return Some(step);
             }
             let waited = self.woken.wait_timeout(hints, rest);
             (hints, _) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -282,12 +289,12 @@ impl Following {
     /// moment have one notification.
     fn run(mut self, state: &FollowerState) {
         let (mut notified, mut looked) = (Instant::now(), Instant::now());
-        while let Some(turn) = state.wait(notified, looked) {
-            if turn.notifies {
+        while let Some(step) = state.wait(notified, looked) {
+            if step.notifies {
                 notified = Instant::now();
                 self.notify();
             }
-            if turn.looks {
+            if step.looks {
                 looked = Instant::now();
                 if self.look_or_complain() {
                     state.note(self.seen.version, looked);
@@ -419,7 +426,9 @@ fn since(session: &ServerSession, seen: i64) -> Result<Rows, ServerError> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Duration, Hints, INTERVAL, MAX_PAUSE, MIN_PAUSE, TRUST, Turn, pause_among};
+    use super::{
+        Duration, FollowerStep, Hints, INTERVAL, MAX_PAUSE, MIN_PAUSE, TRUST, pause_among,
+    };
 
     #[test]
     fn few_nodes_look_at_once_and_many_share_the_server() {
@@ -436,13 +445,13 @@ mod tests {
         let [none, some] = [0, 50].map(Duration::from_millis);
         let commit = Hints { committed: true, notified: false };
         let both = Hints { committed: true, notified: true };
-        let turn = |notifies, looks| Turn { notifies, looks };
+        let step = |notifies, looks| FollowerStep { notifies, looks };
 
-        assert_eq!(commit.turn(MAX_PAUSE, none, MAX_PAUSE).0, turn(true, false));
-        assert_eq!(both.turn(MAX_PAUSE, none, MAX_PAUSE).0, turn(true, false));
-        assert_eq!(both.turn(none, MAX_PAUSE, MAX_PAUSE).0, turn(false, true));
-        assert_eq!(both.turn(none, some, MAX_PAUSE), (turn(false, false), MAX_PAUSE - some));
-        assert_eq!(commit.turn(some, none, MAX_PAUSE).1, MAX_PAUSE - some);
-        assert_eq!(Hints::default().turn(none, INTERVAL, MIN_PAUSE).0, turn(false, true));
+        assert_eq!(commit.step(MAX_PAUSE, none, MAX_PAUSE).0, step(true, false));
+        assert_eq!(both.step(MAX_PAUSE, none, MAX_PAUSE).0, step(true, false));
+        assert_eq!(both.step(none, MAX_PAUSE, MAX_PAUSE).0, step(false, true));
+        assert_eq!(both.step(none, some, MAX_PAUSE), (step(false, false), MAX_PAUSE - some));
+        assert_eq!(commit.step(some, none, MAX_PAUSE).1, MAX_PAUSE - some);
+        assert_eq!(Hints::default().step(none, INTERVAL, MIN_PAUSE).0, step(false, true));
     }
 }
