@@ -112,6 +112,7 @@ def test_a_request_is_replayed_and_changed_by_keyboard_alone(house: House, page:
     page.keyboard.type("hello again")
     press("Tab")
     press("Tab")
+    press("Tab")
     expect(page.get_by_role("button", name="Send")).to_be_focused()
     press("Enter")
     expect(rows(page)).to_have_count(4)

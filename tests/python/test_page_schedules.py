@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from browsing import House, choose
+from browsing import House, choose, rows
 from processes import wait_until
 from test_page_rules import accessible
 
@@ -67,6 +67,8 @@ def test_what_is_too_frequent_for_a_schedule_is_sent_all_the_same(house: House, 
     expect(page.locator("#toasts")).to_contain_text("The request is sent 5 times")
     wait_until(lambda: len(house.client.requests.list().to_list()) == 6, "replays")
     assert house.client.replay_schedules.list().to_list() == []
+    # What comes closes the menu of actions.
+    expect(rows(page)).to_have_count(6)
     schedule_in(page, "101", "0.05")
     expect(page.get_by_role("dialog")).to_have_count(1)
     expect(page.get_by_label("Seconds between")).to_have_js_property("min", "0.1")
