@@ -182,7 +182,7 @@ impl AgentsState {
         cluster.hold(&bind_id, claim.clone());
         let written = self.keep_in(cluster, kept, credential_id, claim).await;
         match &written {
-            Ok(true) => {}
+            Ok(true) => cluster.confirm(&bind_id),
             Ok(false) => cluster.forget(&bind_id),
             // It may be stored all the same.
             Err(_) if knows => cluster.let_wait(&bind_id),

@@ -62,6 +62,8 @@ struct AnnouncementState {
     sessions: HashMap<String, SessionDocument>,
     tunnels: HashMap<String, TunnelDocument>,
     binds: HashMap<String, EndpointClaim>,
+    /// Those of them that are being written for the first time: others may have their addresses.
+    unconfirmed: HashSet<String>,
     /// Binds that are let go, whose addresses are kept for their agents.
     waiting: HashSet<String>,
     /// What is to be written, in the order in which it was noted.
@@ -129,21 +131,31 @@ impl Announcements {
         self.remove(id);
     }
 
-    /// Remembers that a bind is held, which the caller writes.
+    /// Remembers that a bind is to be held, which the caller writes, and confirms.
     pub(super) fn hold(&self, bind_id: &str, claim: EndpointClaim) {
         let mut state = self.lock();
         state.waiting.remove(bind_id);
-        state.binds.insert(bind_id.to_owned(), claim);
+        if state.binds.insert(bind_id.to_owned(), claim).is_none() {
+            state.unconfirmed.insert(bind_id.to_owned());
+        }
+    }
+
+    /// Notes that a bind is held, as the database says.
+    pub(super) fn confirm(&self, bind_id: &str) {
+        self.lock().unconfirmed.remove(bind_id);
     }
 
     /// Forgets a bind that others have taken, or that was never held.
     pub(super) fn forget(&self, bind_id: &str) {
-        self.lock().binds.remove(bind_id);
+        let mut state = self.lock();
+        state.binds.remove(bind_id);
+        state.unconfirmed.remove(bind_id);
     }
 
     /// Notes that a bind is held no more; its address `waits` for its agent, or is released.
     pub(super) fn let_go(&self, bind_id: &str, waits: bool) {
         let mut state = self.lock();
+        state.unconfirmed.remove(bind_id);
         if state.binds.remove(bind_id).is_some() {
             if waits {
                 state.waiting.insert(bind_id.to_owned());
@@ -153,9 +165,11 @@ impl Announcements {
         }
     }
 
-    /// What is held.
+    /// What is held, as the database has said.
     pub(super) fn binds(&self) -> Vec<(String, EndpointClaim)> {
-        self.lock().binds.iter().map(|(bind_id, claim)| (bind_id.clone(), claim.clone())).collect()
+        let state = self.lock();
+        let confirmed = state.binds.iter().filter(|(id, _)| !state.unconfirmed.contains(*id));
+        confirmed.map(|(bind_id, claim)| (bind_id.clone(), claim.clone())).collect()
     }
 
     /// Whether a session or a tunnel is there.
@@ -397,6 +411,21 @@ mod tests {
             RowChange::Tunnel(Box::new(again)),
         ];
         assert_eq!((batch.owner.epoch, batch.changes.as_slice()), (2, changes.as_slice()));
+    }
+
+    #[test]
+    fn a_bind_that_is_still_to_be_written_is_not_said_to_be_held() {
+        let rows = Announcements::new(owner(1));
+        let held = || rows.binds().into_iter().map(|(id, _)| id).collect::<Vec<_>>();
+
+        rows.hold("bind", EndpointKey::port(1).into());
+        assert!(held().is_empty() && rows.has_bind("bind"));
+        rows.confirm("bind");
+        rows.hold("bind", EndpointKey::port(1).into());
+        assert_eq!(held(), ["bind"], "its agent has come back");
+        rows.forget("bind");
+        rows.hold("bind", EndpointKey::port(1).into());
+        assert!(held().is_empty());
     }
 
     #[tokio::test]

@@ -198,9 +198,14 @@ impl Cluster {
         self.rows.remove_lost(id);
     }
 
-    /// Remembers that this node holds a bind, which the caller writes.
+    /// Remembers that this node is to hold a bind, which the caller writes, and confirms.
     pub(crate) fn hold(&self, bind_id: &str, claim: EndpointClaim) {
         self.rows.hold(bind_id, claim);
+    }
+
+    /// Notes that this node holds a bind: from now on another one that asks learns of it.
+    pub(crate) fn confirm(&self, bind_id: &str) {
+        self.rows.confirm(bind_id);
     }
 
     /// Forgets a bind that this node has not got.
