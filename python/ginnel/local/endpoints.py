@@ -179,7 +179,7 @@ class Endpoints(Resource):
             url: The public URL: `https://`, `http://`, `tls://` or `tcp://`, and the host where
                 it matters;  left out for that of the endpoint that runs, or for HTTPS at an
                 assigned host.
-            uri: The path of the endpoint, if it is given with it; that of this call.
+            uri: The path of this call; another one is refused.
             metadata: Free text that the management API shows; at most 4096 bytes.
             description: What the endpoint is for, which the management API shows; at most 255
                 bytes.
@@ -321,7 +321,7 @@ class AsyncEndpoints(Resource):
             url: The public URL: `https://`, `http://`, `tls://` or `tcp://`, and the host where
                 it matters;  left out for that of the endpoint that runs, or for HTTPS at an
                 assigned host.
-            uri: The path of the endpoint, if it is given with it; that of this call.
+            uri: The path of this call; another one is refused.
             metadata: Free text that the management API shows; at most 4096 bytes.
             description: What the endpoint is for, which the management API shows; at most 255
                 bytes.

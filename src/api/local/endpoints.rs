@@ -110,7 +110,7 @@ resource! {
             /// The public URL: `https://`, `http://`, `tls://` or `tcp://`, and the host where it matters;
             /// left out for that of the endpoint that runs, or for HTTPS at an assigned host.
             url: String,
-            /// The path of the endpoint, if it is given with it; that of this call.
+            /// The path of this call; another one is refused.
             uri: String,
             /// Free text that the management API shows; at most 4096 bytes.
             metadata: String,

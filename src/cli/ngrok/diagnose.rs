@@ -103,7 +103,7 @@ impl Diagnosis {
                     continue;
                 }
             };
-            for address in self.wanted(found) {
+            for address in self.of_families(found) {
                 match self.dial(address).await {
                     Ok(()) => is_reached = true,
                     Err(error) => reason = error,
@@ -114,7 +114,7 @@ impl Diagnosis {
     }
 
     /// The addresses that are tried.
-    fn wanted(&self, found: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    fn of_families(&self, found: Vec<SocketAddr>) -> Vec<SocketAddr> {
         let has_ipv4 = found.iter().any(SocketAddr::is_ipv4);
         let is_tried = |it: &SocketAddr| it.is_ipv4() || self.has_ipv6 || !has_ipv4;
         found.into_iter().filter(is_tried).collect()

@@ -175,15 +175,15 @@ pub(super) fn definition(proto: &str, matches: &ArgMatches) -> Result<Definition
         apply_url(url, proto, &mut document)?;
     }
     let known = || FLAGS.iter().filter(|flag| flag.commands.contains(&proto));
-    let mut given = Vec::new();
+    let mut present = Vec::new();
     for flag in known() {
         if let Some(value) = value(flag, matches)? {
             set(&mut document, flag.field, value);
-            given.push(flag);
+            present.push(flag);
         }
     }
     let definition = Definition::read(&document).map_err(|problems| {
-        let problems = problems.iter().map(|problem| in_words_of_flags(problem, &given));
+        let problems = problems.iter().map(|problem| in_words_of_flags(problem, &present));
         CliError::usage(problems.collect::<Vec<_>>().join("; "))
     })?;
     check_bindings(matches)?;
@@ -191,12 +191,12 @@ pub(super) fn definition(proto: &str, matches: &ArgMatches) -> Result<Definition
 }
 
 /// A problem of a field, as one of the option that has set it.
-fn in_words_of_flags(problem: &str, given: &[&TunnelFlag]) -> String {
+fn in_words_of_flags(problem: &str, present: &[&TunnelFlag]) -> String {
     let of_flag = |flag: &&TunnelFlag| {
         let rest = problem.strip_prefix(flag.field)?.strip_prefix(": ")?;
         Some(format!("--{}: {rest}", flag.name))
     };
-    given.iter().find_map(of_flag).unwrap_or_else(|| problem.to_owned())
+    present.iter().find_map(of_flag).unwrap_or_else(|| problem.to_owned())
 }
 
 /// Refuses bindings that the public URL has not.

@@ -48,7 +48,7 @@ export class Table {
     const kept = recall(`${name}.table`, {});
     this.sort = columns.some((column) => column.id === kept.sort?.id && column.sort) ? kept.sort : null;
     // Those that somebody asked for, the last one first: they are left out last.
-    this.wanted = kept.wanted ?? [];
+    this.prioritized = kept.prioritized ?? [];
     this.shown = new Set(kept.columns ?? columns.filter((column) => !column.off).map((column) => column.id));
     this.head = make("div", { role: "row", class: "row head", "aria-rowindex": "1" });
     this.body = make("div", { id: body, role: "rowgroup" });
@@ -169,7 +169,7 @@ export class Table {
   }
 
   keep() {
-    remember(`${this.name}.table`, { sort: this.sort, columns: [...this.shown], wanted: this.wanted });
+    remember(`${this.name}.table`, { sort: this.sort, columns: [...this.shown], prioritized: this.prioritized });
   }
 
   // ── Columns ────────────────────────────────────────────────────────────────────────────────
@@ -183,7 +183,7 @@ export class Table {
     const least = (column) => (column.flex ? Math.max(column.width, room * FLEX) : width(column));
     // What was asked for stays longer than what nobody chose.
     const last = (column) => {
-      const at = this.wanted.indexOf(column.id);
+      const at = this.prioritized.indexOf(column.id);
       return at < 0 ? 1000 + column.rank : at;
     };
     const need = () => seen.reduce((sum, column) => sum + least(column) + GAP, 0);
@@ -232,8 +232,8 @@ export class Table {
     return this.columns.filter((column) => column.rank != null).map((column) => {
       const isLeftOut = this.shown.has(column.id) && !this.seen.includes(column);
       return check(`${column.title}${isLeftOut ? " (no room)" : ""}`, (yes) => {
-        this.wanted = this.wanted.filter((id) => id !== column.id);
-        if (yes) this.wanted.unshift(column.id);
+        this.prioritized = this.prioritized.filter((id) => id !== column.id);
+        if (yes) this.prioritized.unshift(column.id);
         if (yes) this.shown.add(column.id);
         else this.shown.delete(column.id);
         this.keep();
