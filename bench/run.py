@@ -19,18 +19,34 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from release_profile import cargo_config, profile_hash
 from rows import Row, save, table
 
 HERE = Path(__file__).resolve().parent
 VENV = HERE / "clients" / "venv"
 PYTHON = VENV / "bin" / "python"
-FLOORS = {"sync": "[floor] socket+orjson", "async": "[floor] asyncio.Protocol+orjson"}
+# What hand-written Python needs for the same calls, blocking and with asyncio. A fair floor has the duties of our clients:
+# a timeout for each read, a look at a reused connection, a checked head.
+Floors = tuple[str, str]
+Samples = dict[str, dict[str, list[dict[str, float]]]]
+FLOORS = ("[floor] socket+orjson", "[floor] asyncio.Protocol+orjson")
+FAIR_FLOORS = ("[floor] socket+orjson, same duties", "[floor] asyncio.Protocol+orjson, same duties")
+TLS_FLOORS = ("[floor] ssl+orjson", "[floor] asyncio.Protocol+ssl+orjson")
+FAIR_TLS_FLOORS = (
+    "[floor] ssl+orjson, same duties",
+    "[floor] asyncio.Protocol+ssl+orjson, same duties",
+)
+PEERS = (
+    *("pycurl+orjson", "pyreqwest sync", "primp sync", "httpx.Client", "ngrok-api"),
+    *("aiohttp+orjson", "pyreqwest async", "primp async", "httpx.AsyncClient"),
+)
 BLOCKING = ("seq", "t8", "pages")
 ASYNCIO = ("c1", "c64", "c256", "apages")
+HTTPS = ("seq", "c1", "c64")
 
 
 def run(*command: str | Path, folder: Path = HERE.parent, **more: str) -> None:
@@ -42,28 +58,14 @@ def build(suites: set[str]) -> None:
     if suites & {"clients", "edges", "tunnel"}:
         if not PYTHON.exists():
             run(os.environ.get("PYTHON", sys.executable), "-m", "venv", VENV)
-        run(
-            PYTHON,
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "-r",
-            HERE / "clients/requirements.txt",
-            "maturin",
-        )
+        pip = (PYTHON, "-m", "pip", "install", "--quiet")
+        run(*pip, "-r", HERE / "clients/requirements.txt", "maturin[zig]>=1.9,<2")
         wheels = HERE / "clients/wheels"
         shutil.rmtree(wheels, ignore_errors=True)
-        run(PYTHON, "-m", "maturin", "build", "--release", "--quiet", "--out", wheels)
-        install = [
-            "--quiet",
-            "--force-reinstall",
-            "--no-deps",
-            "--no-index",
-            "--find-links",
-            wheels,
-        ]
-        run(PYTHON, "-m", "pip", "install", *install, "ginnel")
+        # The wheel that `make wheels` builds and that users install.
+        run(HERE.parent / "tests/build-wheel", "release", wheels, MATURIN=str(VENV / "bin/maturin"))
+        install = ("--force-reinstall", "--no-deps", "--no-index", "--find-links", wheels)
+        run(*pip, *install, "ginnel")
     crates = {
         "clients": "clients/server",
         "policy": "policy",
@@ -71,15 +73,14 @@ def build(suites: set[str]) -> None:
         "tunnel": "tunnel/load",
         "scale": "scale",
     }
+    # Programs that link the crate are built as the wheel is.
+    profile = HERE / "results" / "release-profile.toml"
+    profile.parent.mkdir(exist_ok=True)
+    profile.write_text(cargo_config())
     for suite in sorted(suites & crates.keys()):
-        run(
-            "cargo",
-            "build",
-            "--release",
-            "--quiet",
-            "--manifest-path",
-            HERE / crates[suite] / "Cargo.toml",
-        )
+        manifest = HERE / crates[suite] / "Cargo.toml"
+        command = ("cargo", "build", "--release", "--quiet", "--config", profile)
+        run(*command, "--manifest-path", manifest)
 
 
 def written(folder: Path, *command: str | Path) -> Any:
@@ -91,35 +92,45 @@ def written(folder: Path, *command: str | Path) -> Any:
 
 
 def clients(rounds: int) -> list[Row]:
-    scenarios = ",".join([*BLOCKING, *ASYNCIO, "start"])
-    names = ",".join(["ginnel", "ginnel async", *FLOORS.values()])
-    command = [
-        PYTHON,
-        "run.py",
-        "--hook",
-        "ginnel_hook.py",
-        "--no-raw",
-        "--secs",
-        "0.4",
-        "--only",
-        names,
-    ]
-    command += ["--rounds", str(rounds), "--scenario", scenarios, "--json"]
-    got = written(HERE / "clients", *command)
+    plain = client_samples(rounds, [*BLOCKING, *ASYNCIO, "start"], *FLOORS, *FAIR_FLOORS, *PEERS)
+    tls = client_samples(rounds, HTTPS, *TLS_FLOORS, *FAIR_TLS_FLOORS, tls=True)
 
-    def rates(scenario: str, name: str) -> list[float]:
-        return [sample["rps"] for sample in got[scenario][name]]
+    def row(samples: Samples, scenario: str, name: str, peer: str, label: str) -> Row:
+        def rates(client: str) -> list[float]:
+            return [sample["rps"] for sample in samples[scenario][client]]
 
-    def row(scenario: str, name: str, floor: str) -> Row:
-        ours, theirs = rates(scenario, name), rates(scenario, floor)
-        return Row("clients", scenario, "calls/s", ours, "floor", theirs)
+        ours = "ginnel async" if scenario in ASYNCIO else "ginnel"
+        return Row("clients", name, "calls/s", rates(ours), label, rates(peer))
 
-    rows = [row(scenario, "ginnel", FLOORS["sync"]) for scenario in BLOCKING]
-    rows += [row(scenario, "ginnel async", FLOORS["async"]) for scenario in ASYNCIO]
+    def of_floors(samples: Samples, scenario: str, name: str, bare: Floors, fair: Floors) -> list[Row]:
+        is_async = scenario in ASYNCIO
+        return [
+            row(samples, scenario, name, fair[is_async], "fair floor"),
+            row(samples, scenario, f"{name}, bare", bare[is_async], "bare floor"),
+        ]
+
+    rows = []
+    for scenario in (*BLOCKING, *ASYNCIO):
+        rows += of_floors(plain, scenario, scenario, FLOORS, FAIR_FLOORS)
+    for scenario in HTTPS:
+        rows += of_floors(tls, scenario, f"https {scenario}", TLS_FLOORS, FAIR_TLS_FLOORS)
+    for scenario in (*BLOCKING, *ASYNCIO):
+        others = [peer for peer in PEERS if peer in plain[scenario]]
+        rows += [row(plain, scenario, f"{scenario} of {peer}", peer, peer) for peer in others]
     for name, key in {"import": "import_ms", "first call": "first_ms"}.items():
-        times = [sample[key] for sample in got["start"]["ginnel"]]
+        times = [sample[key] for sample in plain["start"]["ginnel"]]
         rows.append(Row("clients", name, "ms", times, more_is_better=False))
     return rows
+
+
+def client_samples(rounds: int, scenarios: Iterable[str], *peers: str, tls: bool = False) -> Samples:
+    command = [PYTHON, "run.py", "--hook", "ginnel_hook.py", "--no-raw", "--secs", "0.4"]
+    command += ["--tls"] if tls else []
+    command += ["--only", ";".join(["ginnel", "ginnel async", *peers]), "--rounds", str(rounds)]
+    samples: Samples = written(
+        HERE / "clients", *command, "--scenario", ",".join(scenarios), "--json"
+    )
+    return samples
 
 
 def edges(rounds: int) -> list[Row]:
@@ -237,6 +248,7 @@ def about() -> dict[str, str]:
     now = datetime.datetime.now(datetime.UTC)
     return {
         "commit": commit.stdout.strip(),
+        "profile": profile_hash(),
         "when": now.isoformat(timespec="seconds"),
         "machine": f"{platform.machine()}, {os.cpu_count()} processors, {platform.system()}",
         "python": platform.python_version(),
@@ -268,7 +280,7 @@ def main() -> None:
         or HERE / "results" / f"{facts['when'][:19].replace(':', '')}-{facts['commit']}.json"
     )
     save(file, facts, rows)
-    print()
+    print(f"\nprofile {facts['profile']}, commit {facts['commit']}, {facts['machine']}\n")
     show(rows)
     print(f"\nsamples: {file}")
 

@@ -3,9 +3,6 @@
 # is here, in a virtual environment without Rust: the examples, and the tests of the example project.
 #
 #     tests/wheels.sh [PROFILE]      release unless given; dev is faster to build
-#
-# A release is linked by zig against glibc 2.28, as old as the oldest that the wheels are for; maturin
-# refuses a wheel that needs more than its name says.
 set -euo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -20,23 +17,8 @@ tar -xzf "$work"/dist/*.tar.gz -C "$work"
 source=$(echo "$work"/ginnel-*/)
 
 echo "wheel from it, profile $profile"
-platform=
-options=()
-if [ "$profile" = release ] && [ "$(uname -s)" = Linux ]; then
-    platform=manylinux_2_28
-    options=(--zig --compatibility "$platform" --compression-level 9)
-fi
-export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$root/target}
-# maturin asks the first python3 for zig.
-PATH=$root/.venv/bin:$PATH "$maturin" build --quiet --profile "$profile" "${options[@]}" \
-    --manifest-path "$source/Cargo.toml" --out "$work/dist" > "$work/build.log" 2>&1 ||
-    { cat "$work/build.log" >&2 && exit 1; }
-wheel=$(echo "$work"/dist/*.whl)
-case $wheel in
-*-cp311-abi3-*) ;;
-*) echo "not a wheel for every CPython from 3.11 on: $wheel" >&2 && exit 1 ;;
-esac
-[ -z "$platform" ] || "$root/tests/check-wheel" "$wheel" "${platform}_$(uname -m)"
+wheel=$("$root/tests/build-wheel" "$profile" "$work/dist" "$source")
+echo "$(basename "$wheel"), $(wc -c < "$wheel") bytes"
 
 # Where an interpreter is: on PATH, or among those of pyenv.
 interpreter() {
