@@ -1,0 +1,49 @@
+"""How the wheel is built: levels of optimization and its size."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+MANIFEST = tomllib.loads((ROOT / "Cargo.toml").read_text())
+PROFILE: dict[str, Any] = MANIFEST["profile"]["release"]
+LOCKED = set(re.findall(r'^name = "(.+)"$', (ROOT / "Cargo.lock").read_text(), re.M))
+
+
+def own_crates() -> list[str]:
+    command = ["cargo", "metadata", "--no-deps", "--format-version", "1", "--offline"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return [package["name"] for package in json.loads(done.stdout)["packages"]]
+
+
+def test_every_crate_of_the_project_is_built_at_the_level_that_was_chosen() -> None:
+    levels = {
+        name: PROFILE["package"].get(name, PROFILE).get("opt-level", PROFILE["opt-level"])
+        for name in own_crates()
+    }
+
+    assert levels
+    assert set(levels.values()) == {3}, levels
+
+
+def test_only_crates_of_others_are_built_for_size() -> None:
+    for name, options in PROFILE["package"].items():
+        assert options == {"opt-level": "s"}, name
+        assert name in LOCKED, f"{name} is not a dependency any more"
+
+
+def test_the_wheel_may_have_16_million_bytes(tmp_path: Path) -> None:
+    def check(size: int) -> int:
+        wheel = tmp_path / "ginnel-0.1.0-cp311-abi3-manylinux_2_28_x86_64.whl"
+        with wheel.open("wb") as file:
+            file.truncate(size)
+        command = [str(ROOT / "tests/check-wheel"), str(wheel), "manylinux_2_28_x86_64"]
+        return subprocess.run(command, capture_output=True).returncode
+
+    assert check(16_000_000) == 0
+    assert check(16_000_001) == 1
