@@ -61,7 +61,7 @@ def load(path: Path) -> list[Row]:
 
 
 def change(old: Row, new: Row) -> tuple[float, float, float]:
-    """How the figure changed as a ratio, and the bounds that 99 of 100 resamplings keep to."""
+    """Returns the new figure as a ratio to the old one, and the bounds of its 95 % interval."""
     chance = random.Random(f"{old.key} {len(old.samples)} {len(new.samples)}")
     before, after = old.figures(), new.figures()
 
@@ -69,8 +69,19 @@ def change(old: Row, new: Row) -> tuple[float, float, float]:
         return statistics.median(chance.choices(figures, k=len(figures)))
 
     ratios = sorted(median_of(after) / median_of(before) for _ in range(RESAMPLES))
-    edge = RESAMPLES // 200
+    edge = RESAMPLES // 40
     return new.figure() / old.figure(), ratios[edge], ratios[-edge - 1]
+
+
+def confidence(row: Row) -> tuple[float, float]:
+    """Returns the bounds of the figure that 95 of 100 resamplings of its rounds keep to."""
+    chance = random.Random(row.key)
+    figures = row.figures()
+    medians = sorted(
+        statistics.median(chance.choices(figures, k=len(figures))) for _ in range(RESAMPLES)
+    )
+    edge = RESAMPLES // 40
+    return medians[edge], medians[-edge - 1]
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:

@@ -18,13 +18,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import tomllib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from release_profile import cargo_config, profile_hash
-from rows import Row, save, table
+from rows import Row, save
+from tables import markdown
 
 HERE = Path(__file__).resolve().parent
 VENV = HERE / "clients" / "venv"
@@ -226,21 +226,6 @@ SUITES: dict[str, Callable[[int], list[Row]]] = {
 }
 
 
-def show(rows: list[Row]) -> None:
-    goals = tomllib.loads((HERE / "goals.toml").read_text())
-    lines = []
-    for row in rows:
-        goal = goals.get(row.suite, {}).get(row.name)
-        # A goal that is a ratio says nothing where the peer is not the one that it means.
-        is_comparable = row.suite != "tunnel" or row.peer == "rathole"
-        verdict = "" if goal is None else "ok" if row.reaches(goal) else "below its goal"
-        told = ["", ""] if goal is None or not is_comparable else [f"{goal:g}", verdict]
-        figures = sorted(row.figures())
-        spread = f"{figures[0]:.4g} to {figures[-1]:.4g}"
-        lines.append([row.suite, row.name, f"{row.figure():.4g}", row.measure, spread, *told])
-    print(table(["suite", "row", "figure", "measure", "least to most", "goal", "verdict"], lines))
-
-
 def about() -> dict[str, str]:
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], cwd=HERE, capture_output=True, text=True
@@ -281,7 +266,7 @@ def main() -> None:
     )
     save(file, facts, rows)
     print(f"\nprofile {facts['profile']}, commit {facts['commit']}, {facts['machine']}\n")
-    show(rows)
+    print(markdown(rows))
     print(f"\nsamples: {file}")
 
 
