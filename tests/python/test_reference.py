@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import runpy
 from pathlib import Path
@@ -85,3 +86,20 @@ def test_every_key_of_the_configuration_file_is_documented() -> None:
 
     assert len(keys) > 20
     assert [key for key in keys if f"`{key}`" not in page] == []
+
+
+def test_no_docstring_has_two_spaces_between_words() -> None:
+    doubled = {
+        f"{file.relative_to(ROOT)}:{line}"
+        for file in (ROOT / "python/ginnel").rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value
+        for line in doubled_spaces(node)
+    }
+
+    assert sorted(doubled) == []
+
+
+def doubled_spaces(text: ast.Constant) -> list[int]:
+    lines = str(text.value).splitlines()
+    return [text.lineno + at for at, line in enumerate(lines) if re.search(r"\w[,;.:]?  +\w", line)]

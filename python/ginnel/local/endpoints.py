@@ -111,7 +111,7 @@ class Endpoints(Resource):
         Args:
             upstream: Where to forward to.
             url: The public URL: `https://`, `http://`, `tls://` or `tcp://`, and the host where
-                it matters;  left out for HTTPS at an assigned host.
+                it matters; left out for HTTPS at an assigned host.
             name: The name; unique among the running tunnels, at most 255 bytes.
             metadata: Free text that the management API shows; at most 4096 bytes.
             description: What the endpoint is for, which the management API shows; at most 255
@@ -177,7 +177,7 @@ class Endpoints(Resource):
             name: The name of the endpoint.
             upstream: Where to forward to.
             url: The public URL: `https://`, `http://`, `tls://` or `tcp://`, and the host where
-                it matters;  left out for that of the endpoint that runs, or for HTTPS at an
+                it matters; left out for that of the endpoint that runs, or for HTTPS at an
                 assigned host.
             uri: The path of this call; another one is refused.
             metadata: Free text that the management API shows; at most 4096 bytes.
@@ -253,7 +253,7 @@ class AsyncEndpoints(Resource):
         Args:
             upstream: Where to forward to.
             url: The public URL: `https://`, `http://`, `tls://` or `tcp://`, and the host where
-                it matters;  left out for HTTPS at an assigned host.
+                it matters; left out for HTTPS at an assigned host.
             name: The name; unique among the running tunnels, at most 255 bytes.
             metadata: Free text that the management API shows; at most 4096 bytes.
             description: What the endpoint is for, which the management API shows; at most 255
@@ -319,7 +319,7 @@ class AsyncEndpoints(Resource):
             name: The name of the endpoint.
             upstream: Where to forward to.
             url: The public URL: `https://`, `http://`, `tls://` or `tcp://`, and the host where
-                it matters;  left out for that of the endpoint that runs, or for HTTPS at an
+                it matters; left out for that of the endpoint that runs, or for HTTPS at an
                 assigned host.
             uri: The path of this call; another one is refused.
             metadata: Free text that the management API shows; at most 4096 bytes.

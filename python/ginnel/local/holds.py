@@ -74,7 +74,7 @@ class Holds(Resource):
             method: Only requests with this method, in any case.
             host: Only requests for this host, as visitors name it; `*` stands for anything.
             path: Only requests for this path, or path and query if there is a `?` in it; `*`
-                stands for  anything.
+                stands for anything.
             match_headers: Only requests with these headers: names with values, in which `*`
                 stands for anything.
             max_wait: Milliseconds until a request that waits is let go, 1 to 600,000; 45,000 by
@@ -121,7 +121,7 @@ class Holds(Resource):
             method: Only requests with this method, in any case.
             host: Only requests for this host, as visitors name it; `*` stands for anything.
             path: Only requests for this path, or path and query if there is a `?` in it; `*`
-                stands for  anything.
+                stands for anything.
             match_headers: Only requests with these headers: names with values, in which `*`
                 stands for anything.
             max_wait: Milliseconds until a request that waits is let go, 1 to 600,000; 45,000 by
@@ -186,7 +186,7 @@ class AsyncHolds(Resource):
             method: Only requests with this method, in any case.
             host: Only requests for this host, as visitors name it; `*` stands for anything.
             path: Only requests for this path, or path and query if there is a `?` in it; `*`
-                stands for  anything.
+                stands for anything.
             match_headers: Only requests with these headers: names with values, in which `*`
                 stands for anything.
             max_wait: Milliseconds until a request that waits is let go, 1 to 600,000; 45,000 by
@@ -233,7 +233,7 @@ class AsyncHolds(Resource):
             method: Only requests with this method, in any case.
             host: Only requests for this host, as visitors name it; `*` stands for anything.
             path: Only requests for this path, or path and query if there is a `?` in it; `*`
-                stands for  anything.
+                stands for anything.
             match_headers: Only requests with these headers: names with values, in which `*`
                 stands for anything.
             max_wait: Milliseconds until a request that waits is let go, 1 to 600,000; 45,000 by

@@ -101,7 +101,7 @@ class Mocks(Resource):
             method: Only requests with this method, in any case.
             host: Only requests for this host, as visitors name it; `*` stands for anything.
             path: Only requests for this path, or path and query if there is a `?` in it; `*`
-                stands for  anything.
+                stands for anything.
             match_headers: Only requests with these headers: names with values, in which `*`
                 stands for anything.
             captured_id: A captured request whose response is taken: status, headers and body.
@@ -114,7 +114,7 @@ class Mocks(Resource):
             template: False to leave `{{ … }}` as it is.
             delay: Milliseconds before the response, at most 600,000.
             fault: `reset` to reset the visitor's connection instead of a response, `truncate`
-                to do so in the  middle of the body; empty for neither.
+                to do so in the middle of the body; empty for neither.
             times: How many requests it answers before it lets them pass; without limit by
                 default.
 
@@ -183,7 +183,7 @@ class Mocks(Resource):
             method: Only requests with this method, in any case.
             host: Only requests for this host, as visitors name it; `*` stands for anything.
             path: Only requests for this path, or path and query if there is a `?` in it; `*`
-                stands for  anything.
+                stands for anything.
             match_headers: Only requests with these headers: names with values, in which `*`
                 stands for anything.
             status: The status of the response, 200 to 599; 200 by default.
@@ -195,7 +195,7 @@ class Mocks(Resource):
             template: False to leave `{{ … }}` as it is.
             delay: Milliseconds before the response, at most 600,000.
             fault: `reset` to reset the visitor's connection instead of a response, `truncate`
-                to do so in the  middle of the body; empty for neither.
+                to do so in the middle of the body; empty for neither.
             times: How many requests it answers before it lets them pass; 0 takes the limit
                 away.
 
@@ -284,7 +284,7 @@ class AsyncMocks(Resource):
             method: Only requests with this method, in any case.
             host: Only requests for this host, as visitors name it; `*` stands for anything.
             path: Only requests for this path, or path and query if there is a `?` in it; `*`
-                stands for  anything.
+                stands for anything.
             match_headers: Only requests with these headers: names with values, in which `*`
                 stands for anything.
             captured_id: A captured request whose response is taken: status, headers and body.
@@ -297,7 +297,7 @@ class AsyncMocks(Resource):
             template: False to leave `{{ … }}` as it is.
             delay: Milliseconds before the response, at most 600,000.
             fault: `reset` to reset the visitor's connection instead of a response, `truncate`
-                to do so in the  middle of the body; empty for neither.
+                to do so in the middle of the body; empty for neither.
             times: How many requests it answers before it lets them pass; without limit by
                 default.
 
@@ -366,7 +366,7 @@ class AsyncMocks(Resource):
             method: Only requests with this method, in any case.
             host: Only requests for this host, as visitors name it; `*` stands for anything.
             path: Only requests for this path, or path and query if there is a `?` in it; `*`
-                stands for  anything.
+                stands for anything.
             match_headers: Only requests with these headers: names with values, in which `*`
                 stands for anything.
             status: The status of the response, 200 to 599; 200 by default.
@@ -378,7 +378,7 @@ class AsyncMocks(Resource):
             template: False to leave `{{ … }}` as it is.
             delay: Milliseconds before the response, at most 600,000.
             fault: `reset` to reset the visitor's connection instead of a response, `truncate`
-                to do so in the  middle of the body; empty for neither.
+                to do so in the middle of the body; empty for neither.
             times: How many requests it answers before it lets them pass; 0 takes the limit
                 away.
 

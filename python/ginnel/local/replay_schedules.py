@@ -92,7 +92,7 @@ class ReplaySchedules(Resource):
             until: When to send it no more; never by default.
             tunnel_name: The tunnel to use instead of the one that received the request.
             addr: Where to send it instead of the tunnel's local service: `host:port` or a URL.
-                Hosts other  than this machine's own and those of its tunnels must stand in
+                Hosts other than this machine's own and those of its tunnels must stand in
                 `replay_allow_hosts`.
 
         `POST /replay_schedules`
@@ -167,7 +167,7 @@ class AsyncReplaySchedules(Resource):
             until: When to send it no more; never by default.
             tunnel_name: The tunnel to use instead of the one that received the request.
             addr: Where to send it instead of the tunnel's local service: `host:port` or a URL.
-                Hosts other  than this machine's own and those of its tunnels must stand in
+                Hosts other than this machine's own and those of its tunnels must stand in
                 `replay_allow_hosts`.
 
         `POST /replay_schedules`

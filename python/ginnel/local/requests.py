@@ -67,7 +67,7 @@ class Timings(Record):
 
     waited: int
     """Until the agent began to connect to the local service: while the request was held, or until
-     a mock responded.
+    a mock responded.
     """
     connected: int
     """Until there was a connection; 0 for one that was kept."""
@@ -91,7 +91,7 @@ class PolicyRule(Record):
     """What its author calls it; absent where it has no name, or a long one."""
     expressions: list[str] | None = field(default=None, hash=False)
     """The expressions, all of them true; none where there are none, they are long, or the policy
-     is that of an edge.
+    is that of an edge.
     """
     actions: list[str] = field(hash=False)
     """The types of its actions, in order."""
@@ -121,7 +121,7 @@ class CapturedRequest(RequestAccessors):
     """What the local service answered; none while it has not."""
     error: str | None = None
     """Why the exchange ended before the request and its response were complete, or why the agent
-     answered in place of the local service; absent on success.
+    answered in place of the local service; absent on success.
     """
     mock_id: str | None = None
     """The mock that responded in place of the local service; absent where none did."""
@@ -145,7 +145,7 @@ class CapturedRequest(RequestAccessors):
     """The route of that edge; absent likewise."""
     rules: list[PolicyRule] | None = field(default=None, hash=False)
     """The rules of traffic policies that acted on the request before it came here, in order; none
-     where none did, or the service did not say. What a policy denies never comes here.
+    where none did, or the service did not say. What a policy denies never comes here.
     """
     pinned: bool | None = None
     """True when newer requests do not displace it."""
@@ -274,7 +274,7 @@ class Requests(Resource):
             id: The identifier of the captured request.
             tunnel_name: The tunnel to use instead of the one that received the request.
             addr: Where to send it instead of the tunnel's local service: `host:port` or a URL.
-                Hosts other  than this machine's own and those of its tunnels must stand in
+                Hosts other than this machine's own and those of its tunnels must stand in
                 `replay_allow_hosts`.
             times: How many times to send it, one after the other, 1 to 100.
             interval: Milliseconds between two of these times, at most 60,000.
@@ -303,13 +303,13 @@ class Requests(Resource):
             method: The method.
             target: The target: path and query.
             headers: The headers: each name with its values in order. `Host` is that of the
-                local service by  default.
+                local service by default.
             body: The body, as text.
             body_base64: The body, as bytes.
             trailers: Headers to send after the body, which goes in chunks then.
             tunnel_name: The tunnel; the oldest one by default.
             addr: Where to send it instead of the tunnel's local service: `host:port` or a URL.
-                Hosts other  than this machine's own and those of its tunnels must stand in
+                Hosts other than this machine's own and those of its tunnels must stand in
                 `replay_allow_hosts`.
 
         `POST /requests/send`
@@ -426,7 +426,7 @@ class AsyncRequests(Resource):
             id: The identifier of the captured request.
             tunnel_name: The tunnel to use instead of the one that received the request.
             addr: Where to send it instead of the tunnel's local service: `host:port` or a URL.
-                Hosts other  than this machine's own and those of its tunnels must stand in
+                Hosts other than this machine's own and those of its tunnels must stand in
                 `replay_allow_hosts`.
             times: How many times to send it, one after the other, 1 to 100.
             interval: Milliseconds between two of these times, at most 60,000.
@@ -455,13 +455,13 @@ class AsyncRequests(Resource):
             method: The method.
             target: The target: path and query.
             headers: The headers: each name with its values in order. `Host` is that of the
-                local service by  default.
+                local service by default.
             body: The body, as text.
             body_base64: The body, as bytes.
             trailers: Headers to send after the body, which goes in chunks then.
             tunnel_name: The tunnel; the oldest one by default.
             addr: Where to send it instead of the tunnel's local service: `host:port` or a URL.
-                Hosts other  than this machine's own and those of its tunnels must stand in
+                Hosts other than this machine's own and those of its tunnels must stand in
                 `replay_allow_hosts`.
 
         `POST /requests/send`

@@ -30,7 +30,7 @@ class Session(Record):
 
     legs: list[Leg] = field(hash=False)
     """The connections to the service; none while the agent is not online, and two to two nodes of a
-     service that has several.
+    service that has several.
     """
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the response that this version does not know."""

@@ -156,7 +156,7 @@ class TunnelOauth(Record):
 
     provider: str | None = None
     """The provider: `amazon`, `facebook`, `github`, `gitlab`, `google`, `linkedin`, `microsoft` or
-     `twitch`.
+    `twitch`.
     """
     client_id: str | None = None
     """The client at the provider; left out for that of the service's operator."""

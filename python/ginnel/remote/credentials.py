@@ -32,7 +32,7 @@ class Credential(Record):
     """The authtoken; present only in the response to `create`."""
     acl: list[str] | None = field(default=None, hash=False)
     """What the credential may bind: `*`, or `bind:` and a domain, address or label; everything
-     when empty; at most 256 entries.
+    when empty; at most 256 entries.
     """
     owner_id: str | None = None
     """The user or bot that owns the credential."""
@@ -58,7 +58,7 @@ class Credentials(Resource):
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             acl: What the credential may bind: `*`, or `bind:` and a domain, address or label;
-                everything  when empty; at most 256 entries.
+                everything when empty; at most 256 entries.
             owner_id: The user or bot that is to own the credential; only an admin may name
                 another than itself.
 
@@ -107,7 +107,7 @@ class Credentials(Resource):
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             acl: What the credential may bind: `*`, or `bind:` and a domain, address or label;
-                everything  when empty; at most 256 entries.
+                everything when empty; at most 256 entries.
 
         `PATCH /credentials/{id}`
         """
@@ -142,7 +142,7 @@ class AsyncCredentials(Resource):
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             acl: What the credential may bind: `*`, or `bind:` and a domain, address or label;
-                everything  when empty; at most 256 entries.
+                everything when empty; at most 256 entries.
             owner_id: The user or bot that is to own the credential; only an admin may name
                 another than itself.
 
@@ -193,7 +193,7 @@ class AsyncCredentials(Resource):
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             acl: What the credential may bind: `*`, or `bind:` and a domain, address or label;
-                everything  when empty; at most 256 entries.
+                everything when empty; at most 256 entries.
 
         `PATCH /credentials/{id}`
         """

@@ -22,7 +22,7 @@ class WebhookTarget(Record):
     """The `http` or `https` URL that each event is posted to."""
     secret: str | None = field(default=None, metadata=SECRET)
     """The secret of the signatures, `whsec_` and base64 of 24 to 64 bytes; shown once, if
-     the service has made it.
+    the service has made it.
     """
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the response that this version does not know."""

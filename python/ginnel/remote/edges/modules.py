@@ -293,7 +293,7 @@ class TlsEdgeTermination(Record):
     """Where TLS ends: `edge`, the default, or `upstream`, which gets the bytes as they are."""
     min_version: str | None = None
     """The oldest version of TLS that is accepted, `1.2`, the default, or `1.3`; only where TLS ends
-     at the edge.
+    at the edge.
     """
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the response that this version does not know."""

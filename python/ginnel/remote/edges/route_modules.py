@@ -1403,8 +1403,7 @@ class EdgesHttpsRoutesTrafficPolicy(Resource):
             edge_id: The identifier of the edge.
             id: The identifier of the resource.
             value: The document, in JSON or YAML, with the phases that it would have for an
-                endpoint of  an agent, except `on_tcp_connect`, or with `inbound` and
-                `outbound`.
+                endpoint of an agent, except `on_tcp_connect`, or with `inbound` and `outbound`.
             enabled: True when the module is applied to traffic; true when unspecified.
 
         `PUT /edges/https/{edge_id}/routes/{id}/traffic_policy`
@@ -1452,8 +1451,7 @@ class AsyncEdgesHttpsRoutesTrafficPolicy(Resource):
             edge_id: The identifier of the edge.
             id: The identifier of the resource.
             value: The document, in JSON or YAML, with the phases that it would have for an
-                endpoint of  an agent, except `on_tcp_connect`, or with `inbound` and
-                `outbound`.
+                endpoint of an agent, except `on_tcp_connect`, or with `inbound` and `outbound`.
             enabled: True when the module is applied to traffic; true when unspecified.
 
         `PUT /edges/https/{edge_id}/routes/{id}/traffic_policy`

@@ -279,8 +279,7 @@ class EdgesTcpTrafficPolicy(Resource):
         Args:
             id: The identifier of the resource.
             value: The document, in JSON or YAML, with the phases that it would have for an
-                endpoint of  an agent, except `on_tcp_connect`, or with `inbound` and
-                `outbound`.
+                endpoint of an agent, except `on_tcp_connect`, or with `inbound` and `outbound`.
             enabled: True when the module is applied to traffic; true when unspecified.
 
         `PUT /edges/tcp/{id}/traffic_policy`
@@ -321,8 +320,7 @@ class AsyncEdgesTcpTrafficPolicy(Resource):
         Args:
             id: The identifier of the resource.
             value: The document, in JSON or YAML, with the phases that it would have for an
-                endpoint of  an agent, except `on_tcp_connect`, or with `inbound` and
-                `outbound`.
+                endpoint of an agent, except `on_tcp_connect`, or with `inbound` and `outbound`.
             enabled: True when the module is applied to traffic; true when unspecified.
 
         `PUT /edges/tcp/{id}/traffic_policy`

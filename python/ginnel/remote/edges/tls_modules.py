@@ -284,7 +284,7 @@ class EdgesTlsTlsTermination(Resource):
             terminate_at: Where TLS ends: `edge`, the default, or `upstream`, which gets the
                 bytes as they are.
             min_version: The oldest version of TLS that is accepted, `1.2`, the default, or
-                `1.3`; only where  TLS ends at the edge.
+                `1.3`; only where TLS ends at the edge.
 
         `PUT /edges/tls/{id}/tls_termination`
         """
@@ -335,7 +335,7 @@ class AsyncEdgesTlsTlsTermination(Resource):
             terminate_at: Where TLS ends: `edge`, the default, or `upstream`, which gets the
                 bytes as they are.
             min_version: The oldest version of TLS that is accepted, `1.2`, the default, or
-                `1.3`; only where  TLS ends at the edge.
+                `1.3`; only where TLS ends at the edge.
 
         `PUT /edges/tls/{id}/tls_termination`
         """
@@ -467,8 +467,7 @@ class EdgesTlsTrafficPolicy(Resource):
         Args:
             id: The identifier of the resource.
             value: The document, in JSON or YAML, with the phases that it would have for an
-                endpoint of  an agent, except `on_tcp_connect`, or with `inbound` and
-                `outbound`.
+                endpoint of an agent, except `on_tcp_connect`, or with `inbound` and `outbound`.
             enabled: True when the module is applied to traffic; true when unspecified.
 
         `PUT /edges/tls/{id}/traffic_policy`
@@ -509,8 +508,7 @@ class AsyncEdgesTlsTrafficPolicy(Resource):
         Args:
             id: The identifier of the resource.
             value: The document, in JSON or YAML, with the phases that it would have for an
-                endpoint of  an agent, except `on_tcp_connect`, or with `inbound` and
-                `outbound`.
+                endpoint of an agent, except `on_tcp_connect`, or with `inbound` and `outbound`.
             enabled: True when the module is applied to traffic; true when unspecified.
 
         `PUT /edges/tls/{id}/traffic_policy`
