@@ -72,8 +72,20 @@ class Pebble:
 
 
 @contextlib.contextmanager
-def pebble(folder: Path, *, lifetime: int = 7 * 24 * 3600, **environment: str) -> Iterator[Pebble]:
-    """An authority whose certificates live so many seconds."""
+def pebble(
+    folder: Path,
+    *,
+    lifetime: int = 7 * 24 * 3600,
+    http_port: int = 0,
+    https_port: int = 0,
+    names: int = 0,
+    **environment: str,
+) -> Iterator[Pebble]:
+    """An authority whose certificates live so many seconds.
+
+    It visits names at `http_port` and `https_port`, and its DNS listens at `names`. 0 picks a free
+    port.
+    """
     if PROGRAM is None or DNS is None:
         pytest.skip("pebble is not installed: run tests/install-packages")
     authority = trustme.CA()
@@ -81,7 +93,8 @@ def pebble(folder: Path, *, lifetime: int = 7 * 24 * 3600, **environment: str) -
     own = authority.issue_cert("127.0.0.1", "localhost")
     own.cert_chain_pems[0].write_to_path(folder / "directory.pem")
     own.private_key_pem.write_to_path(folder / "directory.key")
-    http_port, https_port, port, management, dns, names = (free_port() for _ in range(6))
+    http_port, https_port, names = (it or free_port() for it in (http_port, https_port, names))
+    port, management, dns = (free_port() for _ in range(3))
     server = Pebble(folder, http_port, https_port, port, management, dns)
     configuration = {
         "listenAddress": f"127.0.0.1:{port}",

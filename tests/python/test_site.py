@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 
 import pytest
+
+import ginnel
 
 ROOT = Path(__file__).parents[2]
 # What a browser fetches by itself; a link is followed by nobody but the reader.
@@ -49,3 +54,50 @@ def test_every_public_module_of_resources_has_a_page() -> None:
         named = (file.relative_to(package.parent).with_suffix("") for file in files)
         modules = {".".join(path.parts) for path in named if not path.name.startswith("_")}
         assert modules <= shown, modules - shown
+
+
+def resource_classes(client: object) -> Iterator[type]:
+    """The classes of all resources of a client, also of those below other resources."""
+    for name, member in inspect.getmembers(type(client)):
+        if isinstance(member, cached_property) and not name.startswith(("_", "with_")):
+            resource = getattr(client, name)
+            yield type(resource)
+            yield from resource_classes(resource)
+
+
+def public_methods(resource: type) -> Iterator[str]:
+    """The public methods of a class, by the names of the classes that define them."""
+    for owner in resource.__mro__[:-1]:
+        for name, member in vars(owner).items():
+            if inspect.isfunction(member) and not name.startswith("_"):
+                yield f"{owner.__module__}.{owner.__qualname__}.{name}"
+
+
+@pytest.mark.parametrize(
+    "client",
+    [ginnel.RemoteClient("k", base_url="http://127.0.0.1:1"), ginnel.AgentClient()],
+    ids=type,
+)
+def test_every_method_of_every_resource_is_in_the_reference(site: Path, client: object) -> None:
+    pages = (site / "reference/python").rglob("*.html")
+    shown = {name for page in pages for name in re.findall(r'id="?([\w.]+)', page.read_text())}
+
+    methods = {name for it in resource_classes(client) for name in public_methods(it)}
+
+    assert len(methods) > 30
+    assert sorted(methods - shown) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["Pager.pages", "Pager.to_list", "AsyncPager.first", "Page.has_next"]
+)
+def test_pagers_are_in_the_reference(site: Path, name: str) -> None:
+    page = (site / "reference/python/pagers/index.html").read_text()
+
+    assert f"ginnel._core.pager.{name}" in page
+
+
+def test_links_of_a_built_page_begin_with_the_address_of_the_site(site: Path) -> None:
+    page = (site / "operate/public-url/index.html").read_text()
+
+    assert re.search(r'<link rel="?canonical"? href="?https://ginnel\.github\.io/ginnel/', page)
