@@ -1,7 +1,7 @@
 """A tour of the agent API, against a service and an agent of our own.
 
-A small web shop runs on this machine. A tunnel makes it public, real requests come in through the
-public address, and both clients look at what was captured and send it again.
+A small web shop runs on this machine. A tunnel gives it a local URL, real requests come in through
+that URL, and both clients look at what was captured and send it again.
 """
 
 from __future__ import annotations

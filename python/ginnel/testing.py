@@ -9,7 +9,7 @@
 | `ginnel_agent` | an `Agent` of that service |
 | `ginnel_agent_client` | an `AgentClient` of that agent |
 | `ginnel_async_agent_client` | an `AsyncAgentClient` of that agent |
-| `ginnel_tunnel` | a function that makes a port or an application public, and gives its address |
+| `ginnel_tunnel` | a function that starts a tunnel to a port or application and returns its URL |
 | `ginnel_mock` | a function that has that agent respond to matching requests itself |
 | `ginnel_loopback_only` | nothing; while it lasts, no connection leaves this machine |
 
@@ -277,7 +277,7 @@ def ginnel_async_agent_client(ginnel_agent: Agent) -> Iterator[AsyncAgentClient]
 
 @pytest.fixture
 def ginnel_tunnel(ginnel_agent_client: AgentClient) -> Iterator[Callable[..., str]]:
-    """Makes something public for the rest of the test: `ginnel_tunnel(app)` gives its address.
+    """Starts tunnels for the rest of the test: `ginnel_tunnel(app)` returns a local URL.
 
     It takes a port, an address, a WSGI or ASGI application, or a class of `http.server` handlers;
     what else it is given goes to `AgentClient.tunnels.start`. The tunnel is called `test-1`, the

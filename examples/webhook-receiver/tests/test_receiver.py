@@ -1,4 +1,4 @@
-"""The receiver, reached as the shop reaches it: through a tunnel with a public address."""
+"""The receiver, reached as the shop reaches it: through a tunnel."""
 
 from __future__ import annotations
 
