@@ -16,6 +16,7 @@ import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -258,3 +259,35 @@ def test_serve_reads_its_certificate_again(tmp_path: Path) -> None:
                 assert time.monotonic() < deadline
         finally:
             process.terminate()
+
+
+@pytest.mark.parametrize("version", ["--http1.1", "--http2"])
+@pytest.mark.parametrize("what", ["no edge", "backend", "rule", "unreachable"])
+def test_responses_of_the_service_to_head_have_a_length_and_no_body(
+    tmp_path: Path, version: str, what: str
+) -> None:
+    with ginnel.Service() as service, service.client() as remote:
+        (ca := tmp_path / "ca.pem").write_text(service.ca_pem)
+        if what != "no edge":
+            edge = remote.edges.https.create(hostports=["a.example.test:443"])
+            backend: Any = remote.backends.http_response.create(body="hello")
+            if what == "unreachable":
+                backend = remote.backends.static.create(address="127.0.0.1:1")
+            teapot = {"type": "custom-response", "config": {"status_code": 418, "content": "hello"}}
+            remote.edges.https.routes.create(
+                edge.id,
+                match_type="path_prefix",
+                match="/",
+                backend={"backend_id": backend.id},
+                policy={"inbound": [{"name": "a", "actions": [teapot]}]}
+                if what == "rule"
+                else None,
+            )
+        port = service.edge_url("a.example.test").rpartition(":")[2].strip("/")
+        curl = ["curl", "--silent", "--show-error", version, "--cacert", str(ca)]
+        curl += ["--connect-to", f"::127.0.0.1:{port}", "https://a.example.test/"]
+
+        body = subprocess.run(curl, check=True, capture_output=True).stdout
+        head = subprocess.run([*curl, "--head"], check=True, capture_output=True, text=True).stdout
+
+    assert f"content-length: {len(body)}\n" in head.lower()

@@ -112,6 +112,20 @@ def test_the_compose_file_has_the_variables_that_the_page_names() -> None:
     assert [name for name in named if f"{name}:" not in compose] == []
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        "no certificate for ",
+        "cannot listen",
+        "authentication failed",
+        "Nothing is online at this address",
+    ],
+)
+def test_messages_of_ginnel_on_the_page_are_those_of_the_code(message: str) -> None:
+    assert message in PAGE.read_text()
+    assert any(message in file.read_text() for file in (ROOT / "src").rglob("*.rs"))
+
+
 @dataclass
 class Reader:
     """A reader who types the commands; what changes on their machines is in `folder`."""

@@ -88,6 +88,15 @@ impl ResponseBody {
         Self { kind, answering: Some(answering) }
     }
 
+    /// Drops the bytes of a complete body and returns their number, for a response to HEAD. Bodies that
+    /// come from an upstream are unchanged: they have no bytes then.
+    pub(crate) fn take_full(&mut self) -> Option<usize> {
+        match &mut self.kind {
+            ResponseBodyKind::Full(bytes) => bytes.take().map(|bytes| bytes.len()),
+            _ => None,
+        }
+    }
+
     fn of(kind: ResponseBodyKind) -> Self {
         Self { kind, answering: None }
     }

@@ -8,7 +8,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::Request;
+use http::header::CONTENT_LENGTH;
+use http::{Method, Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
@@ -20,12 +21,13 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use tokio_rustls::server::TlsStream;
 
-use crate::gateway::http::connection::{HostSelection, HttpConnection};
+use crate::gateway::http::connection::{ConnectionClosed, HostSelection, HttpConnection};
 use crate::gateway::http::connection_activity::{ActivityTimeouts, ConnectionActivity};
 use crate::gateway::http::fast_path::Closing;
 use crate::gateway::http::flood_guard::FloodGuard;
 use crate::gateway::http::http1_server::{Http1Exit, Http1Server};
 use crate::gateway::http::request_body::RequestBody;
+use crate::gateway::http::response_body::ResponseBody;
 use crate::gateway::http::stream_executor::StreamExecutor;
 use crate::gateway::http::visitor_stream::VisitorStream;
 use crate::gateway::metered::MeteredSocket;
@@ -269,8 +271,16 @@ async fn http2(
     let body_activity = activity.clone();
     let service = service_fn(move |request: Request<Incoming>| {
         let request = request.map(|body| RequestBody::of_http2(body, &body_activity));
+        let is_head = request.method() == Method::HEAD;
+        let responding = http_connection.clone().answer(request);
         // It is moved a few times before it is run, and holds kilobytes.
-        Box::pin(http_connection.clone().answer(request))
+        Box::pin(async move {
+            let mut response = responding.await?;
+            if is_head {
+                keep_only_head(&mut response);
+            }
+            Ok::<_, ConnectionClosed>(response)
+        })
     });
     let mut builder = http2::Builder::new(StreamExecutor(activity.clone()));
     builder
@@ -293,6 +303,14 @@ async fn http2(
     if timer.watch(connection.as_mut(), notice).await == TimerEvent::Shutdown {
         connection.as_mut().graceful_shutdown();
         timer.watch(connection, ShutdownPhase::Forced).await;
+    }
+}
+
+/// Removes the body of a response to HEAD and keeps its length (RFC 9110, section 9.3.2). hyper would send the
+/// body, at which visitors reset the stream.
+fn keep_only_head(response: &mut Response<ResponseBody>) {
+    if let Some(length) = response.body_mut().take_full() {
+        response.headers_mut().entry(CONTENT_LENGTH).or_insert(length.into());
     }
 }
 

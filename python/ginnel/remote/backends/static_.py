@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class StaticBackendTls(Record):
-    """Whether a static backend speaks TLS."""
+    """TLS between the service and a static backend, whose certificate is not verified."""
 
     enabled: bool | None = None
-    """True to speak TLS to the address."""
+    """If true, the service speaks TLS to the address."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the response that this version does not know."""
 
@@ -41,7 +41,7 @@ class StaticBackend(Record):
     address: str | None = None
     """Where to connect to, `host:port`."""
     tls: StaticBackendTls | None = None
-    """Whether to speak TLS to the address."""
+    """TLS to the address. The service does not verify the certificate of the backend."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the response that this version does not know."""
 
@@ -64,7 +64,7 @@ class BackendsStatic(Resource):
             description: What the backend is for; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
-            tls: Whether to speak TLS to the address.
+            tls: TLS to the address. The service does not verify the certificate of the backend.
 
         `POST /backends/static`
         """
@@ -114,7 +114,7 @@ class BackendsStatic(Resource):
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             address: Where to connect to, `host:port`.
-            tls: Whether to speak TLS to the address.
+            tls: TLS to the address. The service does not verify the certificate of the backend.
 
         `PATCH /backends/static/{id}`
         """
@@ -151,7 +151,7 @@ class AsyncBackendsStatic(Resource):
             description: What the backend is for; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
-            tls: Whether to speak TLS to the address.
+            tls: TLS to the address. The service does not verify the certificate of the backend.
 
         `POST /backends/static`
         """
@@ -201,7 +201,7 @@ class AsyncBackendsStatic(Resource):
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             address: Where to connect to, `host:port`.
-            tls: Whether to speak TLS to the address.
+            tls: TLS to the address. The service does not verify the certificate of the backend.
 
         `PATCH /backends/static/{id}`
         """

@@ -23,13 +23,13 @@ wire! {
         /// Where to connect to, `host:port`.
         #[public(text)]
         pub address: Option<String>,
-        /// Whether to speak TLS to the address.
+        /// TLS to the address. The service does not verify the certificate of the backend.
         pub tls: Option<StaticBackendTls>,
     }
 
-    /// Whether a static backend speaks TLS.
+    /// TLS between the service and a static backend, whose certificate is not verified.
     pub struct StaticBackendTls {
-        /// True to speak TLS to the address.
+        /// If true, the service speaks TLS to the address.
         pub enabled: Option<bool>,
     }
 }
