@@ -230,11 +230,6 @@ def imported(source: str, names: set[str]) -> str:
     return f"from {source} import {', '.join(sorted(names))}"
 
 
-def comment(text: str) -> str:
-    """The text of a comment of Rust, without the space after the slashes of each line."""
-    return "\n".join(line.removeprefix(" ") for line in text.split("\n"))
-
-
 def docstring(text: str, depth: int) -> str:
     pad = " " * depth
     if "\n" not in text and len(text) + depth + 6 <= 100:
@@ -250,7 +245,7 @@ def record(shape: Shape, file: File, homes: Homes) -> str:
     lines = [
         "@dataclass(frozen=True, slots=True, kw_only=True, repr=False)",
         f"class {shape.name}({base}):",
-        docstring(comment(shape.doc), 4),
+        docstring(shape.doc, 4),
         "",
     ]
     for item in shape.fields:
@@ -266,7 +261,7 @@ def record(shape: Shape, file: File, homes: Homes) -> str:
             default = " = field(default=None, metadata=SECRET)"
         elif not hashable(item.kind):
             default = f" = field({'' if item.required else 'default=None, '}hash=False)"
-        lines += [f"    {item.name}: {annotation}{default}", docstring(comment(item.doc), 4)]
+        lines += [f"    {item.name}: {annotation}{default}", docstring(item.doc, 4)]
     lines += [
         "    extra: Mapping[str, object] = field(default_factory=dict, hash=False)",
         docstring("The fields of the response that this version does not know.", 4),
@@ -313,7 +308,7 @@ def method(info: Operation, resource: str, file: File, homes: Homes, wait: bool)
         body = f"return {call}({operation}, {info.output}, ({names}))"
     if info.output in homes and homes[info.output] != file.path:
         file.imports[file.relative(homes[info.output])].add(info.output)
-    text = comment(info.doc)
+    text = info.doc
     described = [p for p in parameters if p.doc]
     if described:
         text += "\n\nArgs:\n" + "\n".join(
@@ -388,7 +383,7 @@ def write(api: str, tree: str | None = None) -> None:
             members = children(name, nodes, file, wait)
             if resource:
                 members += [method(info, name, file, homes, wait) for info in resource.operations]
-            head = f"class {cls}(Resource):\n{docstring(comment(doc), 4)}\n\n"
+            head = f"class {cls}(Resource):\n{docstring(doc, 4)}\n\n"
             file.body.append(head + "\n\n".join(members))
     if tree:
         write_tree(tree, file_of(("_tree",), f"src/api/{api}"), nodes)

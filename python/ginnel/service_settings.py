@@ -42,15 +42,15 @@ class OauthAmazonSettings(TypedDict, total=False):
     client_secret_file: str | PathLike[str]
     """A file that holds that secret."""
     scopes: str
-    """What the provider is asked for with that client, if not the usual."""
+    """Scopes to request with that client, if not the usual ones."""
     issuer_url: str
     """An issuer of OpenID Connect that stands for the provider, also for clients of policies."""
     authorization_url: str
-    """Where visitors are sent to log in, if the provider is elsewhere."""
+    """The URL where visitors log in, if the provider is elsewhere."""
     token_url: str
-    """Where codes are exchanged for tokens, if the provider is elsewhere."""
+    """The URL that exchanges codes for tokens, if the provider is elsewhere."""
     userinfo_url: str
-    """Where the provider says who somebody is, if it is elsewhere."""
+    """The URL that returns a user's identity, if the provider is elsewhere."""
 
 
 class OauthFacebookSettings(TypedDict, total=False):
@@ -63,15 +63,15 @@ class OauthFacebookSettings(TypedDict, total=False):
     client_secret_file: str | PathLike[str]
     """A file that holds that secret."""
     scopes: str
-    """What the provider is asked for with that client, if not the usual."""
+    """Scopes to request with that client, if not the usual ones."""
     issuer_url: str
     """An issuer of OpenID Connect that stands for the provider, also for clients of policies."""
     authorization_url: str
-    """Where visitors are sent to log in, if the provider is elsewhere."""
+    """The URL where visitors log in, if the provider is elsewhere."""
     token_url: str
-    """Where codes are exchanged for tokens, if the provider is elsewhere."""
+    """The URL that exchanges codes for tokens, if the provider is elsewhere."""
     userinfo_url: str
-    """Where the provider says who somebody is, if it is elsewhere."""
+    """The URL that returns a user's identity, if the provider is elsewhere."""
 
 
 class OauthGithubSettings(TypedDict, total=False):
@@ -84,15 +84,15 @@ class OauthGithubSettings(TypedDict, total=False):
     client_secret_file: str | PathLike[str]
     """A file that holds that secret."""
     scopes: str
-    """What the provider is asked for with that client, if not the usual."""
+    """Scopes to request with that client, if not the usual ones."""
     issuer_url: str
     """An issuer of OpenID Connect that stands for the provider, also for clients of policies."""
     authorization_url: str
-    """Where visitors are sent to log in, if the provider is elsewhere."""
+    """The URL where visitors log in, if the provider is elsewhere."""
     token_url: str
-    """Where codes are exchanged for tokens, if the provider is elsewhere."""
+    """The URL that exchanges codes for tokens, if the provider is elsewhere."""
     userinfo_url: str
-    """Where the provider says who somebody is, if it is elsewhere."""
+    """The URL that returns a user's identity, if the provider is elsewhere."""
 
 
 class OauthGitlabSettings(TypedDict, total=False):
@@ -105,15 +105,15 @@ class OauthGitlabSettings(TypedDict, total=False):
     client_secret_file: str | PathLike[str]
     """A file that holds that secret."""
     scopes: str
-    """What the provider is asked for with that client, if not the usual."""
+    """Scopes to request with that client, if not the usual ones."""
     issuer_url: str
     """An issuer of OpenID Connect that stands for the provider, also for clients of policies."""
     authorization_url: str
-    """Where visitors are sent to log in, if the provider is elsewhere."""
+    """The URL where visitors log in, if the provider is elsewhere."""
     token_url: str
-    """Where codes are exchanged for tokens, if the provider is elsewhere."""
+    """The URL that exchanges codes for tokens, if the provider is elsewhere."""
     userinfo_url: str
-    """Where the provider says who somebody is, if it is elsewhere."""
+    """The URL that returns a user's identity, if the provider is elsewhere."""
 
 
 class OauthGoogleSettings(TypedDict, total=False):
@@ -126,15 +126,15 @@ class OauthGoogleSettings(TypedDict, total=False):
     client_secret_file: str | PathLike[str]
     """A file that holds that secret."""
     scopes: str
-    """What the provider is asked for with that client, if not the usual."""
+    """Scopes to request with that client, if not the usual ones."""
     issuer_url: str
     """An issuer of OpenID Connect that stands for the provider, also for clients of policies."""
     authorization_url: str
-    """Where visitors are sent to log in, if the provider is elsewhere."""
+    """The URL where visitors log in, if the provider is elsewhere."""
     token_url: str
-    """Where codes are exchanged for tokens, if the provider is elsewhere."""
+    """The URL that exchanges codes for tokens, if the provider is elsewhere."""
     userinfo_url: str
-    """Where the provider says who somebody is, if it is elsewhere."""
+    """The URL that returns a user's identity, if the provider is elsewhere."""
 
 
 class OauthLinkedinSettings(TypedDict, total=False):
@@ -147,15 +147,15 @@ class OauthLinkedinSettings(TypedDict, total=False):
     client_secret_file: str | PathLike[str]
     """A file that holds that secret."""
     scopes: str
-    """What the provider is asked for with that client, if not the usual."""
+    """Scopes to request with that client, if not the usual ones."""
     issuer_url: str
     """An issuer of OpenID Connect that stands for the provider, also for clients of policies."""
     authorization_url: str
-    """Where visitors are sent to log in, if the provider is elsewhere."""
+    """The URL where visitors log in, if the provider is elsewhere."""
     token_url: str
-    """Where codes are exchanged for tokens, if the provider is elsewhere."""
+    """The URL that exchanges codes for tokens, if the provider is elsewhere."""
     userinfo_url: str
-    """Where the provider says who somebody is, if it is elsewhere."""
+    """The URL that returns a user's identity, if the provider is elsewhere."""
 
 
 class OauthMicrosoftSettings(TypedDict, total=False):
@@ -168,15 +168,15 @@ class OauthMicrosoftSettings(TypedDict, total=False):
     client_secret_file: str | PathLike[str]
     """A file that holds that secret."""
     scopes: str
-    """What the provider is asked for with that client, if not the usual."""
+    """Scopes to request with that client, if not the usual ones."""
     issuer_url: str
     """An issuer of OpenID Connect that stands for the provider, also for clients of policies."""
     authorization_url: str
-    """Where visitors are sent to log in, if the provider is elsewhere."""
+    """The URL where visitors log in, if the provider is elsewhere."""
     token_url: str
-    """Where codes are exchanged for tokens, if the provider is elsewhere."""
+    """The URL that exchanges codes for tokens, if the provider is elsewhere."""
     userinfo_url: str
-    """Where the provider says who somebody is, if it is elsewhere."""
+    """The URL that returns a user's identity, if the provider is elsewhere."""
 
 
 class OauthTwitchSettings(TypedDict, total=False):
@@ -189,15 +189,15 @@ class OauthTwitchSettings(TypedDict, total=False):
     client_secret_file: str | PathLike[str]
     """A file that holds that secret."""
     scopes: str
-    """What the provider is asked for with that client, if not the usual."""
+    """Scopes to request with that client, if not the usual ones."""
     issuer_url: str
     """An issuer of OpenID Connect that stands for the provider, also for clients of policies."""
     authorization_url: str
-    """Where visitors are sent to log in, if the provider is elsewhere."""
+    """The URL where visitors log in, if the provider is elsewhere."""
     token_url: str
-    """Where codes are exchanged for tokens, if the provider is elsewhere."""
+    """The URL that exchanges codes for tokens, if the provider is elsewhere."""
     userinfo_url: str
-    """Where the provider says who somebody is, if it is elsewhere."""
+    """The URL that returns a user's identity, if the provider is elsewhere."""
 
 
 class BackupSettings(TypedDict, total=False):
@@ -208,7 +208,7 @@ class BackupSettings(TypedDict, total=False):
     every: Duration
     """The time between two backups; by default 6h."""
     keep: int
-    """How many backups to keep; older ones are removed when a new one is verified; by default
+    """Number of backups to keep; older ones are removed when a new one is verified; by default
     14.
     """
 
@@ -221,16 +221,18 @@ class AcmeSettings(TypedDict, total=False):
     agree_to_terms: bool
     """Agree to the terms of service of the certificate authority; by default false."""
     email: str
-    """Where the certificate authority may write to."""
+    """Email address for the certificate authority."""
     ca: str | PathLike[str]
     """A PEM file with the certificates to trust at the directory; by default what the system
     trusts.
     """
     challenges: Sequence[Literal["http-01", "tls-alpn-01"]]
-    """How host names are verified, the best first; by default http-01,tls-alpn-01."""
+    """Challenges that verify host names, in order of preference; by default http-01,tls-
+    alpn-01.
+    """
     retry_after: Duration
-    """How long after a failure a host name is tried again; doubles up to a day; from 1s to 1d;
-    by default 1m.
+    """Pause after a failure before a host name is tried again; doubles up to a day; from 1s to
+    1d; by default 1m.
     """
 
 
@@ -240,21 +242,19 @@ class Event_DeliverySettings(TypedDict, total=False):
     folder: str | PathLike[str]
     """The folder in which event destinations may name files; by default no files."""
     retry_after: Duration
-    """How long after a failure an event is sent again; doubles up to five minutes; from 10ms
-    to 5m; by default 1s.
+    """Pause after a failure before an event is sent again; doubles up to five minutes; from
+    10ms to 5m; by default 1s.
     """
     max_age: Duration
-    """How old an event may become before it is given up; from 1s to 30d; by default 1d."""
+    """Maximum age of an event that is not delivered; from 1s to 30d; by default 1d."""
     max_waiting: int
-    """How many events may wait for one destination; the oldest of more are given up; from 1 to
-    1000000; by default 100000.
+    """Maximum number of events that wait for one destination; the oldest are dropped first;
+    from 1 to 1000000; by default 100000.
     """
     max_waiting_size: int | str
-    """How many bytes these events may have together; the oldest beyond that are given up; by
-    default 64MiB.
-    """
+    """Maximum size of these events together; the oldest are dropped first; by default 64MiB."""
     timeout: Duration
-    """How long one attempt to deliver an event may take; from 100ms to 1m; by default 10s."""
+    """Maximum duration of one attempt to deliver an event; from 100ms to 1m; by default 10s."""
     private_receivers: bool
     """Let event destinations have URLs that lead to private addresses; by default true."""
 
@@ -263,15 +263,15 @@ class ApiSettings(TypedDict, total=False):
     """The settings below `api`."""
 
     first_byte_timeout: Duration
-    """How long a client of the management API may be silent at first; from 50ms to 1d; by
-    default 5s.
+    """Maximum time until a client of the management API sends its first byte; from 50ms to 1d;
+    by default 5s.
     """
     head_timeout: Duration
-    """How long the head of a request may take, and the time between two requests; from 50ms to
-    1d; by default 30s.
+    """Maximum duration of a request's head, and of the pause between two requests; from 50ms
+    to 1d; by default 30s.
     """
     body_timeout: Duration
-    """How long the body of a request may take; from 50ms to 1d; by default 30s."""
+    """Maximum duration of a request's body; from 50ms to 1d; by default 30s."""
     max_body_size: int | str
     """The largest body of a request; from 1KiB to 64MiB; by default 1MiB."""
     max_head_size: int | str
@@ -288,35 +288,33 @@ class EdgeSettings(TypedDict, total=False):
     """The settings below `edge`."""
 
     first_byte_timeout: Duration
-    """How long a visitor may be silent at first, where visitors speak first; from 50ms to 1d;
-    by default 5s.
+    """Maximum time until a visitor sends its first byte, in protocols in which visitors send
+    first; from 50ms to 1d; by default 5s.
     """
     handshake_timeout: Duration
-    """How long a TLS handshake may take; from 50ms to 1d; by default 10s."""
+    """Maximum duration of a TLS handshake; from 50ms to 1d; by default 10s."""
     head_timeout: Duration
-    """How long the head of a request may take; from 50ms to 1d; by default 10s."""
+    """Maximum duration of a request's head; from 50ms to 1d; by default 10s."""
     stall_timeout: Duration
-    """How long nothing of a body may arrive from a visitor, or be taken by one; from 50ms to
-    1d; by default 30s.
+    """Maximum time in which a visitor sends or accepts nothing of a body; from 50ms to 1d; by
+    default 30s.
     """
     idle_timeout: Duration
-    """How long a visitor's connection may be idle between requests; from 50ms to 1d; by
+    """Maximum time that a visitor's connection is idle between requests; from 50ms to 1d; by
     default 90s.
     """
     dial_timeout: Duration
-    """How long opening a connection to a backend may take; from 50ms to 1d; by default 10s."""
+    """Maximum time to open a connection to a backend; from 50ms to 1d; by default 10s."""
     response_timeout: Duration
-    """How long a backend may take to begin its response; from 50ms to 1d; by default 1m."""
+    """Maximum time until a backend begins its response; from 50ms to 1d; by default 1m."""
     upstream_idle_timeout: Duration
-    """How long a connection to a backend waits for another request, at least; from 50ms to 1d;
-    by default 20s.
+    """Minimum time that a connection to a backend is kept for another request; from 50ms to
+    1d; by default 20s.
     """
     upstream_idle_connections: int
-    """How many connections to one backend may wait for another request; from 0 to 4096; by
-    default 1024.
-    """
+    """Maximum number of idle connections to one backend; from 0 to 4096; by default 1024."""
     http2_streams: int
-    """How many requests a connection may carry at once with HTTP/2; from 1 to 10000; by
+    """Maximum number of concurrent requests on an HTTP/2 connection; from 1 to 10000; by
     default 128.
     """
     max_head_size: int | str
@@ -333,38 +331,38 @@ class AgentSettings(TypedDict, total=False):
     """The settings below `agent`."""
 
     first_byte_timeout: Duration
-    """How long an agent may be silent at first; from 50ms to 1d; by default 5s."""
+    """Maximum time until an agent sends its first byte; from 50ms to 1d; by default 5s."""
     handshake_timeout: Duration
-    """How long the TLS handshake of an agent may take; from 50ms to 1d; by default 10s."""
+    """Maximum duration of an agent's TLS handshake; from 50ms to 1d; by default 10s."""
     login_timeout: Duration
-    """How long an agent may take to authenticate; from 50ms to 1d; by default 10s."""
+    """Maximum time until an agent has authenticated; from 50ms to 1d; by default 10s."""
     max_login_size: int | str
-    """How much an agent may send before it has authenticated; from 4KiB to 1MiB; by default
-    68KiB.
+    """Maximum size of the data that an agent sends before it has authenticated; from 4KiB to
+    1MiB; by default 68KiB.
     """
     heartbeat_interval: Duration
     """The interval of heartbeats: an agent is asked when it sent nothing for one and a half,
     and each sixth time; from 50ms to 1d; by default 10s.
     """
     heartbeat_tolerance: Duration
-    """How late a heartbeat may come back before the agent is taken for gone; from 50ms to 1d;
-    by default 15s.
+    """Maximum delay of a heartbeat's response before the agent counts as gone; from 50ms to
+    1d; by default 15s.
     """
     max_streams: int
-    """How many connections of visitors an agent carries at once; agents of others break at
-    more than 500; from 1 to 4000; by default 500.
+    """Maximum number of concurrent visitor connections of an agent; agents of other makers
+    fail above 500; from 1 to 4000; by default 500.
     """
     queue_timeout: Duration
-    """How long a visitor waits for one of them to end when there are that many; from 0s to 1d;
-    by default 1s.
+    """Maximum time that a visitor waits for one of them to end when the maximum is reached;
+    from 0s to 1d; by default 1s.
     """
     max_unread_size: int | str
-    """How much the visitors of an agent may leave unread; beyond it, those with more than 256
-    KiB of it lose streams; from 256KiB to 1GiB; by default 6MiB.
+    """Maximum size of data that an agent's visitors leave unread; above it, visitors with more
+    than 256 KiB lose streams; from 256KiB to 1GiB; by default 6MiB.
     """
     reserve: Duration
-    """How long the addresses of an agent that is gone are kept for it; from 0s to 30d; by
-    default 30s.
+    """Time for which the addresses of an agent that is gone are kept for it; from 0s to 30d;
+    by default 30s.
     """
 
 
@@ -403,13 +401,13 @@ class ServiceSettings(TypedDict, total=False):
     the machine.
     """
     peer_addr: str
-    """Where other nodes reach this one."""
+    """The address at which other nodes reach this one."""
     peer_listen_addr: str
     """The address to listen on for other nodes, if they reach this one at another; by default
     that of peer_addr.
     """
     audit_retention: Duration
-    """How long events of the audit trail are kept; by default 90d."""
+    """Time for which events of the audit trail are kept; by default 90d."""
     vault_key: str
     """The key that secrets in vaults are encrypted with: 32 bytes in base64."""
     vault_key_file: str | PathLike[str]
@@ -425,9 +423,9 @@ class ServiceSettings(TypedDict, total=False):
     default false.
     """
     host: str
-    """The name or address to listen on; by default 127.0.0.1."""
+    """The name or address of the listener; by default 127.0.0.1."""
     port: int | Literal["none"]
-    """The port to listen on; 0 picks a free port; by default 0."""
+    """The port of the listener; 0 picks a free port; by default 0."""
     admin_key: str
     """The admin key of a new database, or one that an existing database holds."""
     admin_key_file: str | PathLike[str]
@@ -465,21 +463,21 @@ class ServiceSettings(TypedDict, total=False):
     trusted_proxies: Sequence[str]
     """Proxies whose X-Forwarded-For header is trusted: addresses or CIDRs."""
     proxy_protocol: bool
-    """Trusted proxies begin connections of visitors and agents with the PROXY protocol,
-    version 2; by default false.
+    """Require the PROXY protocol, version 2, from trusted proxies, for visitors and agents; by
+    default false.
     """
     ambiguous_paths: Literal["reject", "normalize"]
-    """What to do with ambiguous paths, if a route or a rule looks at paths; by default reject."""
+    """Treatment of ambiguous paths, if a route or a rule looks at paths; by default reject."""
     enforce_ip_restrictions: bool
-    """Refuse whom IP restrictions do not allow; false only warns, for whoever is locked out;
-    by default true.
+    """Reject clients that IP restrictions do not allow; false only warns, for operators who
+    are locked out; by default true.
     """
     geo_database: str | PathLike[str]
-    """A database in MaxMind's form of where addresses are, for conn.geo and
-    conn.client_ip.geo.
+    """Database for conn.geo and conn.client_ip.geo, in MaxMind's format, with the places of
+    addresses.
     """
     asn_database: str | PathLike[str]
-    """A database in MaxMind's form of whose addresses are, for conn.client_ip.as."""
+    """Database for conn.client_ip.as, in MaxMind's format, with the networks of addresses."""
     address_categories: str | PathLike[str]
     """A list of CIDR,category lines, for conn.client_ip.categories."""
     tls_endpoints: bool
@@ -489,7 +487,7 @@ class ServiceSettings(TypedDict, total=False):
     default that of `host`.
     """
     agent_port: int | Literal["none"]
-    """The port for agents; 0 picks a free port, none takes no agents; by default 0."""
+    """The port for agents; 0 picks a free port, none disables it; by default 0."""
     authtoken: str
     """The authtoken for agents of a new database, or one that an existing database holds."""
     authtoken_file: str | PathLike[str]
@@ -515,12 +513,12 @@ class ServiceSettings(TypedDict, total=False):
     files, at most 4,096.
     """
     admin_addr: str
-    """Where /healthz, /readyz and /metrics are, such as 127.0.0.1:4090; by default nowhere,
+    """Address of /healthz, /readyz and /metrics, such as 127.0.0.1:4090; by default nowhere,
     and nothing is counted.
     """
     drain_delay: Duration
-    """How long /readyz says no before listeners close when stopping; from 0s to 1h; by default
-    0s.
+    """Time for which /readyz fails before listeners close when stopping; from 0s to 1h; by
+    default 0s.
     """
     backup: BackupSettings
     """What `backup` holds."""

@@ -45,6 +45,7 @@ pub(crate) use inner::AgentInner;
 pub use options::{AgentOptions, WebAddress};
 pub use page::masked_target;
 pub(crate) use page::{HeaderView, MessageView, RequestDetail, RequestFilter, RequestSummary};
+pub(crate) use relay::LocalUpstream;
 pub use replay::ReplayError;
 pub use session::{OnlineSession, OnlineSessions, SessionState, StartError, TunnelBindError};
 pub use tls::Trust;
@@ -62,7 +63,7 @@ use hosts::AllowedHosts;
 use intercept::Interceptors;
 use metrics::{RequestCounts, TunnelMetrics};
 use monitoring::AgentMonitor;
-use relay::{ForbiddenAddresses, HttpForwarder, LocalAddress, LocalUpstream};
+use relay::{ForbiddenAddresses, HttpForwarder, LocalAddress};
 use replay::ReplayPlan;
 use session::state::SharedSessionHistory;
 use tunnels::Tunnels;
@@ -203,6 +204,12 @@ impl Agent {
     /// Gets a new value whenever a tunnel has started.
     pub fn watch_tunnels(&self) -> watch::Receiver<u64> {
         self.shared.tunnels.subscribe()
+    }
+
+    /// Returns a function that lists the local services behind the tunnels.
+    pub(crate) fn upstream_source(&self) -> impl Fn() -> Vec<LocalUpstream> + Send + use<> {
+        let shared = self.shared.clone();
+        move || shared.tunnels.all().iter().map(|tunnel| tunnel.upstream().clone()).collect()
     }
 
     /// Counts the connections of visitors that are open, also after the agent began to stop.

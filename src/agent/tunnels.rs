@@ -325,6 +325,14 @@ impl RunningTunnel {
         }
     }
 
+    /// The local service that the tunnel leads to.
+    pub(crate) fn upstream(&self) -> &LocalUpstream {
+        match &self.service {
+            LocalService::Http(forwarder) => &forwarder.upstream,
+            LocalService::Bytes(upstream) => upstream,
+        }
+    }
+
     /// Whether requests are captured.
     pub fn inspects(&self) -> bool {
         matches!(&self.service, LocalService::Http(front) if front.captures.is_some())

@@ -7,6 +7,7 @@
 
 #[cfg(feature = "service")]
 pub mod decode;
+pub mod documentation;
 mod error;
 #[cfg(feature = "service")]
 mod handler;

@@ -2,14 +2,14 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Field, Info, Kind, Output, ParameterLocation, Resource, Shape};
+use super::{Field, Info, Kind, Output, ParameterLocation, Resource, Shape, documentation};
 
 /// Which API a document describes, in the words of its `info` object.
 #[derive(Debug, Clone, Copy)]
 pub struct ApiDescription<'a> {
     /// The title of the API.
     pub title: &'a str,
-    /// What the API is for.
+    /// Human-readable description of the API.
     pub description: &'a str,
     /// The address below which the paths are.
     pub server: &'a str,
@@ -38,7 +38,9 @@ struct OpenApiDocument {
 
 impl OpenApiDocument {
     fn add_resource(&mut self, resource: &Resource) {
-        self.tags.push(json!({"name": resource.name, "description": resource.doc.trim()}));
+        self.tags.push(
+            json!({"name": resource.name, "description": documentation::unindent(resource.doc)}),
+        );
         for info in resource.operations {
             let operation = self.operation(info);
             let path = self.paths.entry(info.path).or_insert_with(|| json!({}));
@@ -47,7 +49,7 @@ impl OpenApiDocument {
     }
 
     fn operation(&mut self, info: &Info) -> Value {
-        let (summary, more) = split_doc(info.doc);
+        let (summary, more) = documentation::split_summary(info.doc);
         let mut operation = json!({
             "operationId": format!("{}.{}", info.resource, info.name),
             "tags": [info.resource],
@@ -79,7 +81,7 @@ impl OpenApiDocument {
                 "name": field.name,
                 "in": place,
                 "required": field.required,
-                "description": info.explain(field).trim(),
+                "description": documentation::unindent(info.explain(field)),
                 "schema": self.schema(&field.kind),
             })
         };
@@ -174,7 +176,7 @@ impl OpenApiDocument {
         let properties = properties.collect::<Map<_, _>>();
         json!({
             "type": "object",
-            "description": shape.doc.trim(),
+            "description": documentation::unindent(shape.doc),
             "properties": properties,
             "required": required(shape.fields.iter()),
         })
@@ -223,15 +225,8 @@ fn required<'a>(fields: impl Iterator<Item = &'a Field>) -> Vec<&'static str> {
 
 fn describe(schema: &mut Value, doc: &str) {
     if !doc.trim().is_empty() {
-        schema["description"] = doc.trim().into();
+        schema["description"] = documentation::unindent(doc).into();
     }
-}
-
-/// The first sentence line, and what follows it.
-fn split_doc(doc: &str) -> (String, String) {
-    let mut lines = doc.lines().map(str::trim);
-    let first = lines.next().unwrap_or_default().to_owned();
-    (first, lines.collect::<Vec<_>>().join("\n").trim().to_owned())
 }
 
 #[cfg(test)]

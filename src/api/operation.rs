@@ -181,6 +181,18 @@ impl Info {
         self.path.split('/').filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}'))
     }
 
+    /// Returns the parameters that identify the resource, in the order of a command line: those of the
+    /// path, or a required `id` that travels in the body.
+    pub fn identifiers(&self) -> impl Iterator<Item = &'static str> {
+        let is_body_id = |parameter: &&Field| {
+            parameter.required
+                && parameter.name == "id"
+                && self.place(parameter.name) == ParameterLocation::Body
+        };
+        let of_body = self.parameters.iter().filter(is_body_id).map(|parameter| parameter.name);
+        self.path_parameters().chain(of_body)
+    }
+
     /// The status of success: 201 for a create, 204 for a response without a body, else 200.
     pub const fn success(&self) -> u16 {
         match (self.output, self.method) {
@@ -204,6 +216,8 @@ impl Info {
             (_, Some(field)) => field.doc,
             ("id", None) => " The identifier of the resource.\n",
             ("edge_id", None) => " The identifier of the edge.\n",
+            ("subscription_id", None) => " The identifier of the event subscription.\n",
+            ("type", None) => " The type of events, such as `ip_policy_created.v0`.\n",
             ("before_id", None) => " Start after this identifier.\n",
             ("limit", None) => " How many items a page may hold, 1 to 100.\n",
             _ => "",

@@ -4,9 +4,10 @@ use clap::{Arg, ArgMatches};
 
 /// `--admin-addr`.
 pub(super) fn argument() -> Arg {
-    Arg::new("admin-addr").long("admin-addr").value_name("HOST:PORT").help(
-        "Where /healthz, /readyz and /metrics are, such as 127.0.0.1:4090; nowhere without it",
-    )
+    Arg::new("admin-addr")
+        .long("admin-addr")
+        .value_name("HOST:PORT")
+        .help("Address of /healthz, /readyz and /metrics, such as 127.0.0.1:4090")
 }
 
 /// The address that was given.

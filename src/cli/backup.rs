@@ -47,14 +47,14 @@ pub(super) fn backup() -> Command {
 /// The options that go with the URL of a service.
 fn remote_options() -> impl Iterator<Item = Arg> {
     let help =
-        "How many seconds the service may be silent, as while it makes the copy; default: 600";
+        "Maximum time without data from the service, as while it makes the copy; default: 600";
     let options = operations::remote_connection(help);
     options.map(|option| option.conflicts_with(PATH).help_heading("Options of --url"))
 }
 
 pub(super) fn restore() -> Command {
     Command::new("restore")
-        .about("Put a copy in the place of a database that no service is using")
+        .about("Replace a database that no service uses with a copy")
         .after_help(
             "The copy is checked before, and the database after. A database that is replaced stays\n\
              beside it, as <path>-replaced-<time>.\n\n\

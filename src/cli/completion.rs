@@ -4,6 +4,7 @@ use clap::{Arg, ArgMatches, Command, value_parser};
 use clap_complete::Shell;
 
 use super::error::CliError;
+use super::help::{self, HelpScope};
 use super::output::say_completion;
 
 pub(super) fn command() -> Command {
@@ -21,6 +22,6 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), CliError> {
     let Some(shell) = matches.get_one::<Shell>("shell") else {
         return Err(CliError::usage("no shell given"));
     };
-    say_completion(*shell, super::command(), "ginnel");
+    say_completion(*shell, help::arrange(super::command(), HelpScope::All), "ginnel");
     Ok(())
 }

@@ -16,14 +16,15 @@ pub(super) fn command() -> Command {
     let switch = |name, help| Arg::new(name).long(name).action(ArgAction::SetTrue).help(help);
     let check = Command::new("check").about("Check the configuration of an agent");
     let show = Command::new("show")
-        .about("Show each setting with its value and where it comes from; secrets are masked")
+        .about("Show each setting with its value and its source; secrets are masked")
         .after_help("Example:\n  ginnel config show --service --config ginnel.yml")
         .arg(config_argument())
         .arg(switch("service", "The settings of `ginnel serve`"))
         .arg(switch("agent", "The settings of an agent, and its tunnels"))
         .group(ArgGroup::new("whose").args(["service", "agent"]).required(true));
     Command::new("config")
-        .about("Commands for configuration files; `ginnel serve --check` checks that of a service")
+        .about("Check and show configuration files")
+        .after_help("`ginnel serve --check` checks the configuration of a service.")
         .subcommand_required(true)
         .subcommands([check.arg(config_argument()), show])
 }

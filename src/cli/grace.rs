@@ -15,7 +15,7 @@ pub(super) fn argument() -> Arg {
         .long("grace")
         .value_name("DURATION")
         .help(
-            "How long to wait for requests in flight when stopping; a second signal stops at once",
+            "Maximum time to wait for requests in flight when stopping; a second signal stops at once",
         )
         .value_parser(|text: &str| {
             let mut grace = Duration::ZERO;

@@ -28,16 +28,16 @@ pub(super) fn arguments() -> [Arg; 3] {
         option(
             "log-level",
             "LEVELS",
-            "What to log: error, warn, info, debug, trace or off, also by target, such as \
+            "Levels to log: error, warn, info, debug, trace or off, also by target, such as \
              info,gateway=debug; default: GINNEL_LOG, or info if a format or a file is given",
         )
         .value_parser(|text: &str| text.parse::<LogLevels>()),
-        option("log-format", "FORMAT", "How to write the log; default: term")
+        option("log-format", "FORMAT", "Format of the log; default: term")
             .value_parser(LogFormat::NAMES),
         option(
             "log-file",
             "FILE",
-            "The file to add the log to, instead of standard error; opened again on SIGHUP",
+            "File to append the log to, instead of standard error; opened again on SIGHUP",
         )
         .value_parser(value_parser!(PathBuf)),
     ]

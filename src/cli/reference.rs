@@ -3,6 +3,7 @@
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::error::CliError;
+use super::help;
 use super::output::say;
 use crate::agent::config::SECTIONS as AGENT_SECTIONS;
 use crate::service::config::SECTIONS;
@@ -11,9 +12,10 @@ use crate::settings::{Reload, Setting, SettingSection, ValueKind};
 const HEAD: &str = "\
 # Command line
 
-Written by `ginnel reference` from the commands themselves. Every command has `--help`; options of a
-group may be given to each of its commands. [The shell](../guides/shell.md) says how arguments, output
-and keys work.";
+Written by `ginnel reference` from the commands themselves. `--help` lists the usual options of a command,
+and `--help-all` lists all of them. Each command of a group also takes the options of the group. `ginnel`
+without a command prints the same text as `ginnel --help` and exits with code 2.
+[The shell](../guides/shell.md) describes arguments, output and keys.";
 
 pub(super) fn command() -> Command {
     let switch = |name, help| Arg::new(name).long(name).action(ArgAction::SetTrue).help(help);
@@ -105,7 +107,8 @@ fn setting_meaning<C>(setting: &Setting<C>) -> String {
 
 fn page(root: &Command) -> String {
     let mut page = HEAD.to_owned();
-    page.push_str(&format!("\n\n{}", block(&text(root.get_after_help()))));
+    let root_help = [root.get_before_help(), root.get_after_help()].map(text).join("\n\n");
+    page.push_str(&format!("\n\n{}", block(&root_help)));
     for command in visible(root) {
         describe(&mut page, command, "ginnel", 2);
     }
@@ -117,10 +120,11 @@ fn describe(page: &mut String, command: &Command, above: &str, level: usize) {
     let path = format!("{above} {}", command.get_name());
     let (positionals, options): (Vec<_>, Vec<_>) = command
         .get_arguments()
-        .filter(|arg| !arg.is_hide_set())
+        .filter(|arg| !arg.is_hide_set() || help::is_twin(arg))
         .partition(|arg| arg.is_positional());
-    let usage =
-        positionals.iter().fold(path.clone(), |usage, arg| format!("{usage} {}", name(arg)));
+    let usage = positionals
+        .iter()
+        .fold(path.clone(), |usage, arg| format!("{usage} {}", name(command, arg)));
     let options_too = if options.is_empty() { "" } else { " [OPTIONS]" };
     let below = if visible(command).next().is_some() { " COMMAND" } else { "" };
     // A page has no use for headings below the fourth level.
@@ -130,8 +134,16 @@ fn describe(page: &mut String, command: &Command, above: &str, level: usize) {
     page.push_str(&format!("\n\n{}", block(&format!("{usage}{options_too}{below}"))));
     if !(positionals.is_empty() && options.is_empty()) {
         page.push_str("\n\n| Argument | Meaning |\n| --- | --- |");
-        for arg in positionals.into_iter().chain(options) {
-            page.push_str(&format!("\n| `{}` | {} |", name(arg).replace('|', "\\|"), meaning(arg)));
+        for arg in &positionals {
+            push_row(page, command, arg);
+        }
+        let mut group = None;
+        for arg in options {
+            if arg.get_help_heading() != group {
+                group = arg.get_help_heading();
+                page.push_str(&format!("\n| **{}** | |", group.unwrap_or("Options")));
+            }
+            push_row(page, command, arg);
         }
     }
     let after = text(command.get_after_help());
@@ -143,18 +155,23 @@ fn describe(page: &mut String, command: &Command, above: &str, level: usize) {
     }
 }
 
+fn push_row(page: &mut String, command: &Command, arg: &Arg) {
+    let name = name(command, arg).replace('|', "\\|");
+    page.push_str(&format!("\n| `{name}` | {} |", meaning(arg)));
+}
+
 fn visible(command: &Command) -> impl Iterator<Item = &Command> {
     command.get_subcommands().filter(|inner| !inner.is_hide_set() && inner.get_name() != "help")
 }
 
 /// How an argument is written.
-fn name(arg: &Arg) -> String {
+fn name(command: &Command, arg: &Arg) -> String {
     let values = arg.get_value_names().unwrap_or_default();
     let value = values.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(" ");
     let value = if value.is_empty() { arg.get_id().as_str().to_uppercase() } else { value };
     if arg.is_positional() {
         let more = if arg.get_action().takes_values() && is_many(arg) { "..." } else { "" };
-        return if arg.is_required_set() {
+        return if help::is_needed(command, arg) {
             format!("<{value}>{more}")
         } else {
             format!("[{value}]{more}")

@@ -42,11 +42,12 @@ pub(super) fn command() -> Command {
              the file.\n\n\
              Example:\n  ginnel serve --path ginnel.db --port 4000 --rate-limit 120/60s",
         )
-        .arg(settings::config_argument())
+        .arg(settings::config_argument().help_heading("Configuration"))
         .arg(
             Arg::new("check")
                 .long("check")
                 .action(ArgAction::SetTrue)
+                .help_heading("Configuration")
                 .help("Check the configuration, print every problem, and start nothing"),
         )
         .args(settings::arguments(SECTIONS))

@@ -6,6 +6,7 @@ use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser,
 use clap::{Arg, ArgAction, ArgMatches, ValueHint};
 
 use super::error::CliError;
+use super::help::HelpRank;
 use super::output::complain;
 use crate::settings::{ConfigFile, Setting, SettingSection, SettingSources, ValueKind};
 
@@ -24,14 +25,17 @@ pub(super) fn single_argument<C: Default + 'static>(
     sections: &'static [SettingSection<C>],
     key: &str,
 ) -> Option<Arg> {
-    let mut settings = sections.iter().flat_map(|section| section.settings);
-    settings.find(|setting| setting.key == key).and_then(argument)
+    sections.iter().find_map(|section| {
+        let setting = section.settings.iter().find(|setting| setting.key == key)?;
+        Some(argument(setting)?.help_heading(section.title))
+    })
 }
 
 fn argument<C: Default + 'static>(setting: &'static Setting<C>) -> Option<Arg> {
     let flag = setting.flag()?;
     let argument = Arg::new(flag.clone()).long(flag).help(setting.doc);
     let argument = argument.value_name(setting.value_name).value_parser(parser(setting));
+    let argument = if setting.is_usual { argument } else { argument.rare() };
     Some(match setting.field.kind {
         ValueKind::Switch => argument
             .num_args(0..=1)
@@ -102,5 +106,5 @@ pub(super) fn config_argument() -> Arg {
         .long("config")
         .value_name("FILE")
         .value_parser(clap::value_parser!(std::path::PathBuf))
-        .help("The configuration file")
+        .help("Configuration file")
 }

@@ -33,7 +33,7 @@ pub(super) fn command() -> Command {
              ginnel store copy --from postgres://ginnel@db.example/tunnels --to ginnel.db",
         )
         .arg(place(FROM, "The database: a file, or postgres://USER@HOST/NAME without a password"))
-        .arg(place(TO, "Where the copy goes: a file that is not there, or an empty database"))
+        .arg(place(TO, "The place of the copy: a file that does not exist, or an empty database"))
         .arg(
             Arg::new(JSON)
                 .long(JSON)

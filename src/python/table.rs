@@ -7,7 +7,7 @@ use pyo3::exceptions::PyLookupError;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 
-use crate::api::{Field, Info, Kind, Output, Resource, Shape, local, remote};
+use crate::api::{Field, Info, Kind, Output, Resource, Shape, documentation, local, remote};
 use crate::service::config::{ServeConfig, embedded_settings};
 
 /// What stands before the names of operations of the agent API.
@@ -61,7 +61,7 @@ pub(super) fn operations(api: &str) -> PyResult<String> {
         let operations = resource.operations.iter().map(|info| {
             let parameters = info.parameters.iter().map(|parameter| {
                 let mut field = field(parameter);
-                field["doc"] = info.explain(parameter).trim().into();
+                field["doc"] = documentation::unindent(info.explain(parameter)).into();
                 field["place"] = format!("{:?}", info.place(parameter.name)).to_lowercase().into();
                 field
             });
@@ -72,7 +72,7 @@ pub(super) fn operations(api: &str) -> PyResult<String> {
             };
             json!({
                 "name": info.name,
-                "doc": info.doc.trim(),
+                "doc": documentation::unindent(info.doc),
                 "method": info.method.as_str(),
                 "path": info.path,
                 "parameters": parameters.collect::<Vec<_>>(),
@@ -82,7 +82,7 @@ pub(super) fn operations(api: &str) -> PyResult<String> {
         json!({
             "name": resource.name,
             "file": resource.file,
-            "doc": resource.doc.trim(),
+            "doc": documentation::unindent(resource.doc),
             "operations": operations.collect::<Vec<_>>(),
         })
     });
@@ -105,7 +105,7 @@ pub(super) fn shapes(api: &str) -> PyResult<String> {
         json!({
             "name": shape.name,
             "file": shape.file,
-            "doc": shape.doc.trim(),
+            "doc": documentation::unindent(shape.doc),
             "fields": shape.fields.iter().map(field).collect::<Vec<_>>(),
         })
     });
@@ -115,7 +115,7 @@ pub(super) fn shapes(api: &str) -> PyResult<String> {
 fn field(field: &Field) -> Value {
     json!({
         "name": field.name,
-        "doc": field.doc.trim(),
+        "doc": documentation::unindent(field.doc),
         "kind": kind(&field.kind),
         "required": field.required,
     })

@@ -62,6 +62,8 @@ pub struct Setting<C: 'static> {
     pub bounds: Bounds,
     /// Whether it says how a command behaves, and not the service or agent that it runs.
     pub of_command: bool,
+    /// If true, the help lists its flag among the usual ones.
+    pub is_usual: bool,
     /// What it is called on the command line.
     pub flag: SettingName,
     /// What it is called in the environment.
@@ -107,6 +109,7 @@ macro_rules! setting {
             reload: $crate::settings::Reload::Restart,
             bounds: $crate::settings::Bounds::ALL,
             of_command: false,
+            is_usual: false,
             flag: $crate::settings::SettingName::OfKey,
             variable: $crate::settings::SettingName::OfKey,
             field: $crate::settings::SettingField {
@@ -140,6 +143,12 @@ impl<C> Setting<C> {
     /// It says how a command behaves, and not the service or agent that it runs.
     pub const fn of_command(mut self) -> Self {
         self.of_command = true;
+        self
+    }
+
+    /// Lists the flag in `--help`. Other flags are listed by `--help-all` only.
+    pub const fn usual(mut self) -> Self {
+        self.is_usual = true;
         self
     }
 

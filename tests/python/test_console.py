@@ -441,7 +441,7 @@ def dev_lines(*options: str) -> list[str]:
         assert process.stdout
         lines = []
         for line in process.stdout:
-            lines.append(line.split(" ", 1)[1].rstrip())
+            lines.append(line.rstrip())
             if "try: " in line:
                 break
         process.send_signal(signal.SIGINT)
@@ -453,7 +453,7 @@ def test_the_first_lines_say_where_to_look_and_what_to_try() -> None:
     lines = dev_lines()
 
     said = dict(line.split(": ", 1) for line in lines if ": " in line)
-    url = said["Public URL"]
+    url = said["Local URL"]
     assert url.startswith("http://127.0.0.1:")
     assert said["Forwarding"] == f"{url} -> localhost:8080"
     assert said["try"] == f"curl {url}"

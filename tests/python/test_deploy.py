@@ -101,7 +101,7 @@ def test_the_compose_file_of_a_cluster_has_three_nodes_with_settings_that_exist(
     services = yaml.safe_load(path.read_text())["services"]
     nodes = [service for name, service in services.items() if name.startswith("node")]
     assert len(nodes) == 3
-    known = checked(sys.executable, "-m", "ginnel", "serve", "--help")
+    known = checked(sys.executable, "-m", "ginnel", "serve", "--help-all")
     for node in nodes:
         for variable in node["environment"]:
             flag = variable.removeprefix("GINNEL_").lower().replace("_", "-")

@@ -90,7 +90,7 @@ def test_each_value_has_its_origin_and_secrets_are_masked(tmp_path: Path) -> Non
 
 
 def test_every_setting_has_a_flag_or_is_a_secret() -> None:
-    flags = set(re.findall(r"--[a-z0-9-]+", run("serve", "--help").stdout))
+    flags = set(re.findall(r"--[a-z0-9-]+", run("serve", "--help-all").stdout))
 
     without = {key for key in shown() if f"--{re.sub('[_.]', '-', key)}" not in flags}
     # There are eight of each of these.

@@ -57,7 +57,7 @@ class AgentEndpoint(Record):
     pooling_enabled: bool | None = None
     """Whether it shares its URL with other endpoints of the account."""
     description: str | None = None
-    """What it is for."""
+    """Human-readable description of it."""
     inspect: bool | None = None
     """Whether requests are captured."""
     traffic_policy: str | None = None
@@ -114,8 +114,8 @@ class Endpoints(Resource):
                 it matters; left out for HTTPS at an assigned host.
             name: The name; unique among the running tunnels, at most 255 bytes.
             metadata: Free text that the management API shows; at most 4096 bytes.
-            description: What the endpoint is for, which the management API shows; at most 255
-                bytes.
+            description: Human-readable description of the endpoint, which the management API
+                shows; at most 255 bytes.
             bindings: Who can reach it: `public`, or `internal` with a host below `.internal`.
             inspect: False to capture no requests.
             pooling_enabled: True to share the URL, and its load, with other endpoints of the
@@ -181,8 +181,8 @@ class Endpoints(Resource):
                 assigned host.
             uri: The path of this call; another one is refused.
             metadata: Free text that the management API shows; at most 4096 bytes.
-            description: What the endpoint is for, which the management API shows; at most 255
-                bytes.
+            description: Human-readable description of the endpoint, which the management API
+                shows; at most 255 bytes.
             bindings: Who can reach it: `public`, or `internal` with a host below `.internal`.
             inspect: False to capture no requests.
             pooling_enabled: True to share the URL, and its load, with other endpoints of the
@@ -256,8 +256,8 @@ class AsyncEndpoints(Resource):
                 it matters; left out for HTTPS at an assigned host.
             name: The name; unique among the running tunnels, at most 255 bytes.
             metadata: Free text that the management API shows; at most 4096 bytes.
-            description: What the endpoint is for, which the management API shows; at most 255
-                bytes.
+            description: Human-readable description of the endpoint, which the management API
+                shows; at most 255 bytes.
             bindings: Who can reach it: `public`, or `internal` with a host below `.internal`.
             inspect: False to capture no requests.
             pooling_enabled: True to share the URL, and its load, with other endpoints of the
@@ -323,8 +323,8 @@ class AsyncEndpoints(Resource):
                 assigned host.
             uri: The path of this call; another one is refused.
             metadata: Free text that the management API shows; at most 4096 bytes.
-            description: What the endpoint is for, which the management API shows; at most 255
-                bytes.
+            description: Human-readable description of the endpoint, which the management API
+                shows; at most 255 bytes.
             bindings: Who can reach it: `public`, or `internal` with a host below `.internal`.
             inspect: False to capture no requests.
             pooling_enabled: True to share the URL, and its load, with other endpoints of the

@@ -111,7 +111,7 @@ class Mocks(Resource):
             body: The body of the response, as text; `{{ … }}` stands for values of the request.
             json: The body of the response, as JSON; its texts may hold `{{ … }}`.
             body_base64: The body of the response, as bytes.
-            template: False to leave `{{ … }}` as it is.
+            template: False to leave `{{ … }}` unchanged.
             delay: Milliseconds before the response, at most 600,000.
             fault: `reset` to reset the visitor's connection instead of a response, `truncate`
                 to do so in the middle of the body; empty for neither.
@@ -192,7 +192,7 @@ class Mocks(Resource):
             body: The body of the response, as text; `{{ … }}` stands for values of the request.
             json: The body of the response, as JSON; its texts may hold `{{ … }}`.
             body_base64: The body of the response, as bytes.
-            template: False to leave `{{ … }}` as it is.
+            template: False to leave `{{ … }}` unchanged.
             delay: Milliseconds before the response, at most 600,000.
             fault: `reset` to reset the visitor's connection instead of a response, `truncate`
                 to do so in the middle of the body; empty for neither.
@@ -294,7 +294,7 @@ class AsyncMocks(Resource):
             body: The body of the response, as text; `{{ … }}` stands for values of the request.
             json: The body of the response, as JSON; its texts may hold `{{ … }}`.
             body_base64: The body of the response, as bytes.
-            template: False to leave `{{ … }}` as it is.
+            template: False to leave `{{ … }}` unchanged.
             delay: Milliseconds before the response, at most 600,000.
             fault: `reset` to reset the visitor's connection instead of a response, `truncate`
                 to do so in the middle of the body; empty for neither.
@@ -375,7 +375,7 @@ class AsyncMocks(Resource):
             body: The body of the response, as text; `{{ … }}` stands for values of the request.
             json: The body of the response, as JSON; its texts may hold `{{ … }}`.
             body_base64: The body of the response, as bytes.
-            template: False to leave `{{ … }}` as it is.
+            template: False to leave `{{ … }}` unchanged.
             delay: Milliseconds before the response, at most 600,000.
             fault: `reset` to reset the visitor's connection instead of a response, `truncate`
                 to do so in the middle of the body; empty for neither.

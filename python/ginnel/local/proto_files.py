@@ -63,8 +63,8 @@ class ProtoFiles(Resource):
         `google/protobuf` are.
 
         Args:
-            files: The texts of `.proto` files, by the names that others import them by; at most
-                1 MiB together.
+            files: The texts of `.proto` files, by the names in their imports; at most 1 MiB
+                together.
             descriptor_set: What `protoc --include_imports --descriptor_set_out` writes, as
                 bytes.
 
@@ -122,8 +122,8 @@ class AsyncProtoFiles(Resource):
         `google/protobuf` are.
 
         Args:
-            files: The texts of `.proto` files, by the names that others import them by; at most
-                1 MiB together.
+            files: The texts of `.proto` files, by the names in their imports; at most 1 MiB
+                together.
             descriptor_set: What `protoc --include_imports --descriptor_set_out` writes, as
                 bytes.
 

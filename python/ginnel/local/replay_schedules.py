@@ -114,7 +114,7 @@ class ReplaySchedules(Resource):
         return self._core.call("agent.replay_schedules.get", ReplaySchedule, (id,))
 
     def delete(self, id: str) -> None:
-        """Stop a replay schedule, and remove it; a request that is under way goes on.
+        """Stop a replay schedule, and remove it; a request that is under way is not interrupted.
 
         Args:
             id: What the schedule is called.
@@ -189,7 +189,7 @@ class AsyncReplaySchedules(Resource):
         return await self._core.start("agent.replay_schedules.get", ReplaySchedule, (id,))
 
     async def delete(self, id: str) -> None:
-        """Stop a replay schedule, and remove it; a request that is under way goes on.
+        """Stop a replay schedule, and remove it; a request that is under way is not interrupted.
 
         Args:
             id: What the schedule is called.

@@ -335,7 +335,7 @@ class Requests(Resource):
     def update(
         self, id: str, *, pinned: bool | None = None, note: str | None = None
     ) -> CapturedRequest:
-        """Pin a captured request, or write a note about it; what is left out stays as it is.
+        """Pin a captured request, or write a note about it; omitted fields keep their value.
 
         Newer requests do not displace one that is pinned.
 
@@ -487,7 +487,7 @@ class AsyncRequests(Resource):
     async def update(
         self, id: str, *, pinned: bool | None = None, note: str | None = None
     ) -> CapturedRequest:
-        """Pin a captured request, or write a note about it; what is left out stays as it is.
+        """Pin a captured request, or write a note about it; omitted fields keep their value.
 
         Newer requests do not displace one that is pinned.
 

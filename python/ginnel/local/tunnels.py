@@ -167,7 +167,7 @@ class TunnelOauth(Record):
     allow_domains: list[str] | None = field(default=None, hash=False)
     """Domains of email addresses that may connect."""
     scopes: list[str] | None = field(default=None, hash=False)
-    """What to ask the provider for; needs a `client_id`."""
+    """Scopes to request; needs a `client_id`."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the response that this version does not know."""
 
@@ -266,8 +266,8 @@ class Tunnels(Resource):
             name: The name; unique among the running tunnels, at most 255 bytes.
             labels: Labels, `name=value`, of a labeled tunnel.
             metadata: Free text that the management API shows; at most 4096 bytes.
-            description: What the tunnel is for, which the management API shows; at most 255
-                bytes.
+            description: Human-readable description of the tunnel, which the management API
+                shows; at most 255 bytes.
             inspect: False to capture no requests.
             schemes: Public schemes of an HTTP tunnel, `http` and `https`.
             domain: The public host.
@@ -298,7 +298,7 @@ class Tunnels(Resource):
             policy: A traffic policy: an object, or its JSON or YAML text.
             traffic_policy: The newer name of `policy`.
             upstream_tls_verify: True to verify the certificate of the local service.
-            upstream_tls_verify_cas: A file of certificates to verify the local service with.
+            upstream_tls_verify_cas: File with certificates that verify the local service.
             pooling_enabled: True to share the URL, and its load, with other endpoints of the
                 account that do.
             app_protocol: What the local service speaks: `http1` or `http2`, which gRPC needs.
@@ -435,8 +435,8 @@ class AsyncTunnels(Resource):
             name: The name; unique among the running tunnels, at most 255 bytes.
             labels: Labels, `name=value`, of a labeled tunnel.
             metadata: Free text that the management API shows; at most 4096 bytes.
-            description: What the tunnel is for, which the management API shows; at most 255
-                bytes.
+            description: Human-readable description of the tunnel, which the management API
+                shows; at most 255 bytes.
             inspect: False to capture no requests.
             schemes: Public schemes of an HTTP tunnel, `http` and `https`.
             domain: The public host.
@@ -467,7 +467,7 @@ class AsyncTunnels(Resource):
             policy: A traffic policy: an object, or its JSON or YAML text.
             traffic_policy: The newer name of `policy`.
             upstream_tls_verify: True to verify the certificate of the local service.
-            upstream_tls_verify_cas: A file of certificates to verify the local service with.
+            upstream_tls_verify_cas: File with certificates that verify the local service.
             pooling_enabled: True to share the URL, and its load, with other endpoints of the
                 account that do.
             app_protocol: What the local service speaks: `http1` or `http2`, which gRPC needs.

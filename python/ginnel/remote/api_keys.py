@@ -98,7 +98,7 @@ class ApiKeys(Resource):
         return self._core.call("api_keys.update", ApiKey, (id, description, metadata))
 
     def delete(self, id: str) -> None:
-        """Delete an API key; it is refused from the next call on.
+        """Delete an API key; its next call is rejected.
 
         Args:
             id: The identifier of the resource.
@@ -170,7 +170,7 @@ class AsyncApiKeys(Resource):
         return await self._core.start("api_keys.update", ApiKey, (id, description, metadata))
 
     async def delete(self, id: str) -> None:
-        """Delete an API key; it is refused from the next call on.
+        """Delete an API key; its next call is rejected.
 
         Args:
             id: The identifier of the resource.

@@ -96,7 +96,7 @@ class ApplicationSession(Record):
 
 
 class ApplicationSessions(Resource):
-    """Application sessions: what visitors have who are logged in."""
+    """Application sessions: the sessions of visitors after their login."""
 
     def list(
         self, *, before_id: str | None = None, limit: int | None = None
@@ -137,7 +137,7 @@ class ApplicationSessions(Resource):
 
 
 class AsyncApplicationSessions(Resource):
-    """Application sessions: what visitors have who are logged in."""
+    """Application sessions: the sessions of visitors after their login."""
 
     def list(
         self, *, before_id: str | None = None, limit: int | None = None

@@ -55,7 +55,7 @@ class ApplicationUser(Record):
 
 
 class ApplicationUsers(Resource):
-    """Application users: the visitors who have logged in."""
+    """Application users: visitors after their login."""
 
     def list(
         self, *, before_id: str | None = None, limit: int | None = None
@@ -94,7 +94,7 @@ class ApplicationUsers(Resource):
 
 
 class AsyncApplicationUsers(Resource):
-    """Application users: the visitors who have logged in."""
+    """Application users: visitors after their login."""
 
     def list(
         self, *, before_id: str | None = None, limit: int | None = None

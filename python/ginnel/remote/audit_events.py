@@ -51,7 +51,7 @@ class AuditEvent(Record):
 
 
 class AuditEvents(Resource):
-    """Audit events: who changed what, and when; for admins."""
+    """Audit events: changes with their author and time; for admins."""
 
     def list(
         self,
@@ -98,7 +98,7 @@ class AuditEvents(Resource):
 
 
 class AsyncAuditEvents(Resource):
-    """Audit events: who changed what, and when; for admins."""
+    """Audit events: changes with their author and time; for admins."""
 
     def list(
         self,

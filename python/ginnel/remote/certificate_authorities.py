@@ -25,7 +25,7 @@ class CertificateAuthority(Record):
     created_at: datetime | None = None
     """When the certificate authority was created."""
     description: str | None = None
-    """What the authority is for; at most 255 bytes."""
+    """Human-readable description of the authority; at most 255 bytes."""
     metadata: str | None = None
     """Arbitrary text that the service stores and returns unchanged; at most 4096 bytes."""
     ca_pem: str | None = None
@@ -54,7 +54,7 @@ class CertificateAuthorities(Resource):
 
         Args:
             ca_pem: The certificate as PEM; several may follow one another.
-            description: What the authority is for; at most 255 bytes.
+            description: Human-readable description of the authority; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
 
@@ -98,7 +98,7 @@ class CertificateAuthorities(Resource):
 
         Args:
             id: Unique identifier, `ca_` and 27 characters.
-            description: What the authority is for; at most 255 bytes.
+            description: Human-readable description of the authority; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
 
@@ -129,7 +129,7 @@ class AsyncCertificateAuthorities(Resource):
 
         Args:
             ca_pem: The certificate as PEM; several may follow one another.
-            description: What the authority is for; at most 255 bytes.
+            description: Human-readable description of the authority; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
 
@@ -173,7 +173,7 @@ class AsyncCertificateAuthorities(Resource):
 
         Args:
             id: Unique identifier, `ca_` and 27 characters.
-            description: What the authority is for; at most 255 bytes.
+            description: Human-readable description of the authority; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
 

@@ -46,7 +46,7 @@ class Endpoint(Record):
     metadata: str | None = None
     """Arbitrary text of the agent, the edge or the cloud endpoint."""
     description: str | None = None
-    """What it is for, as the agent, the edge or the cloud endpoint says."""
+    """Human-readable description of it, as the agent, the edge or the cloud endpoint says."""
     principal: Ref | None = None
     """Who owns it: a user or bot user; null for an edge that was made before owners were noted."""
     tunnel: Ref | None = None
@@ -97,7 +97,8 @@ class Endpoints(Resource):
             traffic_policy: Rules that act on its traffic, in JSON or YAML; what none of them
                 answers or forwards fails.
             type: `cloud`.
-            description: What it is for, as the agent, the edge or the cloud endpoint says.
+            description: Human-readable description of it, as the agent, the edge or the cloud
+                endpoint says.
             metadata: Arbitrary text of the agent, the edge or the cloud endpoint.
             bindings: `["public"]`, or `["internal"]` for a host below `.internal`; left out for
                 what the URL says.
@@ -155,7 +156,8 @@ class Endpoints(Resource):
             url: Its new URL; empty for the one that it has.
             traffic_policy: The new rules; empty for those that it has.
             type: `cloud`.
-            description: What it is for, as the agent, the edge or the cloud endpoint says.
+            description: Human-readable description of it, as the agent, the edge or the cloud
+                endpoint says.
             metadata: Arbitrary text of the agent, the edge or the cloud endpoint.
             bindings: What the URL says.
             pooling_enabled: False: cloud endpoints share no URL.
@@ -201,7 +203,8 @@ class AsyncEndpoints(Resource):
             traffic_policy: Rules that act on its traffic, in JSON or YAML; what none of them
                 answers or forwards fails.
             type: `cloud`.
-            description: What it is for, as the agent, the edge or the cloud endpoint says.
+            description: Human-readable description of it, as the agent, the edge or the cloud
+                endpoint says.
             metadata: Arbitrary text of the agent, the edge or the cloud endpoint.
             bindings: `["public"]`, or `["internal"]` for a host below `.internal`; left out for
                 what the URL says.
@@ -261,7 +264,8 @@ class AsyncEndpoints(Resource):
             url: Its new URL; empty for the one that it has.
             traffic_policy: The new rules; empty for those that it has.
             type: `cloud`.
-            description: What it is for, as the agent, the edge or the cloud endpoint says.
+            description: Human-readable description of it, as the agent, the edge or the cloud
+                endpoint says.
             metadata: Arbitrary text of the agent, the edge or the cloud endpoint.
             bindings: What the URL says.
             pooling_enabled: False: cloud endpoints share no URL.

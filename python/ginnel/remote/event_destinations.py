@@ -84,7 +84,7 @@ class EventDestination(Record):
     created_at: datetime | None = None
     """When the event destination was created."""
     description: str | None = None
-    """What the event destination is for; at most 255 bytes."""
+    """Human-readable description of the event destination; at most 255 bytes."""
     metadata: str | None = None
     """Arbitrary text that the service stores and returns unchanged; at most 4096 bytes."""
     format: str | None = None
@@ -110,7 +110,7 @@ class EventDestinations(Resource):
 
         Args:
             target: Where events are sent: exactly one of `webhook`, `file` and `otlp`.
-            description: What the event destination is for; at most 255 bytes.
+            description: Human-readable description of the event destination; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             format: How events are written: `json`, which is the default.
@@ -159,7 +159,7 @@ class EventDestinations(Resource):
 
         Args:
             id: Unique identifier, `ed_` and 27 characters.
-            description: What the event destination is for; at most 255 bytes.
+            description: Human-readable description of the event destination; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             format: How events are written: `json`.
@@ -199,7 +199,7 @@ class AsyncEventDestinations(Resource):
 
         Args:
             target: Where events are sent: exactly one of `webhook`, `file` and `otlp`.
-            description: What the event destination is for; at most 255 bytes.
+            description: Human-readable description of the event destination; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             format: How events are written: `json`, which is the default.
@@ -250,7 +250,7 @@ class AsyncEventDestinations(Resource):
 
         Args:
             id: Unique identifier, `ed_` and 27 characters.
-            description: What the event destination is for; at most 255 bytes.
+            description: Human-readable description of the event destination; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             format: How events are written: `json`.

@@ -49,6 +49,7 @@ class EventSources(Resource):
         """Add a type of events to an event subscription; one that it has changes nothing.
 
         Args:
+            subscription_id: The identifier of the event subscription.
             type: The type, such as `ip_policy_created.v0`.
             filter: An expression that chooses events; not offered by this service, which sends
                 all of a type.
@@ -63,6 +64,9 @@ class EventSources(Resource):
     def list(self, subscription_id: str) -> EventSourceList:
         """List the types of events of an event subscription.
 
+        Args:
+            subscription_id: The identifier of the event subscription.
+
         `GET /event_subscriptions/{subscription_id}/sources`
         """
         return self._core.call("event_sources.list", EventSourceList, (subscription_id,))
@@ -71,6 +75,7 @@ class EventSources(Resource):
         """Fetch one type of events of an event subscription.
 
         Args:
+            subscription_id: The identifier of the event subscription.
             type: The type, such as `ip_policy_created.v0`.
 
         `GET /event_subscriptions/{subscription_id}/sources/{type}`
@@ -81,6 +86,7 @@ class EventSources(Resource):
         """Return one type of events of an event subscription, which has nothing to change.
 
         Args:
+            subscription_id: The identifier of the event subscription.
             type: The type, such as `ip_policy_created.v0`.
 
         `PATCH /event_subscriptions/{subscription_id}/sources/{type}`
@@ -89,6 +95,10 @@ class EventSources(Resource):
 
     def delete(self, subscription_id: str, type: str) -> None:
         """Remove a type of events from an event subscription.
+
+        Args:
+            subscription_id: The identifier of the event subscription.
+            type: The type of events, such as `ip_policy_created.v0`.
 
         `DELETE /event_subscriptions/{subscription_id}/sources/{type}`
         """
@@ -109,6 +119,7 @@ class AsyncEventSources(Resource):
         """Add a type of events to an event subscription; one that it has changes nothing.
 
         Args:
+            subscription_id: The identifier of the event subscription.
             type: The type, such as `ip_policy_created.v0`.
             filter: An expression that chooses events; not offered by this service, which sends
                 all of a type.
@@ -123,6 +134,9 @@ class AsyncEventSources(Resource):
     async def list(self, subscription_id: str) -> EventSourceList:
         """List the types of events of an event subscription.
 
+        Args:
+            subscription_id: The identifier of the event subscription.
+
         `GET /event_subscriptions/{subscription_id}/sources`
         """
         return await self._core.start("event_sources.list", EventSourceList, (subscription_id,))
@@ -131,6 +145,7 @@ class AsyncEventSources(Resource):
         """Fetch one type of events of an event subscription.
 
         Args:
+            subscription_id: The identifier of the event subscription.
             type: The type, such as `ip_policy_created.v0`.
 
         `GET /event_subscriptions/{subscription_id}/sources/{type}`
@@ -141,6 +156,7 @@ class AsyncEventSources(Resource):
         """Return one type of events of an event subscription, which has nothing to change.
 
         Args:
+            subscription_id: The identifier of the event subscription.
             type: The type, such as `ip_policy_created.v0`.
 
         `PATCH /event_subscriptions/{subscription_id}/sources/{type}`
@@ -149,6 +165,10 @@ class AsyncEventSources(Resource):
 
     async def delete(self, subscription_id: str, type: str) -> None:
         """Remove a type of events from an event subscription.
+
+        Args:
+            subscription_id: The identifier of the event subscription.
+            type: The type of events, such as `ip_policy_created.v0`.
 
         `DELETE /event_subscriptions/{subscription_id}/sources/{type}`
         """

@@ -41,7 +41,7 @@ class EventSubscription(Record):
     created_at: datetime | None = None
     """When the event subscription was created."""
     description: str | None = None
-    """What the event subscription is for; at most 255 bytes."""
+    """Human-readable description of the event subscription; at most 255 bytes."""
     metadata: str | None = None
     """Arbitrary text that the service stores and returns unchanged; at most 4096 bytes."""
     sources: list[EventSource] | None = field(default=None, hash=False)
@@ -66,7 +66,8 @@ class EventSubscriptions(Resource):
         """Create an event subscription; events from now on are sent.
 
         Args:
-            description: What the event subscription is for; at most 255 bytes.
+            description: Human-readable description of the event subscription; at most 255
+                bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             sources: The types of events to send.
@@ -118,7 +119,8 @@ class EventSubscriptions(Resource):
 
         Args:
             id: Unique identifier, `esb_` and 27 characters.
-            description: What the event subscription is for; at most 255 bytes.
+            description: Human-readable description of the event subscription; at most 255
+                bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             sources: The types of events in place of those that there were; an empty list
@@ -159,7 +161,8 @@ class AsyncEventSubscriptions(Resource):
         """Create an event subscription; events from now on are sent.
 
         Args:
-            description: What the event subscription is for; at most 255 bytes.
+            description: Human-readable description of the event subscription; at most 255
+                bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             sources: The types of events to send.
@@ -213,7 +216,8 @@ class AsyncEventSubscriptions(Resource):
 
         Args:
             id: Unique identifier, `esb_` and 27 characters.
-            description: What the event subscription is for; at most 255 bytes.
+            description: Human-readable description of the event subscription; at most 255
+                bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             sources: The types of events in place of those that there were; an empty list

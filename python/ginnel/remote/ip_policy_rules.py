@@ -26,7 +26,7 @@ class IpPolicyRule(Record):
     created_at: datetime | None = None
     """When the rule was created."""
     description: str | None = None
-    """What the rule is for; at most 255 bytes."""
+    """Human-readable description of the rule; at most 255 bytes."""
     metadata: str | None = None
     """Arbitrary text that the service stores and returns unchanged; at most 4096 bytes."""
     cidr: str | None = None
@@ -57,7 +57,7 @@ class IpPolicyRules(Resource):
             cidr: A network in CIDR notation, IPv4 or IPv6, with no host bits set.
             ip_policy_id: The IP policy to add the rule to.
             action: `allow` or `deny`.
-            description: What the rule is for; at most 255 bytes.
+            description: Human-readable description of the rule; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
 
@@ -107,7 +107,7 @@ class IpPolicyRules(Resource):
         Args:
             id: Unique identifier, `ipr_` and 27 characters.
             cidr: A network in CIDR notation, IPv4 or IPv6, with no host bits set.
-            description: What the rule is for; at most 255 bytes.
+            description: Human-readable description of the rule; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
 
@@ -146,7 +146,7 @@ class AsyncIpPolicyRules(Resource):
             cidr: A network in CIDR notation, IPv4 or IPv6, with no host bits set.
             ip_policy_id: The IP policy to add the rule to.
             action: `allow` or `deny`.
-            description: What the rule is for; at most 255 bytes.
+            description: Human-readable description of the rule; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
 
@@ -196,7 +196,7 @@ class AsyncIpPolicyRules(Resource):
         Args:
             id: Unique identifier, `ipr_` and 27 characters.
             cidr: A network in CIDR notation, IPv4 or IPv6, with no host bits set.
-            description: What the rule is for; at most 255 bytes.
+            description: Human-readable description of the rule; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
 

@@ -26,7 +26,7 @@ class AccountIpRestriction(Record):
     created_at: datetime | None = None
     """When the IP restriction was created."""
     description: str | None = None
-    """What the IP restriction is for; at most 255 bytes."""
+    """Human-readable description of the IP restriction; at most 255 bytes."""
     metadata: str | None = None
     """Arbitrary text that the service stores and returns unchanged; at most 4096 bytes."""
     enforced: bool | None = None
@@ -56,7 +56,7 @@ class IpRestrictions(Resource):
         Args:
             type: What it holds for: `api`, `dashboard` (the console), `agent` or `endpoints`.
             ip_policy_ids: The IP policies, 1 to 100, whose rules together say who may come in.
-            description: What the IP restriction is for; at most 255 bytes.
+            description: Human-readable description of the IP restriction; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             enforced: Whether other addresses are refused; without it, the service only logs a
@@ -108,7 +108,7 @@ class IpRestrictions(Resource):
 
         Args:
             id: Unique identifier, `ipx_` and 27 characters.
-            description: What the IP restriction is for; at most 255 bytes.
+            description: Human-readable description of the IP restriction; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             enforced: True if other addresses are refused, false if the service only logs a
@@ -152,7 +152,7 @@ class AsyncIpRestrictions(Resource):
         Args:
             type: What it holds for: `api`, `dashboard` (the console), `agent` or `endpoints`.
             ip_policy_ids: The IP policies, 1 to 100, whose rules together say who may come in.
-            description: What the IP restriction is for; at most 255 bytes.
+            description: Human-readable description of the IP restriction; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             enforced: Whether other addresses are refused; without it, the service only logs a
@@ -206,7 +206,7 @@ class AsyncIpRestrictions(Resource):
 
         Args:
             id: Unique identifier, `ipx_` and 27 characters.
-            description: What the IP restriction is for; at most 255 bytes.
+            description: Human-readable description of the IP restriction; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             enforced: True if other addresses are refused, false if the service only logs a

@@ -25,7 +25,7 @@ class ReservedAddr(Record):
     created_at: datetime | None = None
     """When the address was reserved."""
     description: str | None = None
-    """What the address is for; at most 255 bytes."""
+    """Human-readable description of the address; at most 255 bytes."""
     metadata: str | None = None
     """Arbitrary text that the service stores and returns unchanged; at most 4096 bytes."""
     addr: str | None = None
@@ -54,7 +54,7 @@ class ReservedAddrs(Resource):
         """Reserve a TCP port; others' edges and agents can no longer use it.
 
         Args:
-            description: What the address is for; at most 255 bytes.
+            description: Human-readable description of the address; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             region: Stored and returned unchanged; a service of one's own has no regions.
@@ -100,7 +100,7 @@ class ReservedAddrs(Resource):
 
         Args:
             id: Unique identifier, `ra_` and 27 characters.
-            description: What the address is for; at most 255 bytes.
+            description: Human-readable description of the address; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
 
@@ -134,7 +134,7 @@ class AsyncReservedAddrs(Resource):
         """Reserve a TCP port; others' edges and agents can no longer use it.
 
         Args:
-            description: What the address is for; at most 255 bytes.
+            description: Human-readable description of the address; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             region: Stored and returned unchanged; a service of one's own has no regions.
@@ -180,7 +180,7 @@ class AsyncReservedAddrs(Resource):
 
         Args:
             id: Unique identifier, `ra_` and 27 characters.
-            description: What the address is for; at most 255 bytes.
+            description: Human-readable description of the address; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
 

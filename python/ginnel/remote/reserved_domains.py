@@ -77,7 +77,7 @@ class ReservedDomain(Record):
     created_at: datetime | None = None
     """When the domain was reserved."""
     description: str | None = None
-    """What the domain is for; at most 255 bytes."""
+    """Human-readable description of the domain; at most 255 bytes."""
     metadata: str | None = None
     """Arbitrary text that the service stores and returns unchanged; at most 4096 bytes."""
     domain: str | None = None
@@ -122,7 +122,7 @@ class ReservedDomains(Resource):
         Args:
             domain: The host name; the first label may be `*` for all names below the rest.
             region: Stored and returned unchanged; a service of one's own has no regions.
-            description: What the domain is for; at most 255 bytes.
+            description: Human-readable description of the domain; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             certificate_id: The TLS certificate to show to visitors of the domain.
@@ -130,7 +130,7 @@ class ReservedDomains(Resource):
                 null where one was uploaded.
             owner_id: Who may use the domain; the owner of the key if left out. Another needs an
                 admin key.
-            resolves_to: Empty: a service of one's own has no regions to resolve to.
+            resolves_to: Empty, because a service of one's own has no regions.
 
         `POST /reserved_domains`
         """
@@ -192,14 +192,14 @@ class ReservedDomains(Resource):
         Args:
             id: Unique identifier, `rd_` and 27 characters.
             region: Stored and returned unchanged; a service of one's own has no regions.
-            description: What the domain is for; at most 255 bytes.
+            description: Human-readable description of the domain; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             certificate_id: The TLS certificate to show to visitors of the domain; empty text
                 for none.
             certificate_management_policy: How the service obtains the certificate by itself;
                 null where one was uploaded.
-            resolves_to: Empty: a service of one's own has no regions to resolve to.
+            resolves_to: Empty, because a service of one's own has no regions.
 
         `PATCH /reserved_domains/{id}`
         """
@@ -274,7 +274,7 @@ class AsyncReservedDomains(Resource):
         Args:
             domain: The host name; the first label may be `*` for all names below the rest.
             region: Stored and returned unchanged; a service of one's own has no regions.
-            description: What the domain is for; at most 255 bytes.
+            description: Human-readable description of the domain; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             certificate_id: The TLS certificate to show to visitors of the domain.
@@ -282,7 +282,7 @@ class AsyncReservedDomains(Resource):
                 null where one was uploaded.
             owner_id: Who may use the domain; the owner of the key if left out. Another needs an
                 admin key.
-            resolves_to: Empty: a service of one's own has no regions to resolve to.
+            resolves_to: Empty, because a service of one's own has no regions.
 
         `POST /reserved_domains`
         """
@@ -344,14 +344,14 @@ class AsyncReservedDomains(Resource):
         Args:
             id: Unique identifier, `rd_` and 27 characters.
             region: Stored and returned unchanged; a service of one's own has no regions.
-            description: What the domain is for; at most 255 bytes.
+            description: Human-readable description of the domain; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             certificate_id: The TLS certificate to show to visitors of the domain; empty text
                 for none.
             certificate_management_policy: How the service obtains the certificate by itself;
                 null where one was uploaded.
-            resolves_to: Empty: a service of one's own has no regions to resolve to.
+            resolves_to: Empty, because a service of one's own has no regions.
 
         `PATCH /reserved_domains/{id}`
         """

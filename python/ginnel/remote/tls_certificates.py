@@ -37,7 +37,7 @@ class TlsCertificate(Record):
     created_at: datetime | None = None
     """When the certificate was uploaded, or first obtained."""
     description: str | None = None
-    """What the certificate is for; at most 255 bytes."""
+    """Human-readable description of the certificate; at most 255 bytes."""
     metadata: str | None = None
     """Arbitrary text that the service stores and returns unchanged; at most 4096 bytes."""
     certificate_pem: str | None = None
@@ -92,7 +92,7 @@ class TlsCertificates(Resource):
         Args:
             certificate_pem: The certificate as PEM, followed by those that signed it.
             private_key_pem: The private key of the certificate as PEM.
-            description: What the certificate is for; at most 255 bytes.
+            description: Human-readable description of the certificate; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
 
@@ -136,7 +136,7 @@ class TlsCertificates(Resource):
 
         Args:
             id: Unique identifier, `cert_` and 27 characters.
-            description: What the certificate is for; at most 255 bytes.
+            description: Human-readable description of the certificate; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
 
@@ -173,7 +173,7 @@ class AsyncTlsCertificates(Resource):
         Args:
             certificate_pem: The certificate as PEM, followed by those that signed it.
             private_key_pem: The private key of the certificate as PEM.
-            description: What the certificate is for; at most 255 bytes.
+            description: Human-readable description of the certificate; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
 
@@ -217,7 +217,7 @@ class AsyncTlsCertificates(Resource):
 
         Args:
             id: Unique identifier, `cert_` and 27 characters.
-            description: What the certificate is for; at most 255 bytes.
+            description: Human-readable description of the certificate; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
 

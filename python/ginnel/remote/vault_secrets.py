@@ -30,7 +30,7 @@ class VaultSecret(Record):
     name: str | None = None
     """A name that no other secret of the vault has: letters, digits, `_`, `-` and `.`."""
     description: str | None = None
-    """What the secret is for; at most 255 bytes."""
+    """Human-readable description of the secret; at most 255 bytes."""
     metadata: str | None = None
     """Arbitrary text that the service stores and returns unchanged; at most 4096 bytes."""
     created_by: Ref | None = None
@@ -63,10 +63,11 @@ class VaultSecrets(Resource):
         Args:
             name: A name that no other secret of the vault has.
             value: The value: 1 to 16384 bytes; it is encrypted, and never returned.
-            description: What the secret is for; at most 255 bytes.
+            description: Human-readable description of the secret; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
-            vault_name: The name of the vault.
+            vault_id: The identifier of the vault.
+            vault_name: The name of the vault, instead of its identifier.
 
         `POST /vault_secrets`
         """
@@ -114,7 +115,7 @@ class VaultSecrets(Resource):
             id: Unique identifier, `secret_` and 27 characters.
             name: A name that no other secret of the vault has: letters, digits, `_`, `-` and
                 `.`.
-            description: What the secret is for; at most 255 bytes.
+            description: Human-readable description of the secret; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
 
@@ -153,10 +154,11 @@ class AsyncVaultSecrets(Resource):
         Args:
             name: A name that no other secret of the vault has.
             value: The value: 1 to 16384 bytes; it is encrypted, and never returned.
-            description: What the secret is for; at most 255 bytes.
+            description: Human-readable description of the secret; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
-            vault_name: The name of the vault.
+            vault_id: The identifier of the vault.
+            vault_name: The name of the vault, instead of its identifier.
 
         `POST /vault_secrets`
         """
@@ -206,7 +208,7 @@ class AsyncVaultSecrets(Resource):
             id: Unique identifier, `secret_` and 27 characters.
             name: A name that no other secret of the vault has: letters, digits, `_`, `-` and
                 `.`.
-            description: What the secret is for; at most 255 bytes.
+            description: Human-readable description of the secret; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
 

@@ -30,7 +30,7 @@ class Vault(Record):
     name: str | None = None
     """A name that no other vault has: letters, digits, `_`, `-` and `.`."""
     description: str | None = None
-    """What the vault is for; at most 255 bytes."""
+    """Human-readable description of the vault; at most 255 bytes."""
     metadata: str | None = None
     """Arbitrary text that the service stores and returns unchanged; at most 4096 bytes."""
     created_by: str | None = None
@@ -51,7 +51,7 @@ class Vaults(Resource):
 
         Args:
             name: A name that no other vault has.
-            description: What the vault is for; at most 255 bytes.
+            description: Human-readable description of the vault; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
 
@@ -111,7 +111,7 @@ class Vaults(Resource):
         Args:
             id: Unique identifier, `vault_` and 27 characters.
             name: A name that no other vault has: letters, digits, `_`, `-` and `.`.
-            description: What the vault is for; at most 255 bytes.
+            description: Human-readable description of the vault; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
 
@@ -140,7 +140,7 @@ class AsyncVaults(Resource):
 
         Args:
             name: A name that no other vault has.
-            description: What the vault is for; at most 255 bytes.
+            description: Human-readable description of the vault; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
 
@@ -202,7 +202,7 @@ class AsyncVaults(Resource):
         Args:
             id: Unique identifier, `vault_` and 27 characters.
             name: A name that no other vault has: letters, digits, `_`, `-` and `.`.
-            description: What the vault is for; at most 255 bytes.
+            description: Human-readable description of the vault; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
 

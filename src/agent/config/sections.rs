@@ -48,19 +48,22 @@ const SERVICE: SettingSection<AgentConfig> = SettingSection {
             server_addr: Vec<String>, "server_addr", "HOST:PORT",
             "The address where the service accepts agents; several for the nodes of a cluster"
         )
+        .usual()
         .also("connect_url"),
         row!(
             authtoken: Option<Secret>, "authtoken", "TOKEN",
-            "The token that the service knows the agent by"
+            "The token that identifies the agent to the service"
         ),
         row!(
             authtoken_file: Option<PathBuf>, "authtoken_file", "FILE",
             "A file that holds the authtoken"
-        ),
+        )
+        .usual(),
         row!(
             root_cas: Option<String>, "root_cas", "FILE",
             "A PEM file of certificates to trust; `trusted` and `host` stand for the system's"
         )
+        .usual()
         .named_flag("ca")
         .also("connect_cas")
         .unset("the system's"),
@@ -82,7 +85,7 @@ const SESSION: SettingSection<AgentConfig> = SettingSection {
         .without_flag(),
         row!(
             options.connect_timeout: Duration, "connect_timeout", "DURATION",
-            "How long a connection to the service may take"
+            "Maximum time to connect to the service"
         )
         .between(MIN_TIME, MAX_TIME)
         .without_flag(),
@@ -94,7 +97,7 @@ const SESSION: SettingSection<AgentConfig> = SettingSection {
         .without_flag(),
         row!(
             options.heartbeat_tolerance: Duration, "heartbeat_tolerance", "DURATION",
-            "How late a heartbeat may come back before the session is taken for lost"
+            "Maximum delay of a heartbeat's response before the session counts as lost"
         )
         .between(MIN_TIME, MAX_TIME)
         .without_flag(),
@@ -111,43 +114,45 @@ const INSPECTION: SettingSection<AgentConfig> = SettingSection {
     settings: &[
         row!(
             options.web_addr: WebAddress, "web_addr", "HOST:PORT",
-            "Where the agent API listens: an address, a port on this machine, or false for nowhere"
+            "Address that the agent API listens on: host:port, a port on this machine, or false for none"
         )
+        .usual()
         .unset("127.0.0.1, at the first free port from 4040 to 4049"),
         row!(
             options.web_allow_hosts: Vec<String>, "web_allow_hosts", "HOST",
-            "Host names, beside this machine's, that the agent API answers to"
+            "Host names, besides this machine's, that the agent API answers to"
         )
         .without_flag(),
         row!(
             options.replay_allow_hosts: Vec<String>, "replay_allow_hosts", "HOST",
-            "Hosts, beside this machine and the tunnels' own, that captured requests may be sent to"
+            "Hosts, besides this machine and the tunnels' own, that captured requests may be sent to"
         )
         .without_flag(),
         row!(
             options.inspect: CaptureLimit, "inspect_db_size", "BYTES",
-            "How many bytes of captured requests are kept; 0 for the default, -1 for none"
+            "Maximum size of the captured requests; 0 for the default, -1 for none"
         )
         .without_flag(),
         row!(
             options.inspect_file: Option<PathBuf>, "inspect_file", "FILE",
-            "A file that captured requests survive a restart in"
-        ),
+            "File that keeps captured requests across restarts"
+        )
+        .usual(),
         row!(
             options.inspect_file_size: ByteSize, "inspect_file_size", "BYTES",
-            "How many bytes the file keeps; the oldest requests go first"
+            "Maximum size of the file; the oldest requests are removed first"
         )
         .between(MIN_FILE_BYTES, MAX_FILE_BYTES)
         .without_flag(),
         row!(
             options.inspect_file_age: Duration, "inspect_file_age", "DURATION",
-            "How long the file keeps requests that are not pinned"
+            "Time for which the file keeps requests that are not pinned"
         )
         .between(MIN_FILE_AGE, MAX_FILE_AGE)
         .without_flag(),
         row!(
             console: ConsoleChoice, "console_ui", "WHEN",
-            "Show the view that lives on a terminal; iftty shows it where there is one"
+            "Use of the full-screen view; iftty shows it if there is a terminal"
         )
         .without_flag(),
     ],
@@ -159,11 +164,11 @@ pub const NGROK_LOG: SettingSection<AgentConfig> = SettingSection {
     settings: &[
         row!(
             log.output: Option<String>, "log", "FILE",
-            "Where a launcher of `ginnel compat ngrok` writes its log: stdout, stderr, false or a file"
+            "Destination of the log of a launcher of `ginnel compat ngrok`: stdout, stderr, false or a file"
         )
         .only_in_files(),
-        row!(log.format: NgrokLogFormat, "log_format", "FORMAT", "How it writes that log").only_in_files(),
-        row!(log.level: NgrokLogLevel, "log_level", "LEVEL", "From which level on it does").only_in_files(),
+        row!(log.format: NgrokLogFormat, "log_format", "FORMAT", "Format of that log").only_in_files(),
+        row!(log.level: NgrokLogLevel, "log_level", "LEVEL", "Lowest level in that log").only_in_files(),
     ],
 };
 

@@ -20,6 +20,9 @@ use crate::reuse::{PolledSocket, ReuseBan, ReuseBans};
 /// How long a local service may take to accept a connection.
 pub(super) const DIAL_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long a local service may take to accept a connection that is only a test.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// A connection to a local service.
 pub struct LocalStream {
     /// What it sends.
@@ -87,6 +90,11 @@ impl Dialer {
         }
         let (read, write) = tokio::io::split(stream);
         Ok(LocalStream { read: Box::pin(read), write: Box::pin(write), response_wait, ban })
+    }
+
+    /// Opens a TCP connection, without TLS, and closes it at once. Returns true on success.
+    pub async fn can_connect(&self) -> bool {
+        matches!(tokio::time::timeout(PROBE_TIMEOUT, self.dial_tcp()).await, Ok(Ok(_)))
     }
 
     async fn dial_tcp(&self) -> io::Result<(TcpStream, SocketAddr)> {

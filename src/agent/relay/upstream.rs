@@ -133,6 +133,16 @@ impl LocalUpstream {
         &self.address
     }
 
+    /// Opens a TCP connection and closes it at once. Returns `true` if the local service accepts it, and
+    /// `None` for a folder.
+    pub(crate) async fn accepts_connections(&self) -> Option<bool> {
+        match &self.kind {
+            UpstreamKind::PerVisitor(dialer) => Some(dialer.can_connect().await),
+            UpstreamKind::Http2(connection) => Some(connection.dialer().can_connect().await),
+            UpstreamKind::Files(_) => None,
+        }
+    }
+
     /// Opens a connection for bytes of whatever protocol.
     ///
     /// # Errors

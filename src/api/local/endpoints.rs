@@ -33,7 +33,7 @@ wire! {
         pub metrics: Metrics,
         /// Whether it shares its URL with other endpoints of the account.
         pub pooling_enabled: Option<bool>,
-        /// What it is for.
+        /// Human-readable description of it.
         pub description: Option<String>,
         /// Whether requests are captured.
         pub inspect: Option<bool>,
@@ -79,7 +79,7 @@ resource! {
             name: String,
             /// Free text that the management API shows; at most 4096 bytes.
             metadata: String,
-            /// What the endpoint is for, which the management API shows; at most 255 bytes.
+            /// Human-readable description of the endpoint, which the management API shows; at most 255 bytes.
             description: String,
             /// Who can reach it: `public`, or `internal` with a host below `.internal`.
             bindings: Vec<String>,
@@ -114,7 +114,7 @@ resource! {
             uri: String,
             /// Free text that the management API shows; at most 4096 bytes.
             metadata: String,
-            /// What the endpoint is for, which the management API shows; at most 255 bytes.
+            /// Human-readable description of the endpoint, which the management API shows; at most 255 bytes.
             description: String,
             /// Who can reach it: `public`, or `internal` with a host below `.internal`.
             bindings: Vec<String>,

@@ -69,7 +69,7 @@ macro_rules! declare {
                     json: Value,
                     /// The body of the response, as bytes.
                     body_base64: Base64,
-                    /// False to leave `{{ … }}` as it is.
+                    /// False to leave `{{ … }}` unchanged.
                     template: bool,
                     /// Milliseconds before the response, at most 600,000.
                     delay: i64,
@@ -102,7 +102,7 @@ macro_rules! declare {
                     json: Value,
                     /// The body of the response, as bytes.
                     body_base64: Base64,
-                    /// False to leave `{{ … }}` as it is.
+                    /// False to leave `{{ … }}` unchanged.
                     template: bool,
                     /// Milliseconds before the response, at most 600,000.
                     delay: i64,

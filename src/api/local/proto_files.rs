@@ -38,7 +38,7 @@ resource! {
         /// ones, are shown by them. Imports must be among them or be there; those of
         /// `google/protobuf` are.
         POST "/proto_files" Add([
-            /// The texts of `.proto` files, by the names that others import them by; at most 1 MiB together.
+            /// The texts of `.proto` files, by the names in their imports; at most 1 MiB together.
             files: BTreeMap<String, String>,
             /// What `protoc --include_imports --descriptor_set_out` writes, as bytes.
             descriptor_set: Base64,

@@ -75,7 +75,7 @@ resource! {
             /// What the schedule is called.
             id: String
         ) -> ReplaySchedule;
-        /// Stop a replay schedule, and remove it; a request that is under way goes on.
+        /// Stop a replay schedule, and remove it; a request that is under way is not interrupted.
         DELETE "/replay_schedules/{id}" Delete(
             /// What the schedule is called.
             id: String

@@ -240,7 +240,7 @@ resource! {
             /// What the archive holds: an object with `entries`.
             log: Map<String, Value>
         ) -> ImportedRequests;
-        /// Pin a captured request, or write a note about it; what is left out stays as it is.
+        /// Pin a captured request, or write a note about it; omitted fields keep their value.
         ///
         /// Newer requests do not displace one that is pinned.
         PATCH "/requests/http/{id}" Update(

@@ -123,7 +123,7 @@ wire! {
         pub allow_emails: Option<Vec<String>>,
         /// Domains of email addresses that may connect.
         pub allow_domains: Option<Vec<String>>,
-        /// What to ask the provider for; needs a `client_id`.
+        /// Scopes to request; needs a `client_id`.
         pub scopes: Option<Vec<String>>,
     }
 
@@ -170,7 +170,7 @@ resource! {
             labels: Value,
             /// Free text that the management API shows; at most 4096 bytes.
             metadata: String,
-            /// What the tunnel is for, which the management API shows; at most 255 bytes.
+            /// Human-readable description of the tunnel, which the management API shows; at most 255 bytes.
             description: String,
             /// False to capture no requests.
             inspect: bool,
@@ -226,7 +226,7 @@ resource! {
             traffic_policy: Value,
             /// True to verify the certificate of the local service.
             upstream_tls_verify: bool,
-            /// A file of certificates to verify the local service with.
+            /// File with certificates that verify the local service.
             upstream_tls_verify_cas: String,
             /// True to share the URL, and its load, with other endpoints of the account that do.
             pooling_enabled: bool,

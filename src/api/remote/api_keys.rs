@@ -44,7 +44,7 @@ resource! {
         GET "/api_keys/{id}" Get(id: String) -> ApiKey;
         /// Change an API key; what is left out keeps its value.
         PATCH "/api_keys/{id}" Update(id: String, [description: Description, metadata: Metadata]) -> ApiKey;
-        /// Delete an API key; it is refused from the next call on.
+        /// Delete an API key; its next call is rejected.
         DELETE "/api_keys/{id}" Delete(id: String);
     }
 }

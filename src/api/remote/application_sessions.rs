@@ -1,4 +1,4 @@
-//! Application sessions: what visitors have who are logged in.
+//! Application sessions: the sessions of visitors after their login.
 
 use crate::api::macros::{resource, wire};
 use crate::api::remote::Ref;
@@ -71,7 +71,7 @@ wire! {
 }
 
 resource! {
-    /// Application sessions: what visitors have who are logged in.
+    /// Application sessions: the sessions of visitors after their login.
     "application_sessions" {
         /// List the sessions, newest first.
         GET "/app/sessions" List([before_id: String, limit: i64]) -> [application_sessions: ApplicationSession];

@@ -1,4 +1,4 @@
-//! Application users: the visitors who have logged in.
+//! Application users: visitors after their login.
 
 use crate::api::Timestamp;
 use crate::api::macros::{resource, wire};
@@ -38,7 +38,7 @@ wire! {
 }
 
 resource! {
-    /// Application users: the visitors who have logged in.
+    /// Application users: visitors after their login.
     "application_users" {
         /// List the users, newest first.
         GET "/app/users" List([before_id: String, limit: i64]) -> [application_users: ApplicationUser];

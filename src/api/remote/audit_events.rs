@@ -1,4 +1,4 @@
-//! Audit events: who changed what, and when.
+//! Audit events: changes with their author and time.
 
 use crate::api::Timestamp;
 use crate::api::macros::{resource, wire};
@@ -38,7 +38,7 @@ wire! {
 }
 
 resource! {
-    /// Audit events: who changed what, and when; for admins.
+    /// Audit events: changes with their author and time; for admins.
     "audit_events" {
         /// List the events, newest first.
         GET "/audit_events" List([

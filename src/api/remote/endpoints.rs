@@ -43,7 +43,7 @@ wire! {
         /// Arbitrary text of the agent, the edge or the cloud endpoint.
         #[public(text)]
         pub metadata: Option<Metadata>,
-        /// What it is for, as the agent, the edge or the cloud endpoint says.
+        /// Human-readable description of it, as the agent, the edge or the cloud endpoint says.
         #[public(text)]
         pub description: Option<String>,
         /// Who owns it: a user or bot user; null for an edge that was made before owners were noted.

@@ -16,7 +16,7 @@ wire! {
         pub uri: String,
         /// When the event subscription was created.
         pub created_at: Option<Timestamp>,
-        /// What the event subscription is for; at most 255 bytes.
+        /// Human-readable description of the event subscription; at most 255 bytes.
         #[public(text)]
         pub description: Option<Description>,
         /// Arbitrary text that the service stores and returns unchanged; at most 4096 bytes.

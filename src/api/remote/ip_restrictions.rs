@@ -15,7 +15,7 @@ wire! {
         pub uri: String,
         /// When the IP restriction was created.
         pub created_at: Option<Timestamp>,
-        /// What the IP restriction is for; at most 255 bytes.
+        /// Human-readable description of the IP restriction; at most 255 bytes.
         #[public(text)]
         pub description: Option<Description>,
         /// Arbitrary text that the service stores and returns unchanged; at most 4096 bytes.

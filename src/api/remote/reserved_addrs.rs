@@ -14,7 +14,7 @@ wire! {
         pub uri: String,
         /// When the address was reserved.
         pub created_at: Option<Timestamp>,
-        /// What the address is for; at most 255 bytes.
+        /// Human-readable description of the address; at most 255 bytes.
         #[public(text)]
         pub description: Option<Description>,
         /// Arbitrary text that the service stores and returns unchanged; at most 4096 bytes.

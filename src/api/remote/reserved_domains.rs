@@ -15,7 +15,7 @@ wire! {
         pub uri: String,
         /// When the domain was reserved.
         pub created_at: Option<Timestamp>,
-        /// What the domain is for; at most 255 bytes.
+        /// Human-readable description of the domain; at most 255 bytes.
         #[public(text)]
         pub description: Option<Description>,
         /// Arbitrary text that the service stores and returns unchanged; at most 4096 bytes.
@@ -96,7 +96,7 @@ resource! {
             certificate_management_policy: CertificateManagementPolicy,
             /// Who may use the domain; the owner of the key if left out. Another needs an admin key.
             owner_id: String,
-            /// Empty: a service of one's own has no regions to resolve to.
+            /// Empty, because a service of one's own has no regions.
             resolves_to: Vec<DomainRegion>,
         ]) -> ReservedDomain;
         /// List the reserved domains, newest first.
@@ -111,7 +111,7 @@ resource! {
             /// The TLS certificate to show to visitors of the domain; empty text for none.
             certificate_id: String,
             certificate_management_policy: CertificateManagementPolicy,
-            /// Empty: a service of one's own has no regions to resolve to.
+            /// Empty, because a service of one's own has no regions.
             resolves_to: Vec<DomainRegion>,
         ]) -> ReservedDomain;
         /// Release a domain that no edge uses. Needs a key of its owner or an admin.

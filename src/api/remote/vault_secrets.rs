@@ -20,7 +20,7 @@ wire! {
         /// A name that no other secret of the vault has: letters, digits, `_`, `-` and `.`.
         #[public(text)]
         pub name: Option<String>,
-        /// What the secret is for; at most 255 bytes.
+        /// Human-readable description of the secret; at most 255 bytes.
         #[public(text)]
         pub description: Option<Description>,
         /// Arbitrary text that the service stores and returns unchanged; at most 4096 bytes.
@@ -47,7 +47,14 @@ resource! {
             name: String,
             /// The value: 1 to 16384 bytes; it is encrypted, and never returned.
             value: Secret,
-            [description: Description, metadata: Metadata, vault_id: String, vault_name: String]
+            [
+                description: Description,
+                metadata: Metadata,
+                /// The identifier of the vault.
+                vault_id: String,
+                /// The name of the vault, instead of its identifier.
+                vault_name: String,
+            ]
         ) -> VaultSecret;
         /// List the secrets of all vaults, newest first.
         GET "/vault_secrets" List([before_id: String, limit: i64]) -> [secrets: VaultSecret];

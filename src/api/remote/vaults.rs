@@ -20,7 +20,7 @@ wire! {
         /// A name that no other vault has: letters, digits, `_`, `-` and `.`.
         #[public(text)]
         pub name: Option<String>,
-        /// What the vault is for; at most 255 bytes.
+        /// Human-readable description of the vault; at most 255 bytes.
         #[public(text)]
         pub description: Option<Description>,
         /// Arbitrary text that the service stores and returns unchanged; at most 4096 bytes.

@@ -13,6 +13,7 @@ use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+use super::targets::{TargetStates, TargetWatch, describe};
 use crate::agent::capture::{CaptureRecord, CaptureStore, CapturedMessage};
 use crate::agent::{Agent, SessionState, masked_target};
 use crate::api::local::tunnels::AgentTunnel;
@@ -130,11 +131,36 @@ pub(super) fn try_command(public_url: &str) -> Option<String> {
     is_web.then(|| format!("curl {public_url}"))
 }
 
-/// Tells what happens, one line each.
+/// The reach of the URLs of the tunnels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum UrlKind {
+    /// Every program that can reach the service.
+    Public,
+    /// Programs on this machine only: the service runs next to the agent.
+    Local,
+}
+
+impl UrlKind {
+    /// Returns the kind for an agent with this service next to it.
+    pub fn of(service: Option<&Service>) -> Self {
+        if service.is_some() { Self::Local } else { Self::Public }
+    }
+
+    /// The name of such a URL.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Public => "Public URL",
+            Self::Local => "Local URL",
+        }
+    }
+}
+
+/// Writes events, one line each. The lines at the start form a block without times for people.
 #[derive(Clone)]
 pub(super) struct EventLog {
-    /// Whether each line is a JSON object.
+    /// If true, each line is a JSON object.
     as_json: bool,
+    url_kind: UrlKind,
     writer: LineWriter,
     /// How many lines found no place.
     dropped: Arc<AtomicU64>,
@@ -142,9 +168,9 @@ pub(super) struct EventLog {
 
 impl EventLog {
     /// A log on the standard output, for people or as JSON.
-    pub fn start(as_json: bool) -> Result<Self, CliError> {
+    pub fn start(as_json: bool, url_kind: UrlKind) -> Result<Self, CliError> {
         let writer = LineWriter::start(MAX_QUEUED_BATCHES, |lines| say(lines.trim_end()))?;
-        Ok(Self { as_json, writer, dropped: Arc::default() })
+        Ok(Self { as_json, url_kind, writer, dropped: Arc::default() })
     }
 
     /// Has lines written; what was dropped before is told of first.
@@ -169,11 +195,11 @@ impl EventLog {
     /// Where requests can be looked at, and the agent API is.
     pub fn agent(&self, agent: &Agent) {
         if let Some(url) = agent.url() {
-            self.line("agent_api", &format!("Inspect: {url}"), json!({"url": url}));
+            self.start_line("agent_api", &format!("Inspect: {url}"), json!({"url": url}));
         }
         if let Some(address) = agent.admin_address() {
-            let text = format!("metrics at http://{address}/metrics");
-            self.line("monitoring", &text, json!({"admin_addr": address.to_string()}));
+            let text = format!("Metrics: http://{address}/metrics");
+            self.start_line("monitoring", &text, json!({"admin_addr": address.to_string()}));
         }
     }
 
@@ -192,32 +218,80 @@ impl EventLog {
         }
     }
 
-    /// The tunnels that run.
-    pub fn tunnels(&self, agent: &Agent) {
-        self.line("online", "online", json!({}));
-        agent.tunnels().iter().for_each(|tunnel| self.tunnel(tunnel));
+    /// Writes the tunnels at the start, each with the state of its target.
+    pub fn tunnels(&self, agent: &Agent, targets: &TargetStates) {
+        if self.as_json {
+            self.line("online", "", json!({}));
+        }
+        for tunnel in agent.tunnels() {
+            let accepts = targets.get(&tunnel.config.addr).copied();
+            match self.as_json {
+                true => self.tunnel_event(&tunnel, accepts),
+                false => self
+                    .tunnel_lines(&tunnel, accepts)
+                    .iter()
+                    .for_each(|line| self.start_text(line)),
+            }
+        }
     }
 
-    fn tunnel(&self, tunnel: &AgentTunnel) {
-        let (name, url, addr) = (&tunnel.name, &tunnel.public_url, &tunnel.config.addr);
-        if self.as_json {
-            let fields = json!({"name": name, "public_url": url, "addr": addr});
-            return self.line("tunnel", "", fields);
+    /// Writes that a tunnel can be reached again.
+    fn tunnel_is_back(&self, tunnel: &AgentTunnel) {
+        match self.as_json {
+            true => self.tunnel_event(tunnel, None),
+            false => self.tunnel_lines(tunnel, None).iter().for_each(|line| self.text(line)),
         }
+    }
+
+    fn tunnel_event(&self, tunnel: &AgentTunnel, accepts: Option<bool>) {
+        let (name, url, addr) = (&tunnel.name, &tunnel.public_url, &tunnel.config.addr);
+        let mut fields = json!({"name": name, "public_url": url, "addr": addr});
+        if let Some(accepts) = accepts {
+            fields["target_accepts"] = accepts.into();
+        }
+        self.line("tunnel", "", fields);
+    }
+
+    /// Returns the lines about a tunnel for people.
+    fn tunnel_lines(&self, tunnel: &AgentTunnel, accepts: Option<bool>) -> Vec<String> {
+        let (name, url, addr) = (&tunnel.name, &tunnel.public_url, &tunnel.config.addr);
         let of = if name == UNNAMED { String::new() } else { format!(" of {name}") };
+        let mut lines = Vec::new();
         if !url.is_empty() {
-            self.text(&format!("Public URL{of}: {url}"));
+            lines.push(format!("{}{of}: {url}", self.url_kind.label()));
         }
         let from = if url.is_empty() { name } else { url };
-        self.text(&format!("Forwarding{of}: {from} -> {addr}"));
-        if let Some(command) = try_command(url) {
-            self.text(&format!("try: {command}"));
+        lines.push(format!("Forwarding{of}: {from} -> {addr}"));
+        lines.extend(accepts.map(|accepts| format!("Target{of}: {}", describe(addr, accepts))));
+        lines.extend(try_command(url).map(|command| format!("try: {command}")));
+        lines
+    }
+
+    /// Writes each change of a target, until the task ends.
+    pub async fn targets(&self, mut watch: TargetWatch) {
+        let mut known = watch.states();
+        loop {
+            watch.changed().await;
+            let states = watch.states();
+            for (address, accepts) in &states {
+                // A target that is new and accepts connections is as expected.
+                if known.get(address).copied().unwrap_or(true) != *accepts {
+                    let fields = json!({"addr": address, "accepts": accepts});
+                    self.line("target", &describe(address, *accepts), fields);
+                }
+            }
+            known = states;
         }
     }
 
     /// Writes a line for people.
     fn text(&self, text: &str) {
         self.line("", text, Value::Null);
+    }
+
+    /// Writes a line of the start for people.
+    fn start_text(&self, text: &str) {
+        self.start_line("", text, Value::Null);
     }
 
     /// Tells which tunnels visitors cannot reach although there is a session, and which they can
@@ -227,7 +301,7 @@ impl EventLog {
             let (name, status) = (tunnel.name.clone(), tunnel.status.clone().unwrap_or_default());
             if status == "online" {
                 if shown.remove(&name).is_some() {
-                    self.tunnel(&tunnel);
+                    self.tunnel_is_back(&tunnel);
                 }
             } else if shown.get(&name) != Some(&status) {
                 let fields = json!({"name": name, "status": status});
@@ -284,7 +358,15 @@ impl EventLog {
     }
 
     fn line(&self, event: &str, text: &str, fields: Value) {
-        let mut page = EventPage::now();
+        self.add_line(EventPage::now(), event, text, fields);
+    }
+
+    /// Writes a line of the start, which has no time for people.
+    fn start_line(&self, event: &str, text: &str, fields: Value) {
+        self.add_line(EventPage { is_start: true, ..EventPage::now() }, event, text, fields);
+    }
+
+    fn add_line(&self, mut page: EventPage, event: &str, text: &str, fields: Value) {
         self.add(&mut page, event, || text.to_owned(), || fields);
         self.write(page);
     }
@@ -302,7 +384,10 @@ impl EventLog {
             let written = serde_json::to_writer(&mut page.lines, &line);
             ignore(written, "fields with plain names always make JSON");
         } else {
-            let line = format!("{} {}", page.time.format("%H:%M:%S%.3f"), plain(&text()));
+            let mut line = plain(&text());
+            if !page.is_start {
+                line.insert_str(0, &page.time.format("%H:%M:%S%.3f ").to_string());
+            }
             page.lines.extend_from_slice(line.as_bytes());
         }
         page.lines.push(b'\n');
@@ -312,9 +397,9 @@ impl EventLog {
     pub fn service(&self, service: &Service, shows_key: bool) {
         let key = service.api_key().map(|key| key.0.as_str()).unwrap_or_default();
         let text = format!("Management API: {}", service.url());
-        self.line("service", &text, json!({"url": service.url(), "api_key": key}));
+        self.start_line("service", &text, json!({"url": service.url(), "api_key": key}));
         if shows_key && !self.as_json {
-            self.text(&format!("Admin key: {key}"));
+            self.start_text(&format!("Admin key: {key}"));
         }
     }
 
@@ -348,6 +433,8 @@ impl EventLog {
 struct EventPage {
     time: DateTime<Local>,
     rfc3339: String,
+    /// If true, lines for people have no time.
+    is_start: bool,
     lines: Vec<u8>,
 }
 
@@ -355,7 +442,7 @@ impl EventPage {
     fn now() -> Self {
         let time = Local::now();
         let rfc3339 = time.to_rfc3339_opts(SecondsFormat::Millis, false);
-        Self { time, rfc3339, lines: Vec::new() }
+        Self { time, rfc3339, is_start: false, lines: Vec::new() }
     }
 }
 

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use clap::ArgMatches;
 
 use super::console::Console;
-use super::event_log::{EventLog, RequestLog};
+use super::event_log::{EventLog, RequestLog, UrlKind};
+use super::targets::TargetWatch;
 use crate::agent::definition::Definition;
 use crate::agent::{Agent, AgentOptions, SessionState, StartError, Trust, TunnelBindError};
 use crate::cli::error::CliError;
@@ -200,8 +201,12 @@ async fn print(
         () = event_log.errors(agent) => false,
     };
     if is_started {
-        event_log.tunnels(agent);
-        event_log.live(agent).await;
+        let mut targets = TargetWatch::start(agent);
+        event_log.tunnels(agent, &targets.first().await);
+        tokio::select! {
+            () = event_log.live(agent) => {}
+            () = event_log.targets(targets) => {}
+        }
     }
     Ok(())
 }
@@ -270,9 +275,9 @@ impl AgentView {
         };
         let on_terminal = !as_json && requested != Some(false) && std::io::stdout().is_terminal();
         if on_terminal || requested == Some(true) && !as_json {
-            return Ok(Self::Console(Box::new(Console::new(service, shows_key))));
+            return Ok(Self::Console(Box::new(Console::new(agent, service, shows_key))));
         }
-        let event_log = EventLog::start(as_json)?;
+        let event_log = EventLog::start(as_json, UrlKind::of(service))?;
         if let Some(service) = service {
             event_log.service(service, shows_key);
         }

@@ -5,6 +5,7 @@
 mod console;
 mod event_log;
 mod launch;
+mod targets;
 
 use std::path::PathBuf;
 
@@ -20,6 +21,7 @@ use crate::agent::definition::Definition;
 use crate::agent::{self, AgentOptions, StartError};
 use crate::api::{mask, yaml};
 use crate::cli::error::{CliError, Exit};
+use crate::cli::help::HelpRank;
 use crate::cli::output::complain;
 use crate::cli::{admin, grace, logging, settings};
 use crate::service;
@@ -29,97 +31,116 @@ use crate::settings::ResolvedSettings;
 const AUTHTOKEN_VARIABLE: &str = "GINNEL_AUTHTOKEN";
 /// The variable that may say where the service takes agents.
 pub(in crate::cli) const SERVER_ADDR_VARIABLE: &str = "GINNEL_SERVER_ADDR";
+/// The page for users who have no service.
+const HOSTING_GUIDE: &str = "docs/operate/public-url.md, \"Get a public URL\"";
+/// The command that shares a local service without a service elsewhere.
+const LOCAL_COMMAND: &str = "ginnel dev http 8080";
+
+/// Groups of options in the help.
+const TUNNELS: &str = "Tunnel";
+const PROCESS: &str = "Process";
+const MONITORING: &str = "Monitoring";
 
 pub(in crate::cli) fn agent() -> Command {
-    connecting(running(Command::new("agent")))
-        .about("Run an agent; tunnels are started through its API")
+    running(connecting(Command::new("agent")))
+        .about("Run an agent whose tunnels are started through its API")
         .after_help("Example:\n  ginnel agent --server-addr 127.0.0.1:4443 --ca ginnel.db-ca.pem")
 }
 
 pub(in crate::cli) fn http() -> Command {
-    connecting(http_tunnel())
+    running(connecting(http_tunnel()))
 }
 
 pub(in crate::cli) fn tcp() -> Command {
-    connecting(tcp_tunnel())
+    running(connecting(tcp_tunnel()))
 }
 
 pub(in crate::cli) fn tls() -> Command {
-    connecting(tls_tunnel())
+    running(connecting(tls_tunnel()))
 }
 
 pub(in crate::cli) fn start() -> Command {
-    connecting(running(Command::new("start")))
+    let command = Command::new("start")
         .about("Start tunnels of the configuration file")
-        .arg(Arg::new("name").num_args(0..).help("The names of the tunnels"))
-        .arg(switch("all", "Start all tunnels"))
+        .arg(Arg::new("name").num_args(0..).help("Names of the tunnels"))
+        .arg(switch("all", "Start all tunnels").help_heading(TUNNELS));
+    running(connecting(command))
 }
 
 pub(in crate::cli) fn dev() -> Command {
-    let show_key = || switch(SHOW_KEY, "Show the admin key of the service");
+    let show_key = || switch(SHOW_KEY, "Show the admin key of the service").help_heading(PROCESS);
     Command::new("dev")
-        .about("Run a service and an agent together: one command, no account")
+        .about("Share a port on this machine, with a service of its own")
         .after_help("Example:\n  ginnel dev http 8080")
         .subcommand_required(true)
-        .subcommands([http_tunnel(), tcp_tunnel(), tls_tunnel()].map(|it| it.arg(show_key())))
+        .subcommands(
+            [http_tunnel(), tcp_tunnel(), tls_tunnel()].map(|it| running(it).arg(show_key())),
+        )
 }
 
 fn http_tunnel() -> Command {
-    tunnel("http", "Make a local web service public")
-        .arg(text(
-            "host-header",
-            "HOST",
-            "The Host header that the local service gets: preserve, rewrite or a value",
-        ))
-        .arg(text("app-protocol", "PROTOCOL", "What the local service speaks: http1 or http2"))
-        .arg(text("domain", "HOST", "The public host name"))
-        .arg(text(
+    let options = [
+        text("domain", "HOST", "Public host name"),
+        text(
             "subdomain",
             "NAME",
-            "The first label of the public host, below the service's base domain",
-        ))
-        .arg(switch("no-inspect", "Do not capture requests"))
+            "First label of the public host, below the service's base domain",
+        ),
+        text(
+            "host-header",
+            "HOST",
+            "Host header that the local service gets: preserve, rewrite or a value",
+        ),
+        text("app-protocol", "PROTOCOL", "Protocol of the local service: http1 or http2").rare(),
+        switch("no-inspect", "Do not capture requests").rare(),
+    ];
+    tunnel("http", "Share a local web service", options)
 }
 
 fn tcp_tunnel() -> Command {
-    tunnel("tcp", "Make a local TCP port public").arg(text(
-        "remote-addr",
-        "HOST:PORT",
-        "The public address",
-    ))
+    let options = [text("remote-addr", "HOST:PORT", "Public address")];
+    tunnel("tcp", "Share a local TCP port", options)
 }
 
 fn tls_tunnel() -> Command {
-    tunnel("tls", "Make a local TLS port public; the local service terminates TLS").arg(text(
-        "domain",
-        "HOST",
-        "The public host name",
-    ))
+    let options = [text("domain", "HOST", "Public host name")];
+    tunnel("tls", "Share a local TLS port; the local service terminates TLS", options)
 }
 
-fn tunnel(name: &'static str, about: &'static str) -> Command {
-    running(Command::new(name))
+/// A command that starts one tunnel, with the options of its protocol first.
+fn tunnel<const N: usize>(
+    name: &'static str,
+    about: &'static str,
+    of_protocol: [Arg; N],
+) -> Command {
+    let of_all = [
+        file("policy-file", "File with a traffic policy, as JSON or YAML"),
+        file(
+            "definition-file",
+            "File with more fields of the tunnel's definition, as JSON or YAML; they may be secret",
+        )
+        .rare(),
+        text("name", "NAME", "Name of the tunnel").default_value(UNNAMED).rare(),
+        switch("pooling-enabled", "Share the URL, and its load, with other endpoints that do")
+            .rare(),
+    ];
+    let options = of_protocol.into_iter().chain(of_all);
+    Command::new(name)
         .about(about)
         .arg(
             Arg::new("addr")
                 .required(true)
                 .value_name("ADDR")
-                .help("Where to forward to: a port, host:port or a URL"),
+                .help("Address of the local service: a port, host:port or a URL"),
         )
-        .arg(text("name", "NAME", "The tunnel's name").default_value(UNNAMED))
-        .arg(switch("pooling-enabled", "Share the URL, and its load, with other endpoints that do"))
-        .arg(file("policy-file", "A traffic policy, JSON or YAML"))
-        .arg(file(
-            "definition-file",
-            "More fields of the tunnel's definition, JSON or YAML; they may be secret",
-        ))
+        .args(options.map(|option| option.help_heading(TUNNELS)))
 }
 
 /// The options of agents that connect to a service elsewhere.
 fn connecting(command: Command) -> Command {
     let keys = ["server_addr", "root_cas", "authtoken_file"];
     let flags = keys.into_iter().filter_map(|key| settings::single_argument(SECTIONS, key));
-    command.arg(config_argument()).args(flags)
+    command.args(flags).arg(config_argument().help_heading("Configuration"))
 }
 
 /// The options of every agent.
@@ -127,14 +148,16 @@ fn running(command: Command) -> Command {
     command
         .args(settings::single_argument(SECTIONS, "web_addr"))
         .args(settings::single_argument(SECTIONS, "inspect_file"))
-        .arg(admin::argument())
-        .args(logging::arguments())
-        .arg(grace::argument())
-        .arg(switch("json", "Print one JSON object for each event"))
+        .args(
+            [switch("json", "Print one JSON object for each event"), grace::argument().rare()]
+                .map(|option| option.help_heading(PROCESS)),
+        )
+        .arg(admin::argument().help_heading(MONITORING).rare())
+        .args(logging::arguments().map(|option| option.help_heading(MONITORING).rare()))
 }
 
 pub(in crate::cli) fn config_argument() -> Arg {
-    file("config", "The configuration file; may be given more than once").action(ArgAction::Append)
+    file("config", "Configuration file; may be given more than once").action(ArgAction::Append)
 }
 
 fn text(name: &'static str, value: &'static str, help: &'static str) -> Arg {
@@ -151,7 +174,7 @@ fn switch(name: &'static str, help: &'static str) -> Arg {
 
 pub(in crate::cli) fn run_agent(matches: &ArgMatches) -> Result<(), CliError> {
     let config = read_config(matches)?;
-    run(matches, &config, Vec::new())
+    run(matches, &config, Vec::new(), LOCAL_COMMAND)
 }
 
 pub(in crate::cli) fn run_http(matches: &ArgMatches) -> Result<(), CliError> {
@@ -169,7 +192,7 @@ pub(in crate::cli) fn run_tls(matches: &ArgMatches) -> Result<(), CliError> {
 fn run_one(proto: &str, matches: &ArgMatches) -> Result<(), CliError> {
     let config = read_config(matches)?;
     let tunnels = vec![definition(proto, matches)?];
-    run(matches, &config, tunnels)
+    run(matches, &config, tunnels, &local_command(proto, matches))
 }
 
 pub(in crate::cli) fn run_start(matches: &ArgMatches) -> Result<(), CliError> {
@@ -180,7 +203,7 @@ pub(in crate::cli) fn run_start(matches: &ArgMatches) -> Result<(), CliError> {
     }
     let tunnels = names.iter().map(|name| config.tunnel(name));
     let tunnels = tunnels.collect::<Result<Vec<_>, _>>()?;
-    run(matches, &config, tunnels)
+    run(matches, &config, tunnels, LOCAL_COMMAND)
 }
 
 /// The names of the tunnels to start: those of `--all`, or those that are given.
@@ -218,8 +241,9 @@ fn run(
     matches: &ArgMatches,
     config: &AgentConfig,
     tunnels: Vec<Definition>,
+    local: &str,
 ) -> Result<(), CliError> {
-    let (options, console) = (options(config)?, config.console.is_shown());
+    let (options, console) = (options(config, local)?, config.console.is_shown());
     launch(LaunchPlan::new(matches, options, tunnels, console))
 }
 
@@ -259,11 +283,9 @@ pub(in crate::cli) fn apply_authtoken_file(
     Ok(())
 }
 
-fn options(config: &AgentConfig) -> Result<AgentOptions, CliError> {
+fn options(config: &AgentConfig, local: &str) -> Result<AgentOptions, CliError> {
     if config.server_addr.is_empty() {
-        let problem =
-            format!("server_addr is missing; pass --server-addr or set {SERVER_ADDR_VARIABLE}");
-        return Err(CliError::usage(problem));
+        return Err(missing_service(local));
     }
     if config.authtoken.is_none() {
         let problem =
@@ -271,6 +293,24 @@ fn options(config: &AgentConfig) -> Result<AgentOptions, CliError> {
         return Err(CliError::usage(problem));
     }
     Ok(config.options()?)
+}
+
+/// The error of a command that needs a service, with the choices of a user who has none.
+///
+/// `local` is the command that does the same on this machine.
+fn missing_service(local: &str) -> CliError {
+    CliError::usage(format!(
+        "server_addr is missing; for a URL on this machine, run `{local}`; for a public URL, pass \
+         --server-addr (or set {SERVER_ADDR_VARIABLE}) with the address of a service; to host a service, \
+         see {HOSTING_GUIDE}"
+    ))
+}
+
+/// Returns the command of `ginnel dev` that shares the same local service.
+fn local_command(proto: &str, matches: &ArgMatches) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || ":/._-[]".contains(letter);
+    let addr = matches.get_one::<String>("addr").filter(|addr| addr.chars().all(is_plain));
+    format!("ginnel dev {proto} {}", addr.map_or("ADDR", String::as_str))
 }
 
 /// The definition that a command line gives.

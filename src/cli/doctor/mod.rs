@@ -35,13 +35,13 @@ pub(super) fn command() -> Command {
         Arg::new(name).long(name).value_name("URL").help(help)
     };
     Command::new("doctor")
-        .about("Look for what may keep a service or an agent from working, and say what to do")
+        .about("Find problems of a service or an agent, and their remedies")
         .after_help(
             "Nothing is changed, and a running service goes on. The exit code is 1 when there is a\n\
              problem, and 0 when there are only warnings.\n\n\
              Example:\n  ginnel doctor --config /etc/ginnel/ginnel.yml",
         )
-        .arg(file(PATH, "The database to look at; the one of --config by default"))
+        .arg(file(PATH, "The database to examine; by default that of --config"))
         .arg(settings::config_argument())
         .arg(url(URL, "The management API to reach"))
         .arg(url(AGENT_URL, "The local API of an agent to reach"))

@@ -40,7 +40,10 @@ const RELOCATE: &str = "relocate";
 
 pub(super) fn command() -> Command {
     let added = ADDED.map(|(name, key, _)| {
-        let value = Arg::new(SECRET).required(true).value_name(key.to_uppercase());
+        let value = Arg::new(SECRET)
+            .required(true)
+            .value_name(key.to_uppercase())
+            .help("The value to store");
         Command::new(name).about(format!("Save {key} in the configuration file")).arg(value)
     });
     Command::new("config")
@@ -72,7 +75,7 @@ fn switch(name: &'static str, help: &'static str) -> Arg {
 pub(super) fn authtoken() -> Command {
     Command::new("authtoken")
         .about("The older name of config add-authtoken")
-        .arg(Arg::new(SECRET).required(true).value_name("AUTHTOKEN"))
+        .arg(Arg::new(SECRET).required(true).value_name("AUTHTOKEN").help("The value to store"))
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), CliError> {

@@ -33,7 +33,7 @@ pub(in crate::cli) fn command() -> Command {
                 .required(true)
                 .value_name("PATH")
                 .value_parser(value_parser!(PathBuf))
-                .help("Where to write it; in a folder it is called ngrok"),
+                .help("File to write; in a folder, its name is ngrok"),
         )
         .arg(
             Arg::new("force")

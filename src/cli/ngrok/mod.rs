@@ -29,6 +29,7 @@ use places::NAME;
 use run::AUTHTOKEN;
 
 use super::error::CliError;
+use super::help;
 use super::logging::{LogOptions, LogWriter};
 use super::operations;
 use super::output::{self, say, say_completion};
@@ -104,11 +105,11 @@ fn print_completion(matches: &ArgMatches) -> Result<(), CliError> {
     Ok(())
 }
 
-fn command() -> Command {
+pub(in crate::cli) fn command() -> Command {
     let config = Arg::new("config").long("config").value_name("FILE").action(ArgAction::Append);
     let config = config.value_parser(value_parser!(PathBuf)).global(true);
     let key = Arg::new(API_KEY).long("api-key").value_name("KEY").global(true);
-    Command::new(NAME)
+    let command = Command::new(NAME)
         .about("ginnel, where a program called ngrok is expected")
         .version(VERSION)
         .arg(config.help("A configuration file; may be given more than once"))
@@ -129,11 +130,12 @@ fn command() -> Command {
             ),
             Command::new("service")
                 .about("Say how to run an agent as a service of the system")
-                .arg(Arg::new("action").num_args(0..).help("Nothing is done, whatever it is")),
-            Command::new("credits").about("Say who made what this is made of"),
+                .arg(Arg::new("action").num_args(0..).help("Any action; none has an effect")),
+            Command::new("credits").about("Print the credits"),
             Command::new("version").about("Print the version"),
             Command::new("update").about("Say that there is nothing to update"),
-        ])
+        ]);
+    help::list_all(command)
 }
 
 /// The key for `api`: from the command line, the environment or a configuration file.

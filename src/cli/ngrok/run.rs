@@ -48,12 +48,12 @@ pub(super) fn connecting(command: Command) -> Command {
     let keys = ["server_addr", "root_cas", "authtoken_file", "web_addr"];
     let flags = keys.into_iter().filter_map(|key| settings::single_argument(SECTIONS, key));
     command
-        .args(flags)
+        .args(flags.map(|flag| flag.help_heading(None::<&str>)))
         .arg(
             Arg::new(AUTHTOKEN)
                 .long(AUTHTOKEN)
                 .value_name("TOKEN")
-                .help("The token that the service knows the agent by"),
+                .help("The token that identifies the agent to the service"),
         )
         .arg(
             Arg::new(REGION).long(REGION).value_name("REGION").help("Accepted, and without effect"),

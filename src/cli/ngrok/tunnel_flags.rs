@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::remote_file::{self, FetchError};
 use crate::agent::definition::{Definition, PublicAddress, binding_problem};
 use crate::api::local::tunnels;
-use crate::api::{Kind, Operation, mask};
+use crate::api::{Kind, Operation, documentation, mask};
 use crate::cli::agent::{UNNAMED, read_file};
 use crate::cli::error::{CliError, Exit};
 use crate::client::redaction::mask_login;
@@ -160,7 +160,7 @@ fn doc(field: &str) -> String {
             _ => &[],
         };
     }
-    doc.trim().trim_end_matches('.').to_owned()
+    documentation::in_one_line(doc)
 }
 
 /// The definition that a command line gives.

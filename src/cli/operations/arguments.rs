@@ -10,6 +10,7 @@ use super::tree::{holds_secret, is_plain};
 use super::{FILE_ARG, dashed};
 use crate::api::{Field, Info, Kind, Output, ParameterLocation, mask};
 use crate::cli::error::CliError;
+use crate::cli::help;
 
 /// Fields that are a document of JSON or YAML, or its text.
 const POLICIES: [&str; 2] = ["policy", "traffic_policy"];
@@ -22,12 +23,49 @@ pub(super) fn read(info: &Info, matches: &ArgMatches) -> Result<Map<String, Valu
         Ok(Some(path)) => from_file(info, path)?,
         _ => Map::new(),
     };
-    for parameter in info.parameters {
-        if let Some(value) = typed(info, parameter, matches)? {
+    let is_identifier = |name| info.identifiers().any(|identifier| identifier == name);
+    for parameter in info.parameters.iter().filter(|parameter| !is_identifier(parameter.name)) {
+        if let Some(value) = typed(parameter, matches)? {
             arguments.insert(parameter.name.to_owned(), value);
         }
     }
-    Ok(arguments)
+    arguments.extend(identifiers(info, matches)?);
+    match info.identifiers().find(|name| !arguments.contains_key(*name)) {
+        Some(missing) => Err(missing_identifier(info, missing)),
+        None => Ok(arguments),
+    }
+}
+
+/// Returns the identifiers on the command line. Each is a positional argument or an option; positional
+/// arguments fill the places that options leave, in their order.
+fn identifiers(info: &Info, matches: &ArgMatches) -> Result<Map<String, Value>, CliError> {
+    let typed = |id: &str| matches.try_get_one::<String>(id).ok().flatten().cloned();
+    let mut positional = info.identifiers().filter_map(&typed);
+    let mut found = Map::new();
+    let mut by_option = "";
+    for name in info.identifiers() {
+        let option = typed(&help::twin_id(name));
+        by_option = if option.is_some() { name } else { by_option };
+        if let Some(value) = option.or_else(|| positional.next()) {
+            found.insert(name.to_owned(), value.into());
+        }
+    }
+    match positional.next() {
+        Some(_) => Err(CliError::usage(format!(
+            "{} is given twice, as an argument and as --{}; remove one of them",
+            by_option.to_uppercase(),
+            dashed(by_option)
+        ))),
+        None => Ok(found),
+    }
+}
+
+fn missing_identifier(info: &Info, name: &str) -> CliError {
+    let (command, option) = (dashed(info.name), dashed(name));
+    let name = name.to_uppercase();
+    CliError::usage(format!(
+        "{name} is missing; add it after {command:?}, or pass --{option} {name}"
+    ))
 }
 
 /// The arguments in a file. What only answers hold, such as `uri`, is left out: so what was printed
@@ -57,13 +95,12 @@ fn from_file(info: &Info, path: &Path) -> Result<Map<String, Value>, CliError> {
 }
 
 /// What the command line says of a parameter.
-fn typed(info: &Info, parameter: &Field, matches: &ArgMatches) -> Result<Option<Value>, CliError> {
+fn typed(parameter: &Field, matches: &ArgMatches) -> Result<Option<Value>, CliError> {
     let name = parameter.name;
     let option = format!("--{}", dashed(name));
     let one = || matches.get_one::<String>(name);
     let many = || matches.get_many::<String>(name).map(|values| values.collect::<Vec<_>>());
     Ok(match &parameter.kind {
-        _ if info.place(name) == ParameterLocation::Path => one().map(|text| text.as_str().into()),
         Kind::Secret => match matches.get_one::<std::path::PathBuf>(name) {
             Some(path) => Some(text(path)?.trim_end_matches(['\r', '\n']).into()),
             None => None,
@@ -160,7 +197,76 @@ fn text(path: &Path) -> Result<String, CliError> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::api::Resource;
+    use crate::cli::operations::{self, tree};
     use serde_json::json;
+
+    /// The arguments of an operation, each by position or, if its bit in `by_option` is set, as an option.
+    fn words_of_call(info: &Info, by_option: usize) -> Vec<String> {
+        let mut words = vec!["program".to_owned()];
+        words.extend(operations::words(info));
+        for (at, name) in info.identifiers().enumerate() {
+            if by_option & (1 << at) != 0 {
+                words.push(format!("--{}", dashed(name)));
+            }
+            words.push(format!("value-of-{name}"));
+        }
+        words
+    }
+
+    fn identifiers_of(
+        command: &clap::Command,
+        resources: &[&'static Resource],
+        words: Vec<String>,
+    ) -> Result<Map<String, Value>, CliError> {
+        let matches = command.clone().try_get_matches_from(&words).unwrap();
+        let (info, matches) = tree::chosen(resources, &matches).unwrap();
+        identifiers(info, matches)
+    }
+
+    #[test]
+    fn identifiers_are_positional_arguments_or_options_in_any_mixture() {
+        for (command, resources) in [
+            (operations::api(), operations::remote_resources()),
+            (operations::local(), operations::local_resources()),
+        ] {
+            let calls = resources.iter().flat_map(|resource| resource.operations);
+            let mut tried = 0;
+            for info in calls.filter(|info| info.identifiers().next().is_some()) {
+                let expected = info.identifiers();
+                let expected: Map<String, Value> = expected
+                    .map(|name| (name.to_owned(), format!("value-of-{name}").into()))
+                    .collect();
+                for by_option in 0..1 << info.identifiers().count() {
+                    let words = words_of_call(info, by_option);
+
+                    let found = identifiers_of(&command, &resources, words.clone());
+
+                    assert_eq!(found.unwrap(), expected, "{words:?}");
+                    tried += 1;
+                }
+            }
+            assert!(tried > 20, "{tried}");
+        }
+    }
+
+    #[test]
+    fn wrong_use_of_an_identifier_names_it() {
+        let resources = operations::local_resources();
+        let command = operations::local();
+        let replay = ["program", "requests", "replay"];
+        let read_call = |more: &[&str]| {
+            let matches = command.clone().try_get_matches_from(replay.iter().chain(more)).unwrap();
+            let (info, matches) = tree::chosen(&resources, &matches).unwrap();
+            read(info, matches).unwrap_err().message
+        };
+
+        assert_eq!(
+            read_call(&["--id", "a", "b"]),
+            "ID is given twice, as an argument and as --id; remove one of them"
+        );
+        assert_eq!(read_call(&[]), "ID is missing; add it after \"replay\", or pass --id ID");
+    }
 
     #[test]
     fn what_begins_like_json_is_json_and_other_text_needs_no_quotes() {

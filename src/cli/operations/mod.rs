@@ -19,6 +19,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::{Map, Value};
 
 use super::error::CliError;
+use super::help::HelpRank;
 use crate::api::{Info, Operation, Resource, Secret, encode_arguments, local, remote};
 use crate::client::{Api, Client, ClientCert, ClientOptions};
 
@@ -55,7 +56,7 @@ Examples:
   ginnel local requests list --limit 5
   ginnel local requests list --follow
   ginnel local requests load --file requests.har
-  ginnel local requests replay --id ID";
+  ginnel local requests replay ID";
 
 /// `ginnel api`.
 pub(super) fn api() -> Command {
@@ -64,7 +65,7 @@ pub(super) fn api() -> Command {
         .value_name("FILE")
         .value_parser(value_parser!(PathBuf))
         .help_heading(OPTIONS_HEADING)
-        .help("A file that holds the key");
+        .help("File that holds the key");
     Command::new("api")
         .about("Call the management API")
         .after_help(API_HELP)
@@ -78,13 +79,13 @@ pub(super) fn api() -> Command {
 pub(super) fn reload() -> Command {
     let file = Arg::new(KEY_FILE).long("api-key-file").value_name("FILE");
     Command::new("reload")
-        .about("Have a running service read its configuration file and certificate again")
+        .about("Reload the configuration and the certificate of a service")
         .after_help(
             "The key must be that of an admin; it is taken from --api-key-file, from GINNEL_API_KEY,\n\
              or asked for. SIGHUP does the same without a key, and opens log files again.",
         )
         .args(common("GINNEL_BASE_URL"))
-        .arg(file.value_parser(value_parser!(PathBuf)).help("A file that holds the key"))
+        .arg(file.value_parser(value_parser!(PathBuf)).help("File that holds the key"))
 }
 
 /// `ginnel cluster`.
@@ -98,7 +99,7 @@ pub(super) fn cluster() -> Command {
              15 seconds; other nodes take over its agents then.",
         )
         .args(common("GINNEL_BASE_URL"))
-        .arg(file.value_parser(value_parser!(PathBuf)).help("A file that holds the key"))
+        .arg(file.value_parser(value_parser!(PathBuf)).help("File that holds the key"))
         .arg(json.conflicts_with(OUTPUT_ARG).help("The same as --output json"));
     Command::new("cluster")
         .about("Look after several nodes that share a database")
@@ -226,7 +227,7 @@ pub(super) fn remote_client(
 /// The options of a command that calls the management API in a way of its own.
 pub(super) fn remote_connection(timeout: &'static str) -> impl Iterator<Item = Arg> {
     let file = option(KEY_FILE, "FILE").value_parser(value_parser!(PathBuf));
-    [file.help("A file that holds the key")].into_iter().chain(connection(timeout))
+    [file.help("File that holds the key")].into_iter().chain(connection(timeout))
 }
 
 /// What the options of [`connection`] say.
@@ -266,51 +267,47 @@ fn common(variable: &'static str) -> Vec<Arg> {
             .short('o')
             .value_parser(["table", "json", "jsonl", "csv"])
             .default_value("table")
-            .help("The output format"),
+            .help("Output format"),
         flag(CURL_ARG)
             .help("Print the request as a curl command, secrets masked, and send nothing"),
-        option(BASE_URL, "URL").help(format!("The URL of the API; default: {variable}")),
+        option(BASE_URL, "URL").help(format!("URL of the API; default: {variable}")),
         option(DEADLINE, "SECONDS")
             .value_parser(value_parser!(u64))
-            .help("How long a call may take with its retries and pauses"),
+            .help("Maximum duration of a call with its retries and pauses")
+            .rare(),
         option(RETRIES, "N")
             .value_parser(value_parser!(u32))
-            .help("How many times to retry a failed attempt"),
+            .help("Maximum number of retries of a failed attempt")
+            .rare(),
     ];
-    let timeout = connection("How long one attempt may take");
+    let timeout = connection("Maximum duration of one attempt");
     let all = of_calls.into_iter().chain(timeout);
     all.map(|arg| arg.global(true).help_heading(OPTIONS_HEADING)).collect()
 }
 
 /// The options of every connection to an API.
-fn connection(timeout: &'static str) -> [Arg; 6] {
-    [
-        option(TIMEOUT, "SECONDS")
-            .value_parser(value_parser!(u64))
-            .help(timeout),
-        option(CA_BUNDLE, "FILE")
-            .value_parser(value_parser!(PathBuf))
-            .help("A PEM file of certificates to trust instead of the system's; default: GINNEL_CA_BUNDLE"),
-        option(CLIENT_CERT, "FILE").value_parser(value_parser!(PathBuf)).help(
-            "A PEM file with a client certificate; default: GINNEL_CLIENT_CERT",
+fn connection(timeout: &'static str) -> impl Iterator<Item = Arg> {
+    let options = [
+        option(TIMEOUT, "SECONDS").value_parser(value_parser!(u64)).help(timeout),
+        option(CA_BUNDLE, "FILE").value_parser(value_parser!(PathBuf)).help(
+            "PEM file of certificates to trust instead of the system's; default: GINNEL_CA_BUNDLE",
         ),
+        option(CLIENT_CERT, "FILE")
+            .value_parser(value_parser!(PathBuf))
+            .help("PEM file with a client certificate; default: GINNEL_CLIENT_CERT"),
         option(CLIENT_KEY, "FILE")
             .value_parser(value_parser!(PathBuf))
             .requires(CLIENT_CERT)
-            .help("The private key of the client certificate, if it is in a file of its own"),
-        option(PROXY, "URL").help("The proxy to use, instead of one from the environment"),
+            .help("Private key of the client certificate, if it is in a file of its own"),
+        option(PROXY, "URL").help("Proxy to use, instead of one from the environment"),
         flag(ALLOW_HTTP).help("Allow the key to be sent unencrypted to another machine"),
-    ]
+    ];
+    options.into_iter().map(HelpRank::rare)
 }
 
 /// The name of something of the table in the shell's way.
 fn dashed(name: &str) -> String {
     name.trim_end_matches('_').replace('_', "-").to_lowercase()
-}
-
-/// The first line of a documentation text.
-fn summary(doc: &str) -> String {
-    doc.trim().lines().next().unwrap_or_default().trim().to_owned()
 }
 
 /// The words that name an operation on the command line, after `ginnel api`.

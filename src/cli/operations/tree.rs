@@ -4,9 +4,14 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
-use super::{FILE_ARG, FOLLOW_ARG, MAX, dashed, summary, words};
+use super::{FILE_ARG, FOLLOW_ARG, MAX, dashed, words};
+use crate::api::documentation::summary;
 use crate::api::local::requests::List;
 use crate::api::{Field, Info, Kind, Operation, Output, ParameterLocation, Resource};
+use crate::cli::help::{self, HelpRank};
+
+/// How many parameters an operation may have whose help lists all of them.
+const MAX_USUAL_OPTIONS: usize = 15;
 
 /// The commands of these resources, nested as their names are.
 pub(super) fn commands(program: &str, resources: &[&'static Resource]) -> Vec<Command> {
@@ -61,15 +66,16 @@ fn operation(program: &str, info: &'static Info) -> Command {
         info.path,
         example(program, info)
     ));
-    for (at, name) in info.path_parameters().enumerate() {
-        let parameter = info.parameters.iter().find(|parameter| parameter.name == name);
-        let help = parameter.map(|parameter| summary(info.explain(parameter)));
-        let arg = Arg::new(name).value_name(name.to_uppercase()).required(true).index(at + 1);
-        command = command.arg(arg.help(help.unwrap_or_default()));
+    for (at, name) in info.identifiers().enumerate() {
+        command = command.args(identifier(info, name, at + 1));
     }
-    let others =
-        info.parameters.iter().filter(|other| info.place(other.name) != ParameterLocation::Path);
-    command = command.args(others.map(|parameter| flag(info, parameter)));
+    let is_option = |field: &&Field| !info.identifiers().any(|name| name == field.name);
+    let options: Vec<_> = info.parameters.iter().filter(is_option).collect();
+    let has_many = options.len() > MAX_USUAL_OPTIONS;
+    command = command.args(options.into_iter().map(|parameter| {
+        let option = flag(info, parameter);
+        if has_many && !is_usual(parameter) { option.rare() } else { option }
+    }));
     if info.method.has_body() {
         command = command.arg(
             Arg::new(FILE_ARG)
@@ -103,11 +109,25 @@ fn is_followed(info: &Info) -> bool {
     (info.resource, info.name) == (List::INFO.resource, List::INFO.name)
 }
 
+/// Returns an identifier as a positional argument, and the option that can replace it.
+fn identifier(info: &Info, name: &'static str, index: usize) -> [Arg; 2] {
+    let long = dashed(name);
+    let parameter = info.parameters.iter().find(|parameter| parameter.name == name);
+    let help = parameter.map(|parameter| summary(info.explain(parameter))).unwrap_or_default();
+    let positional = Arg::new(name).value_name(name.to_uppercase()).index(index);
+    [positional.help(format!("{help}; or pass --{long}")), help::twin(name, long)]
+}
+
+/// Returns true if the help of an operation with many parameters lists this one.
+fn is_usual(parameter: &Field) -> bool {
+    parameter.required || !matches!(parameter.kind, Kind::Record(_) | Kind::Json | Kind::Object)
+}
+
 /// A parameter as an option. Secrets are read from a file: command lines are for all to see.
 fn flag(info: &Info, parameter: &'static Field) -> Arg {
     let long = dashed(parameter.name);
     let arg = Arg::new(parameter.name).value_name(parameter.name.to_uppercase());
-    let mut help = summary(info.explain(parameter)).trim_end_matches('.').to_owned();
+    let mut help = summary(info.explain(parameter));
     if parameter.required {
         help.push_str(" (required)");
     }
@@ -163,7 +183,7 @@ pub(super) fn is_plain(kind: &Kind) -> bool {
 /// A command line that shows how an operation is called.
 fn example(program: &str, info: &Info) -> String {
     let mut line = format!("Example:\n  {program} {}", words(info).join(" "));
-    for name in info.path_parameters() {
+    for name in info.identifiers() {
         line.push_str(&format!(" {}", name.to_uppercase()));
     }
     let body = |parameter: &&Field| info.place(parameter.name) == ParameterLocation::Body;
@@ -173,10 +193,13 @@ fn example(program: &str, info: &Info) -> String {
     };
     // Without these a tunnel is a labeled one.
     let helpful = |name| info.name == "start" && ["proto", "name"].contains(&name);
-    let listed = info.parameters.iter().filter(|one| one.required || helpful(one.name));
-    let mut flags: Vec<_> = listed.filter(shown).collect();
-    if flags.is_empty() {
-        flags.extend(info.parameters.iter().find(shown));
+    let is_option = |one: &&Field| !info.identifiers().any(|name| name == one.name);
+    let options = || info.parameters.iter().filter(is_option).filter(shown);
+    let mut flags: Vec<_> = options().filter(|one| one.required || helpful(one.name)).collect();
+    if flags.is_empty()
+        && !info.identifiers().any(|name| info.place(name) == ParameterLocation::Body)
+    {
+        flags.extend(options().next());
     }
     for parameter in flags {
         let value = match (parameter.name, &parameter.kind) {

@@ -49,11 +49,11 @@ const STORAGE: SettingSection<ServeConfig> = SettingSection {
         row!(
             options.path: FilePath, "path", "FILE",
             "The SQLite database; without it, all data is lost when the process ends"
-        ),
+        ).usual(),
         row!(
             options.store: OptionalStore, "store", "URL",
             "The database on PostgreSQL, postgres://USER@HOST/NAME, for several nodes; without a password"
-        ),
+        ).usual(),
         row!(
             options.node_name: OptionalText, "node_name", "NAME",
             "The name of this node, if several share a database on PostgreSQL"
@@ -61,7 +61,7 @@ const STORAGE: SettingSection<ServeConfig> = SettingSection {
         .unset("the name of the machine"),
         row!(
             options.peer_addr: OptionalText, "peer_addr", "HOST:PORT",
-            "Where other nodes reach this one"
+            "The address at which other nodes reach this one"
         ),
         row!(
             options.peer_listen_addr: OptionalText, "peer_listen_addr", "HOST:PORT",
@@ -70,14 +70,14 @@ const STORAGE: SettingSection<ServeConfig> = SettingSection {
         .unset("that of peer_addr"),
         row!(
             options.audit_retention: Duration, "audit_retention", "DURATION",
-            "How long events of the audit trail are kept"
+            "Time for which events of the audit trail are kept"
         )
         .between(1000, u32::MAX as u64 * 1000)
         .live(),
         row!(
             options.backup.to: FilePath, "backup.to", "DIR",
             "A folder to back the database up to from time to time"
-        )
+        ).usual()
         .unset("no backups"),
         row!(
             options.backup.every: Duration, "backup.every", "DURATION",
@@ -86,7 +86,7 @@ const STORAGE: SettingSection<ServeConfig> = SettingSection {
         .between(1000, u32::MAX as u64 * 1000),
         row!(
             options.backup.keep: usize, "backup.keep", "N",
-            "How many backups to keep; older ones are removed when a new one is verified"
+            "Number of backups to keep; older ones are removed when a new one is verified"
         )
         .between(1, u32::MAX as u64),
         row!(
@@ -112,14 +112,16 @@ const STORAGE: SettingSection<ServeConfig> = SettingSection {
 const MANAGEMENT_API: SettingSection<ServeConfig> = SettingSection {
     title: "Management API",
     settings: &[
-        row!(options.host: String, "host", "HOST", "The name or address to listen on"),
-        row!(options.port: u16, "port", "PORT", "The port to listen on; 0 picks a free port"),
+        row!(options.host: String, "host", "HOST", "The name or address of the listener").usual(),
+        row!(options.port: u16, "port", "PORT", "The port of the listener; 0 picks a free port")
+            .usual(),
         row!(
             options.admin_key: Option<Secret>, "admin_key", "KEY",
             "The admin key of a new database, or one that an existing database holds"
         )
         .variable("GINNEL_API_KEY"),
-        row!(admin_key_file: FilePath, "admin_key_file", "FILE", "A file that holds the admin key"),
+        row!(admin_key_file: FilePath, "admin_key_file", "FILE", "A file that holds the admin key")
+            .usual(),
         row!(
             options.public_url: OptionalText, "public_url", "URL",
             "The URL to put into responses, if clients reach the API at another one"
@@ -127,7 +129,8 @@ const MANAGEMENT_API: SettingSection<ServeConfig> = SettingSection {
         row!(
             options.console: bool, "console", "BOOL",
             "Serve a console for people at /console of the management address"
-        ),
+        )
+        .usual(),
         row!(
             options.rate_limit: OptionalRate, "rate_limit", "N/60s",
             "Allow this many requests per account in a rolling window of seconds"
@@ -146,15 +149,15 @@ const PUBLIC_TRAFFIC: SettingSection<ServeConfig> = SettingSection {
         row!(
             options.edge_host: String, "edge_host", "HOST",
             "The host name or address for public traffic"
-        ),
+        ).usual(),
         row!(
             options.http_port: Port, "http_port", "PORT",
             "The port for public HTTP; 0 picks a free port, none disables it"
-        ),
+        ).usual(),
         row!(
             options.https_port: Port, "https_port", "PORT",
             "The port for public HTTPS; 0 picks a free port, none disables it"
-        ),
+        ).usual(),
         row!(
             options.public_http_port: PublicPort, "public_http_port", "N",
             "The port for HTTP in addresses that visitors get, if a load balancer listens at another one"
@@ -168,7 +171,7 @@ const PUBLIC_TRAFFIC: SettingSection<ServeConfig> = SettingSection {
         row!(
             options.base_domain: OptionalText, "base_domain", "DOMAIN",
             "The domain below which tunnels get host names; without it, each gets a port"
-        ),
+        ).usual(),
         row!(
             options.reserved_domains_only: bool, "reserved_domains_only", "BOOL",
             "Let edges and tunnels use only domains that their owner has reserved"
@@ -176,38 +179,38 @@ const PUBLIC_TRAFFIC: SettingSection<ServeConfig> = SettingSection {
         row!(
             certificate: FilePath, "certificate", "FILE",
             "A PEM file with a certificate for the host names in it; read again at a reload"
-        )
+        ).usual()
         .live(),
         row!(
             certificate_key: FilePath, "certificate_key", "FILE",
             "A PEM file with the private key of the certificate"
-        )
+        ).usual()
         .live(),
         row!(
             options.trusted_proxies: TrustedProxies, "trusted_proxies", "CIDR",
             "Proxies whose X-Forwarded-For header is trusted: addresses or CIDRs"
-        )
+        ).usual()
         .live(),
         row!(
             options.proxy_protocol: bool, "proxy_protocol", "BOOL",
-            "Trusted proxies begin connections of visitors and agents with the PROXY protocol, version 2"
+            "Require the PROXY protocol, version 2, from trusted proxies, for visitors and agents"
         ),
         row!(
             options.ambiguous_paths: AmbiguousPaths, "ambiguous_paths", "WHAT",
-            "What to do with ambiguous paths, if a route or a rule looks at paths"
+            "Treatment of ambiguous paths, if a route or a rule looks at paths"
         )
         .live(),
         row!(
             options.enforce_ip_restrictions: bool, "enforce_ip_restrictions", "BOOL",
-            "Refuse whom IP restrictions do not allow; false only warns, for whoever is locked out"
+            "Reject clients that IP restrictions do not allow; false only warns, for operators who are locked out"
         ),
         row!(
             options.geo_database: FilePath, "geo_database", "FILE",
-            "A database in MaxMind's form of where addresses are, for conn.geo and conn.client_ip.geo"
+            "Database for conn.geo and conn.client_ip.geo, in MaxMind's format, with the places of addresses"
         ),
         row!(
             options.asn_database: FilePath, "asn_database", "FILE",
-            "A database in MaxMind's form of whose addresses are, for conn.client_ip.as"
+            "Database for conn.client_ip.as, in MaxMind's format, with the networks of addresses"
         ),
         row!(
             options.address_categories: FilePath, "address_categories", "FILE",
@@ -226,15 +229,18 @@ const ACME: SettingSection<ServeConfig> = SettingSection {
         row!(
             options.acme.directory: OptionalText, "acme.directory", "DIRECTORY",
             "Obtain certificates for host names here: letsencrypt, letsencrypt-staging or a URL"
-        ),
+        )
+        .usual(),
         row!(
             options.acme.agree_to_terms: bool, "acme.agree_to_terms", "BOOL",
             "Agree to the terms of service of the certificate authority"
-        ),
+        )
+        .usual(),
         row!(
             options.acme.email: OptionalText, "acme.email", "ADDRESS",
-            "Where the certificate authority may write to"
-        ),
+            "Email address for the certificate authority"
+        )
+        .usual(),
         row!(
             options.acme.ca: FilePath, "acme.ca", "FILE",
             "A PEM file with the certificates to trust at the directory"
@@ -242,11 +248,11 @@ const ACME: SettingSection<ServeConfig> = SettingSection {
         .unset("what the system trusts"),
         row!(
             options.acme.challenges: Vec<AcmeChallenge>, "acme.challenges", "TYPE",
-            "How host names are verified, the best first"
+            "Challenges that verify host names, in order of preference"
         ),
         row!(
             options.acme.retry_after: Duration, "acme.retry_after", "DURATION",
-            "How long after a failure a host name is tried again; doubles up to a day"
+            "Pause after a failure before a host name is tried again; doubles up to a day"
         )
         .between(1000, 86_400_000),
     ],
@@ -278,7 +284,7 @@ macro_rules! provider_rows {
             provider_row!($provider, client_secret_file: FilePath, "FILE", "A file that holds that secret"),
             provider_row!(
                 $provider, scopes: Vec<String>, "SCOPE",
-                "What the provider is asked for with that client, if not the usual"
+                "Scopes to request with that client, if not the usual ones"
             ),
             provider_row!(
                 $provider, issuer_url: OptionalText, "URL",
@@ -286,15 +292,15 @@ macro_rules! provider_rows {
             ),
             provider_row!(
                 $provider, authorization_url: OptionalText, "URL",
-                "Where visitors are sent to log in, if the provider is elsewhere"
+                "The URL where visitors log in, if the provider is elsewhere"
             ),
             provider_row!(
                 $provider, token_url: OptionalText, "URL",
-                "Where codes are exchanged for tokens, if the provider is elsewhere"
+                "The URL that exchanges codes for tokens, if the provider is elsewhere"
             ),
             provider_row!(
                 $provider, userinfo_url: OptionalText, "URL",
-                "Where the provider says who somebody is, if it is elsewhere"
+                "The URL that returns a user's identity, if the provider is elsewhere"
             )
         ),+]
     };
@@ -316,27 +322,27 @@ const EVENTS: SettingSection<ServeConfig> = SettingSection {
         .unset("no files"),
         row!(
             options.events.retry_after: Duration, "event_delivery.retry_after", "DURATION",
-            "How long after a failure an event is sent again; doubles up to five minutes"
+            "Pause after a failure before an event is sent again; doubles up to five minutes"
         )
         .between(10, 300_000),
         row!(
             options.events.max_age: Duration, "event_delivery.max_age", "DURATION",
-            "How old an event may become before it is given up"
+            "Maximum age of an event that is not delivered"
         )
         .between(1000, 30 * 86_400_000),
         row!(
             options.events.max_waiting: usize, "event_delivery.max_waiting", "N",
-            "How many events may wait for one destination; the oldest of more are given up"
+            "Maximum number of events that wait for one destination; the oldest are dropped first"
         )
         .between(1, 1_000_000),
         row!(
             options.events.max_waiting_size: ByteSize, "event_delivery.max_waiting_size", "SIZE",
-            "How many bytes these events may have together; the oldest beyond that are given up"
+            "Maximum size of these events together; the oldest are dropped first"
         )
         .between(64 << 10, 1 << 40),
         row!(
             options.events.timeout: Duration, "event_delivery.timeout", "DURATION",
-            "How long one attempt to deliver an event may take"
+            "Maximum duration of one attempt to deliver an event"
         )
         .between(100, 60_000),
         row!(
@@ -353,11 +359,13 @@ const AGENTS: SettingSection<ServeConfig> = SettingSection {
             agent_host: OptionalText, "agent_host", "HOST",
             "The name or address to listen on for agents; 0.0.0.0 for all of this machine's"
         )
+        .usual()
         .unset("that of `host`"),
         row!(
             options.agent_port: Port, "agent_port", "PORT",
-            "The port for agents; 0 picks a free port, none takes no agents"
-        ),
+            "The port for agents; 0 picks a free port, none disables it"
+        )
+        .usual(),
         row!(
             options.authtoken: Option<Secret>, "authtoken", "TOKEN",
             "The authtoken for agents of a new database, or one that an existing database holds"
@@ -365,7 +373,8 @@ const AGENTS: SettingSection<ServeConfig> = SettingSection {
         row!(
             authtoken_file: FilePath, "authtoken_file", "FILE",
             "A file that holds the authtoken for agents"
-        ),
+        )
+        .usual(),
         row!(
             options.private_issuers: bool, "private_issuers", "BOOL",
             "Let agents name issuers of logins and sources of keys at private addresses"
@@ -422,19 +431,19 @@ const API_LIMITS: SettingSection<ServeConfig> = SettingSection {
     settings: &[
         row!(
             options.api.first_byte: Duration, "api.first_byte_timeout", "DURATION",
-            "How long a client of the management API may be silent at first"
+            "Maximum time until a client of the management API sends its first byte"
         )
         .between(MIN_TIME, MAX_TIME)
         .live(),
         row!(
             options.api.head: Duration, "api.head_timeout", "DURATION",
-            "How long the head of a request may take, and the time between two requests"
+            "Maximum duration of a request's head, and of the pause between two requests"
         )
         .between(MIN_TIME, MAX_TIME)
         .live(),
         row!(
             options.api.body: Duration, "api.body_timeout", "DURATION",
-            "How long the body of a request may take"
+            "Maximum duration of a request's body"
         )
         .between(MIN_TIME, MAX_TIME)
         .live(),
@@ -465,61 +474,61 @@ const EDGE_LIMITS: SettingSection<ServeConfig> = SettingSection {
     settings: &[
         row!(
             options.timeouts.first_byte: Duration, "edge.first_byte_timeout", "DURATION",
-            "How long a visitor may be silent at first, where visitors speak first"
+            "Maximum time until a visitor sends its first byte, in protocols in which visitors send first"
         )
         .between(MIN_TIME, MAX_TIME)
         .live(),
         row!(
             options.timeouts.handshake: Duration, "edge.handshake_timeout", "DURATION",
-            "How long a TLS handshake may take"
+            "Maximum duration of a TLS handshake"
         )
         .between(MIN_TIME, MAX_TIME)
         .live(),
         row!(
             options.timeouts.head: Duration, "edge.head_timeout", "DURATION",
-            "How long the head of a request may take"
+            "Maximum duration of a request's head"
         )
         .between(MIN_TIME, MAX_TIME)
         .live(),
         row!(
             options.timeouts.stall: Duration, "edge.stall_timeout", "DURATION",
-            "How long nothing of a body may arrive from a visitor, or be taken by one"
+            "Maximum time in which a visitor sends or accepts nothing of a body"
         )
         .between(MIN_TIME, MAX_TIME)
         .live(),
         row!(
             options.timeouts.idle: Duration, "edge.idle_timeout", "DURATION",
-            "How long a visitor's connection may be idle between requests"
+            "Maximum time that a visitor's connection is idle between requests"
         )
         .between(MIN_TIME, MAX_TIME)
         .live(),
         row!(
             options.timeouts.dial: Duration, "edge.dial_timeout", "DURATION",
-            "How long opening a connection to a backend may take"
+            "Maximum time to open a connection to a backend"
         )
         .between(MIN_TIME, MAX_TIME)
         .live(),
         row!(
             options.timeouts.response: Duration, "edge.response_timeout", "DURATION",
-            "How long a backend may take to begin its response"
+            "Maximum time until a backend begins its response"
         )
         .between(MIN_TIME, MAX_TIME)
         .live(),
         row!(
             options.timeouts.upstream_idle: Duration, "edge.upstream_idle_timeout", "DURATION",
-            "How long a connection to a backend waits for another request, at least"
+            "Minimum time that a connection to a backend is kept for another request"
         )
         .between(MIN_TIME, MAX_TIME)
         .live(),
         row!(
             options.upstream_idle_connections: usize, "edge.upstream_idle_connections", "N",
-            "How many connections to one backend may wait for another request"
+            "Maximum number of idle connections to one backend"
         )
         .between(0, 4_096)
         .live(),
         row!(
             options.http2_streams: u32, "edge.http2_streams", "N",
-            "How many requests a connection may carry at once with HTTP/2"
+            "Maximum number of concurrent requests on an HTTP/2 connection"
         )
         .between(1, 10_000)
         .live(),
@@ -544,25 +553,25 @@ const AGENT_LIMITS: SettingSection<ServeConfig> = SettingSection {
     settings: &[
         row!(
             options.agent_first_byte_timeout: Duration, "agent.first_byte_timeout", "DURATION",
-            "How long an agent may be silent at first"
+            "Maximum time until an agent sends its first byte"
         )
         .between(MIN_TIME, MAX_TIME)
         .live(),
         row!(
             options.agent_handshake_timeout: Duration, "agent.handshake_timeout", "DURATION",
-            "How long the TLS handshake of an agent may take"
+            "Maximum duration of an agent's TLS handshake"
         )
         .between(MIN_TIME, MAX_TIME)
         .live(),
         row!(
             options.login_timeout: Duration, "agent.login_timeout", "DURATION",
-            "How long an agent may take to authenticate"
+            "Maximum time until an agent has authenticated"
         )
         .between(MIN_TIME, MAX_TIME)
         .live(),
         row!(
             options.login_bytes: ByteSize, "agent.max_login_size", "SIZE",
-            "How much an agent may send before it has authenticated"
+            "Maximum size of the data that an agent sends before it has authenticated"
         )
         .between(4 << 10, 1 << 20)
         .live(),
@@ -574,31 +583,31 @@ const AGENT_LIMITS: SettingSection<ServeConfig> = SettingSection {
         .live(),
         row!(
             options.heartbeat_tolerance: Duration, "agent.heartbeat_tolerance", "DURATION",
-            "How late a heartbeat may come back before the agent is taken for gone"
+            "Maximum delay of a heartbeat's response before the agent counts as gone"
         )
         .between(MIN_TIME, MAX_TIME)
         .live(),
         row!(
             options.agent_streams: usize, "agent.max_streams", "N",
-            "How many connections of visitors an agent carries at once; agents of others break at more than 500"
+            "Maximum number of concurrent visitor connections of an agent; agents of other makers fail above 500"
         )
         .between(1, 4_000)
         .live(),
         row!(
             options.agent_queue_timeout: Duration, "agent.queue_timeout", "DURATION",
-            "How long a visitor waits for one of them to end when there are that many"
+            "Maximum time that a visitor waits for one of them to end when the maximum is reached"
         )
         .between(0, MAX_TIME)
         .live(),
         row!(
             options.agent_unread: ByteSize, "agent.max_unread_size", "SIZE",
-            "How much the visitors of an agent may leave unread; beyond it, those with more than 256 KiB of it lose streams"
+            "Maximum size of data that an agent's visitors leave unread; above it, visitors with more than 256 KiB lose streams"
         )
         .between(256 << 10, 1 << 30)
         .live(),
         row!(
             options.reserve: Duration, "agent.reserve", "DURATION",
-            "How long the addresses of an agent that is gone are kept for it"
+            "Time for which the addresses of an agent that is gone are kept for it"
         )
         .between(0, 30 * 86_400_000)
         .live(),
@@ -610,17 +619,17 @@ const MONITORING: SettingSection<ServeConfig> = SettingSection {
     settings: &[
         row!(
             options.admin_addr: OptionalText, "admin_addr", "HOST:PORT",
-            "Where /healthz, /readyz and /metrics are, such as 127.0.0.1:4090"
-        )
+            "Address of /healthz, /readyz and /metrics, such as 127.0.0.1:4090"
+        ).usual()
         .unset("nowhere, and nothing is counted"),
         row!(
             log_level: Option<LogLevels>, "log_level", "LEVELS",
-            "What to log: error, warn, info, debug, trace or off, also by target: info,gateway=debug"
-        )
+            "Levels to log: error, warn, info, debug, trace or off, also by target: info,gateway=debug"
+        ).usual()
         .of_command()
         .live()
         .unset("what GINNEL_LOG says, or info if a format or a file is set"),
-        row!(log_format: Option<LogFormat>, "log_format", "FORMAT", "How to write the log")
+        row!(log_format: Option<LogFormat>, "log_format", "FORMAT", "Format of the log")
             .of_command()
             .unset("term"),
         row!(
@@ -632,12 +641,12 @@ const MONITORING: SettingSection<ServeConfig> = SettingSection {
         row!(
             access_log: FilePath, "access_log", "FILE",
             "The file to add a line to for each request of a visitor, or - for standard output"
-        )
+        ).usual()
         .of_command()
         .unset("no such log; with it, requests get an X-Request-Id"),
         row!(
             options.drain_delay: Duration, "drain_delay", "DURATION",
-            "How long /readyz says no before listeners close when stopping"
+            "Time for which /readyz fails before listeners close when stopping"
         )
         .between(0, 3_600_000)
         .live(),
@@ -649,12 +658,14 @@ const PROCESS: SettingSection<ServeConfig> = SettingSection {
     settings: &[
         row!(
             grace: Duration, "grace", "DURATION",
-            "How long to wait for requests in flight when stopping; a second signal stops at once"
+            "Maximum time to wait for requests in flight when stopping; a second signal stops at once"
         )
         .of_command()
         .between(0, 3_600_000)
         .live(),
-        row!(json: bool, "json", "BOOL", "Print the addresses as one JSON object").of_command(),
+        row!(json: bool, "json", "BOOL", "Print the addresses as one JSON object")
+            .usual()
+            .of_command(),
         row!(
             events: bool, "events", "BOOL",
             "Print one line of JSON for each request or connection of public traffic"

@@ -25,7 +25,7 @@ class FailoverBackend(Record):
     created_at: datetime | None = None
     """When the backend was created."""
     description: str | None = None
-    """What the backend is for; at most 255 bytes."""
+    """Human-readable description of the backend; at most 255 bytes."""
     metadata: str | None = None
     """Arbitrary text that the service stores and returns unchanged; at most 4096 bytes."""
     backends: list[str] | None = field(default=None, hash=False)
@@ -47,7 +47,7 @@ class BackendsFailover(Resource):
         """Create a failover backend.
 
         Args:
-            description: What the backend is for; at most 255 bytes.
+            description: Human-readable description of the backend; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             backends: The identifiers of the child backends, in order.
@@ -95,7 +95,7 @@ class BackendsFailover(Resource):
 
         Args:
             id: Unique identifier, `bkdfo_` and 27 characters.
-            description: What the backend is for; at most 255 bytes.
+            description: Human-readable description of the backend; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             backends: The identifiers of the child backends, in order.
@@ -130,7 +130,7 @@ class AsyncBackendsFailover(Resource):
         """Create a failover backend.
 
         Args:
-            description: What the backend is for; at most 255 bytes.
+            description: Human-readable description of the backend; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             backends: The identifiers of the child backends, in order.
@@ -180,7 +180,7 @@ class AsyncBackendsFailover(Resource):
 
         Args:
             id: Unique identifier, `bkdfo_` and 27 characters.
-            description: What the backend is for; at most 255 bytes.
+            description: Human-readable description of the backend; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             backends: The identifiers of the child backends, in order.

@@ -25,7 +25,7 @@ class HttpResponseBackend(Record):
     created_at: datetime | None = None
     """When the backend was created."""
     description: str | None = None
-    """What the backend is for; at most 255 bytes."""
+    """Human-readable description of the backend; at most 255 bytes."""
     metadata: str | None = None
     """Arbitrary text that the service stores and returns unchanged; at most 4096 bytes."""
     body: str | None = None
@@ -53,7 +53,7 @@ class BackendsHttpResponse(Resource):
         """Create an HTTP response backend.
 
         Args:
-            description: What the backend is for; at most 255 bytes.
+            description: Human-readable description of the backend; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             body: The body of the response, at most 64 KiB.
@@ -109,7 +109,7 @@ class BackendsHttpResponse(Resource):
 
         Args:
             id: Unique identifier, `bkdhr_` and 27 characters.
-            description: What the backend is for; at most 255 bytes.
+            description: Human-readable description of the backend; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             body: The body of the response, at most 64 KiB.
@@ -150,7 +150,7 @@ class AsyncBackendsHttpResponse(Resource):
         """Create an HTTP response backend.
 
         Args:
-            description: What the backend is for; at most 255 bytes.
+            description: Human-readable description of the backend; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             body: The body of the response, at most 64 KiB.
@@ -206,7 +206,7 @@ class AsyncBackendsHttpResponse(Resource):
 
         Args:
             id: Unique identifier, `bkdhr_` and 27 characters.
-            description: What the backend is for; at most 255 bytes.
+            description: Human-readable description of the backend; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             body: The body of the response, at most 64 KiB.

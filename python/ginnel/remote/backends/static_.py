@@ -35,7 +35,7 @@ class StaticBackend(Record):
     created_at: datetime | None = None
     """When the backend was created."""
     description: str | None = None
-    """What the backend is for; at most 255 bytes."""
+    """Human-readable description of the backend; at most 255 bytes."""
     metadata: str | None = None
     """Arbitrary text that the service stores and returns unchanged; at most 4096 bytes."""
     address: str | None = None
@@ -61,7 +61,7 @@ class BackendsStatic(Resource):
 
         Args:
             address: Where to connect to, `host:port`.
-            description: What the backend is for; at most 255 bytes.
+            description: Human-readable description of the backend; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             tls: TLS to the address. The service does not verify the certificate of the backend.
@@ -110,7 +110,7 @@ class BackendsStatic(Resource):
 
         Args:
             id: Unique identifier, `bkdsc_` and 27 characters.
-            description: What the backend is for; at most 255 bytes.
+            description: Human-readable description of the backend; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             address: Where to connect to, `host:port`.
@@ -148,7 +148,7 @@ class AsyncBackendsStatic(Resource):
 
         Args:
             address: Where to connect to, `host:port`.
-            description: What the backend is for; at most 255 bytes.
+            description: Human-readable description of the backend; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             tls: TLS to the address. The service does not verify the certificate of the backend.
@@ -197,7 +197,7 @@ class AsyncBackendsStatic(Resource):
 
         Args:
             id: Unique identifier, `bkdsc_` and 27 characters.
-            description: What the backend is for; at most 255 bytes.
+            description: Human-readable description of the backend; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             address: Where to connect to, `host:port`.

@@ -26,7 +26,7 @@ class TunnelGroupBackend(Record):
     created_at: datetime | None = None
     """When the backend was created."""
     description: str | None = None
-    """What the backend is for; at most 255 bytes."""
+    """Human-readable description of the backend; at most 255 bytes."""
     metadata: str | None = None
     """Arbitrary text that the service stores and returns unchanged; at most 4096 bytes."""
     labels: dict[str, str] | None = field(default=None, hash=False)
@@ -50,7 +50,7 @@ class BackendsTunnelGroup(Resource):
         """Create a tunnel group backend.
 
         Args:
-            description: What the backend is for; at most 255 bytes.
+            description: Human-readable description of the backend; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             labels: The labels that a tunnel must carry to be selected; none select nothing.
@@ -100,7 +100,7 @@ class BackendsTunnelGroup(Resource):
 
         Args:
             id: Unique identifier, `bkdtg_` and 27 characters.
-            description: What the backend is for; at most 255 bytes.
+            description: Human-readable description of the backend; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             labels: The labels that a tunnel must carry to be selected; none select nothing.
@@ -135,7 +135,7 @@ class AsyncBackendsTunnelGroup(Resource):
         """Create a tunnel group backend.
 
         Args:
-            description: What the backend is for; at most 255 bytes.
+            description: Human-readable description of the backend; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             labels: The labels that a tunnel must carry to be selected; none select nothing.
@@ -185,7 +185,7 @@ class AsyncBackendsTunnelGroup(Resource):
 
         Args:
             id: Unique identifier, `bkdtg_` and 27 characters.
-            description: What the backend is for; at most 255 bytes.
+            description: Human-readable description of the backend; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             labels: The labels that a tunnel must carry to be selected; none select nothing.

@@ -25,7 +25,7 @@ class WeightedBackend(Record):
     created_at: datetime | None = None
     """When the backend was created."""
     description: str | None = None
-    """What the backend is for; at most 255 bytes."""
+    """Human-readable description of the backend; at most 255 bytes."""
     metadata: str | None = None
     """Arbitrary text that the service stores and returns unchanged; at most 4096 bytes."""
     backends: dict[str, int] | None = field(default=None, hash=False)
@@ -47,7 +47,7 @@ class BackendsWeighted(Resource):
         """Create a weighted backend.
 
         Args:
-            description: What the backend is for; at most 255 bytes.
+            description: Human-readable description of the backend; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             backends: The weight of each child backend by its identifier, 0 to 10000.
@@ -95,7 +95,7 @@ class BackendsWeighted(Resource):
 
         Args:
             id: Unique identifier, `bkdwd_` and 27 characters.
-            description: What the backend is for; at most 255 bytes.
+            description: Human-readable description of the backend; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             backends: The weight of each child backend by its identifier, 0 to 10000.
@@ -130,7 +130,7 @@ class AsyncBackendsWeighted(Resource):
         """Create a weighted backend.
 
         Args:
-            description: What the backend is for; at most 255 bytes.
+            description: Human-readable description of the backend; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             backends: The weight of each child backend by its identifier, 0 to 10000.
@@ -180,7 +180,7 @@ class AsyncBackendsWeighted(Resource):
 
         Args:
             id: Unique identifier, `bkdwd_` and 27 characters.
-            description: What the backend is for; at most 255 bytes.
+            description: Human-readable description of the backend; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             backends: The weight of each child backend by its identifier, 0 to 10000.

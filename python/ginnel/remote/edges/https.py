@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class HttpsEdge(Record):
-    """Hosts whose traffic routes decide on."""
+    """Hosts whose traffic is controlled by routes."""
 
     id: str
     """Unique identifier, `edghts_` and 27 characters."""
@@ -34,7 +34,7 @@ class HttpsEdge(Record):
     created_at: datetime | None = None
     """When the edge was created."""
     description: str | None = None
-    """What the edge is for; at most 255 bytes."""
+    """Human-readable description of the edge; at most 255 bytes."""
     metadata: str | None = None
     """Arbitrary text that the service stores and returns unchanged; at most 4096 bytes."""
     hostports: list[str] | None = field(default=None, hash=False)
@@ -50,7 +50,7 @@ class HttpsEdge(Record):
 
 
 class EdgesHttps(Resource):
-    """HTTPS edges: hosts whose traffic routes decide on."""
+    """HTTPS edges: hosts whose traffic is controlled by routes."""
 
     @cached_property
     def routes(self) -> EdgesHttpsRoutes:
@@ -85,7 +85,7 @@ class EdgesHttps(Resource):
         """Create an HTTPS edge; add routes to it afterwards.
 
         Args:
-            description: What the edge is for; at most 255 bytes.
+            description: Human-readable description of the edge; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             hostports: The hosts and ports that the edge serves, `host:port`; a host may start
@@ -138,7 +138,7 @@ class EdgesHttps(Resource):
 
         Args:
             id: Unique identifier, `edghts_` and 27 characters.
-            description: What the edge is for; at most 255 bytes.
+            description: Human-readable description of the edge; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             hostports: The hosts and ports that the edge serves, `host:port`; a host may start
@@ -166,7 +166,7 @@ class EdgesHttps(Resource):
 
 
 class AsyncEdgesHttps(Resource):
-    """HTTPS edges: hosts whose traffic routes decide on."""
+    """HTTPS edges: hosts whose traffic is controlled by routes."""
 
     @cached_property
     def routes(self) -> AsyncEdgesHttpsRoutes:
@@ -201,7 +201,7 @@ class AsyncEdgesHttps(Resource):
         """Create an HTTPS edge; add routes to it afterwards.
 
         Args:
-            description: What the edge is for; at most 255 bytes.
+            description: Human-readable description of the edge; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             hostports: The hosts and ports that the edge serves, `host:port`; a host may start
@@ -256,7 +256,7 @@ class AsyncEdgesHttps(Resource):
 
         Args:
             id: Unique identifier, `edghts_` and 27 characters.
-            description: What the edge is for; at most 255 bytes.
+            description: Human-readable description of the edge; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             hostports: The hosts and ports that the edge serves, `host:port`; a host may start

@@ -166,7 +166,7 @@ class Oidc(Record):
     options_passthrough: bool | None = None
     """True to let preflights of CORS pass without a login."""
     cookie_prefix: str | None = None
-    """What the names of the cookies begin with."""
+    """Prefix of the names of the cookies."""
     inactivity_timeout: int | None = None
     """After how many seconds without a request a session ends; 0 or unspecified for a day."""
     maximum_duration: int | None = None
@@ -178,7 +178,7 @@ class Oidc(Record):
     client_secret: str | None = field(default=None, metadata=SECRET)
     """What the application proves with that it is the one."""
     scopes: list[str] | None = field(default=None, hash=False)
-    """What the issuer is asked for; `profile` and `email` when unspecified."""
+    """Scopes to request; `profile` and `email` when unspecified."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the response that this version does not know."""
 
@@ -290,7 +290,7 @@ class TlsEdgeTermination(Record):
     enabled: bool | None = None
     """False to switch the module off without forgetting it; true when unspecified."""
     terminate_at: str | None = None
-    """Where TLS ends: `edge`, the default, or `upstream`, which gets the bytes as they are."""
+    """Where TLS ends: `edge`, the default, or `upstream`, which gets the bytes unchanged."""
     min_version: str | None = None
     """The oldest version of TLS that is accepted, `1.2`, the default, or `1.3`; only where TLS ends
     at the edge.

@@ -85,12 +85,12 @@ class Oauth(Record):
     options_passthrough: bool | None = None
     """True to let preflights of CORS pass without a login."""
     cookie_prefix: str | None = None
-    """What the names of the cookies begin with."""
+    """Prefix of the names of the cookies."""
     inactivity_timeout: int | None = None
     """After how many seconds without a request a session ends; 0 or unspecified for a day."""
     maximum_duration: int | None = None
     """After how many seconds a session ends in any case; 0 or unspecified for 14 days."""
     auth_check_interval: int | None = None
-    """After how many seconds the provider is asked again who it is; 0 or unspecified for never."""
+    """Seconds until the provider verifies the visitor again; 0 or unspecified for never."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the response that this version does not know."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class EdgesHttpsRoutesBackend(Resource):
-    """Backend module: the backend that traffic goes to."""
+    """Backend module: the backend that receives the traffic."""
 
     def replace(
         self, edge_id: str, id: str, *, backend_id: str, enabled: bool | None = None
@@ -70,7 +70,7 @@ class EdgesHttpsRoutesBackend(Resource):
 
 
 class AsyncEdgesHttpsRoutesBackend(Resource):
-    """Backend module: the backend that traffic goes to."""
+    """Backend module: the backend that receives the traffic."""
 
     async def replace(
         self, edge_id: str, id: str, *, backend_id: str, enabled: bool | None = None
@@ -800,12 +800,12 @@ class EdgesHttpsRoutesOidc(Resource):
             enabled: False to switch the module off without forgetting it; true when
                 unspecified.
             options_passthrough: True to let preflights of CORS pass without a login.
-            cookie_prefix: What the names of the cookies begin with.
+            cookie_prefix: Prefix of the names of the cookies.
             inactivity_timeout: After how many seconds without a request a session ends; 0 or
                 unspecified for a day.
             maximum_duration: After how many seconds a session ends in any case; 0 or
                 unspecified for 14 days.
-            scopes: What the issuer is asked for; `profile` and `email` when unspecified.
+            scopes: Scopes to request; `profile` and `email` when unspecified.
 
         `PUT /edges/https/{edge_id}/routes/{id}/oidc`
         """
@@ -879,12 +879,12 @@ class AsyncEdgesHttpsRoutesOidc(Resource):
             enabled: False to switch the module off without forgetting it; true when
                 unspecified.
             options_passthrough: True to let preflights of CORS pass without a login.
-            cookie_prefix: What the names of the cookies begin with.
+            cookie_prefix: Prefix of the names of the cookies.
             inactivity_timeout: After how many seconds without a request a session ends; 0 or
                 unspecified for a day.
             maximum_duration: After how many seconds a session ends in any case; 0 or
                 unspecified for 14 days.
-            scopes: What the issuer is asked for; `profile` and `email` when unspecified.
+            scopes: Scopes to request; `profile` and `email` when unspecified.
 
         `PUT /edges/https/{edge_id}/routes/{id}/oidc`
         """
@@ -954,13 +954,13 @@ class EdgesHttpsRoutesOauth(Resource):
             enabled: False to switch the module off without forgetting it; true when
                 unspecified.
             options_passthrough: True to let preflights of CORS pass without a login.
-            cookie_prefix: What the names of the cookies begin with.
+            cookie_prefix: Prefix of the names of the cookies.
             inactivity_timeout: After how many seconds without a request a session ends; 0 or
                 unspecified for a day.
             maximum_duration: After how many seconds a session ends in any case; 0 or
                 unspecified for 14 days.
-            auth_check_interval: After how many seconds the provider is asked again who it is; 0
-                or unspecified for never.
+            auth_check_interval: Seconds until the provider verifies the visitor again; 0 or
+                unspecified for never.
 
         `PUT /edges/https/{edge_id}/routes/{id}/oauth`
         """
@@ -1028,13 +1028,13 @@ class AsyncEdgesHttpsRoutesOauth(Resource):
             enabled: False to switch the module off without forgetting it; true when
                 unspecified.
             options_passthrough: True to let preflights of CORS pass without a login.
-            cookie_prefix: What the names of the cookies begin with.
+            cookie_prefix: Prefix of the names of the cookies.
             inactivity_timeout: After how many seconds without a request a session ends; 0 or
                 unspecified for a day.
             maximum_duration: After how many seconds a session ends in any case; 0 or
                 unspecified for 14 days.
-            auth_check_interval: After how many seconds the provider is asked again who it is; 0
-                or unspecified for never.
+            auth_check_interval: Seconds until the provider verifies the visitor again; 0 or
+                unspecified for never.
 
         `PUT /edges/https/{edge_id}/routes/{id}/oauth`
         """

@@ -71,7 +71,7 @@ class HttpsEdgeRoute(Record):
     created_at: datetime | None = None
     """When the route was created."""
     description: str | None = None
-    """What the route is for; at most 255 bytes."""
+    """Human-readable description of the route; at most 255 bytes."""
     metadata: str | None = None
     """Arbitrary text that the service stores and returns unchanged; at most 4096 bytes."""
     match_type: str | None = None
@@ -233,7 +233,7 @@ class EdgesHttpsRoutes(Resource):
             match_type: `exact_path` or `path_prefix`.
             match: The path, or the beginning of the paths, that the route serves; starts with
                 `/`.
-            description: What the route is for; at most 255 bytes.
+            description: Human-readable description of the route; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             backend: Where requests go.
@@ -319,7 +319,7 @@ class EdgesHttpsRoutes(Resource):
             match_type: `exact_path` or `path_prefix`.
             match: The path, or the beginning of the paths, that the route serves; starts with
                 `/`.
-            description: What the route is for; at most 255 bytes.
+            description: Human-readable description of the route; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             backend: Where requests go.
@@ -499,7 +499,7 @@ class AsyncEdgesHttpsRoutes(Resource):
             match_type: `exact_path` or `path_prefix`.
             match: The path, or the beginning of the paths, that the route serves; starts with
                 `/`.
-            description: What the route is for; at most 255 bytes.
+            description: Human-readable description of the route; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             backend: Where requests go.
@@ -585,7 +585,7 @@ class AsyncEdgesHttpsRoutes(Resource):
             match_type: `exact_path` or `path_prefix`.
             match: The path, or the beginning of the paths, that the route serves; starts with
                 `/`.
-            description: What the route is for; at most 255 bytes.
+            description: Human-readable description of the route; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             backend: Where requests go.

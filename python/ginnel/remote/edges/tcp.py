@@ -43,7 +43,7 @@ class TcpEdge(Record):
     created_at: datetime | None = None
     """When the edge was created."""
     description: str | None = None
-    """What the edge is for; at most 255 bytes."""
+    """Human-readable description of the edge; at most 255 bytes."""
     metadata: str | None = None
     """Arbitrary text that the service stores and returns unchanged; at most 4096 bytes."""
     hostports: list[str] | None = field(default=None, hash=False)
@@ -105,7 +105,7 @@ class EdgesTcp(Resource):
         """Create a TCP edge.
 
         Args:
-            description: What the edge is for; at most 255 bytes.
+            description: Human-readable description of the edge; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             hostports: The hosts and ports that the edge serves, `host:port`.
@@ -161,7 +161,7 @@ class EdgesTcp(Resource):
 
         Args:
             id: Unique identifier, `edgtcp_` and 27 characters.
-            description: What the edge is for; at most 255 bytes.
+            description: Human-readable description of the edge; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             hostports: The hosts and ports that the edge serves, `host:port`.
@@ -234,7 +234,7 @@ class AsyncEdgesTcp(Resource):
         """Create a TCP edge.
 
         Args:
-            description: What the edge is for; at most 255 bytes.
+            description: Human-readable description of the edge; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             hostports: The hosts and ports that the edge serves, `host:port`.
@@ -292,7 +292,7 @@ class AsyncEdgesTcp(Resource):
 
         Args:
             id: Unique identifier, `edgtcp_` and 27 characters.
-            description: What the edge is for; at most 255 bytes.
+            description: Human-readable description of the edge; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             hostports: The hosts and ports that the edge serves, `host:port`.

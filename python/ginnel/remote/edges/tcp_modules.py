@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class EdgesTcpBackend(Resource):
-    """Backend module: the backend that traffic goes to."""
+    """Backend module: the backend that receives the traffic."""
 
     def replace(self, id: str, *, backend_id: str, enabled: bool | None = None) -> BackendModule:
         """Replace the backend module of a TCP edge.
@@ -56,7 +56,7 @@ class EdgesTcpBackend(Resource):
 
 
 class AsyncEdgesTcpBackend(Resource):
-    """Backend module: the backend that traffic goes to."""
+    """Backend module: the backend that receives the traffic."""
 
     async def replace(
         self, id: str, *, backend_id: str, enabled: bool | None = None

@@ -50,7 +50,7 @@ class TlsEdge(Record):
     created_at: datetime | None = None
     """When the edge was created."""
     description: str | None = None
-    """What the edge is for; at most 255 bytes."""
+    """Human-readable description of the edge; at most 255 bytes."""
     metadata: str | None = None
     """Arbitrary text that the service stores and returns unchanged; at most 4096 bytes."""
     hostports: list[str] | None = field(default=None, hash=False)
@@ -132,7 +132,7 @@ class EdgesTls(Resource):
         """Create a TLS edge.
 
         Args:
-            description: What the edge is for; at most 255 bytes.
+            description: Human-readable description of the edge; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             hostports: The names at the shared HTTPS port that the edge serves, `host:443`; `*.`
@@ -203,7 +203,7 @@ class EdgesTls(Resource):
 
         Args:
             id: Unique identifier, `edgtls_` and 27 characters.
-            description: What the edge is for; at most 255 bytes.
+            description: Human-readable description of the edge; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             hostports: The names at the shared HTTPS port that the edge serves, `host:443`; `*.`
@@ -306,7 +306,7 @@ class AsyncEdgesTls(Resource):
         """Create a TLS edge.
 
         Args:
-            description: What the edge is for; at most 255 bytes.
+            description: Human-readable description of the edge; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             hostports: The names at the shared HTTPS port that the edge serves, `host:443`; `*.`
@@ -379,7 +379,7 @@ class AsyncEdgesTls(Resource):
 
         Args:
             id: Unique identifier, `edgtls_` and 27 characters.
-            description: What the edge is for; at most 255 bytes.
+            description: Human-readable description of the edge; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             hostports: The names at the shared HTTPS port that the edge serves, `host:443`; `*.`

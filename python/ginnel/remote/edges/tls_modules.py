@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class EdgesTlsBackend(Resource):
-    """Backend module: the backend that traffic goes to."""
+    """Backend module: the backend that receives the traffic."""
 
     def replace(self, id: str, *, backend_id: str, enabled: bool | None = None) -> BackendModule:
         """Replace the backend module of a TLS edge.
@@ -58,7 +58,7 @@ class EdgesTlsBackend(Resource):
 
 
 class AsyncEdgesTlsBackend(Resource):
-    """Backend module: the backend that traffic goes to."""
+    """Backend module: the backend that receives the traffic."""
 
     async def replace(
         self, id: str, *, backend_id: str, enabled: bool | None = None
@@ -282,7 +282,7 @@ class EdgesTlsTlsTermination(Resource):
             enabled: False to switch the module off without forgetting it; true when
                 unspecified.
             terminate_at: Where TLS ends: `edge`, the default, or `upstream`, which gets the
-                bytes as they are.
+                bytes unchanged.
             min_version: The oldest version of TLS that is accepted, `1.2`, the default, or
                 `1.3`; only where TLS ends at the edge.
 
@@ -333,7 +333,7 @@ class AsyncEdgesTlsTlsTermination(Resource):
             enabled: False to switch the module off without forgetting it; true when
                 unspecified.
             terminate_at: Where TLS ends: `edge`, the default, or `upstream`, which gets the
-                bytes as they are.
+                bytes unchanged.
             min_version: The oldest version of TLS that is accepted, `1.2`, the default, or
                 `1.3`; only where TLS ends at the edge.
 

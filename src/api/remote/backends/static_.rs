@@ -14,7 +14,7 @@ wire! {
         pub uri: String,
         /// When the backend was created.
         pub created_at: Option<Timestamp>,
-        /// What the backend is for; at most 255 bytes.
+        /// Human-readable description of the backend; at most 255 bytes.
         #[public(text)]
         pub description: Option<Description>,
         /// Arbitrary text that the service stores and returns unchanged; at most 4096 bytes.

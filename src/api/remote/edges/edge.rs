@@ -27,7 +27,7 @@ macro_rules! edge_resource {
                 pub uri: String,
                 /// When the edge was created.
                 pub created_at: Option<Timestamp>,
-                /// What the edge is for; at most 255 bytes.
+                /// Human-readable description of the edge; at most 255 bytes.
                 #[public(text)]
                 pub description: Option<Description>,
                 /// Arbitrary text that the service stores and returns unchanged; at most 4096 bytes.

@@ -1,4 +1,4 @@
-//! HTTPS edges: hosts whose traffic routes decide on.
+//! HTTPS edges: hosts whose traffic is controlled by routes.
 
 use crate::api::remote::edges::edge::edge_resource;
 use crate::api::remote::edges::modules::*;
@@ -6,8 +6,8 @@ use crate::api::remote::edges::routes::HttpsEdgeRoute;
 use crate::api::{Description, Metadata, Timestamp};
 
 https_modules!(edge_resource, [
-    HttpsEdge: " Hosts whose traffic routes decide on.";
-    "edges.https", "/edges/https", [https_edges]: " HTTPS edges: hosts whose traffic routes decide on.";
+    HttpsEdge: " Hosts whose traffic is controlled by routes.";
+    "edges.https", "/edges/https", [https_edges]: " HTTPS edges: hosts whose traffic is controlled by routes.";
     id: " Unique identifier, `edghts_` and 27 characters.",
     hostports: " The hosts and ports that the edge serves, `host:port`; a host may start with `*.`.";
     " Create an HTTPS edge; add routes to it afterwards.",

@@ -82,7 +82,7 @@ wire! {
     pub struct TlsEdgeTermination {
         /// False to switch the module off without forgetting it; true when unspecified.
         pub enabled: Option<bool>,
-        /// Where TLS ends: `edge`, the default, or `upstream`, which gets the bytes as they are.
+        /// Where TLS ends: `edge`, the default, or `upstream`, which gets the bytes unchanged.
         #[public(text)]
         pub terminate_at: Option<String>,
         /// The oldest version of TLS that is accepted, `1.2`, the default, or `1.3`; only where TLS ends
@@ -201,7 +201,7 @@ wire! {
         pub enabled: Option<bool>,
         /// True to let preflights of CORS pass without a login.
         pub options_passthrough: Option<bool>,
-        /// What the names of the cookies begin with.
+        /// Prefix of the names of the cookies.
         pub cookie_prefix: Option<String>,
         /// After how many seconds without a request a session ends; 0 or unspecified for a day.
         pub inactivity_timeout: Option<i64>,
@@ -213,7 +213,7 @@ wire! {
         pub client_id: Option<String>,
         /// What the application proves with that it is the one.
         pub client_secret: Option<Secret>,
-        /// What the issuer is asked for; `profile` and `email` when unspecified.
+        /// Scopes to request; `profile` and `email` when unspecified.
         pub scopes: Option<Vec<String>>,
     }
 
@@ -237,7 +237,7 @@ macro_rules! modules_with_backend {
             {
                 #[doc = $backend]
                 backend: BackendModule from BackendModuleChange;
-                "backend module", " Backend module: the backend that traffic goes to.", ".";
+                "backend module", " Backend module: the backend that receives the traffic.", ".";
                 (
                     /// The backend to send traffic to.
                     backend_id: String,
@@ -414,7 +414,7 @@ macro_rules! tls_modules {
                 "; TLS ends at the upstream then.";
                 () [
                     enabled: bool,
-                    /// Where TLS ends: `edge`, the default, or `upstream`, which gets the bytes as they are.
+                    /// Where TLS ends: `edge`, the default, or `upstream`, which gets the bytes unchanged.
                     terminate_at: String,
                     /// The oldest version of TLS that is accepted, `1.2`, the default, or `1.3`; only where
                     /// TLS ends at the edge.

@@ -12,14 +12,14 @@ wire! {
         pub provider: Option<OauthLogins>,
         /// True to let preflights of CORS pass without a login.
         pub options_passthrough: Option<bool>,
-        /// What the names of the cookies begin with.
+        /// Prefix of the names of the cookies.
         #[public(text)]
         pub cookie_prefix: Option<String>,
         /// After how many seconds without a request a session ends; 0 or unspecified for a day.
         pub inactivity_timeout: Option<i64>,
         /// After how many seconds a session ends in any case; 0 or unspecified for 14 days.
         pub maximum_duration: Option<i64>,
-        /// After how many seconds the provider is asked again who it is; 0 or unspecified for never.
+        /// Seconds until the provider verifies the visitor again; 0 or unspecified for never.
         pub auth_check_interval: Option<i64>,
     }
 

@@ -25,7 +25,7 @@ macro_rules! declare {
                 pub uri: String,
                 /// When the route was created.
                 pub created_at: Option<Timestamp>,
-                /// What the route is for; at most 255 bytes.
+                /// Human-readable description of the route; at most 255 bytes.
                 #[public(text)]
                 pub description: Option<Description>,
                 /// Arbitrary text that the service stores and returns unchanged; at most 4096 bytes.

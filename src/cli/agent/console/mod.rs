@@ -5,13 +5,15 @@ mod keyboard;
 mod requests;
 mod screen;
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use crossterm::event::KeyCode;
 use terminal_size::{Height, Width, terminal_size};
 
-use super::event_log::try_command;
+use super::event_log::{UrlKind, try_command};
+use super::targets::{TargetWatch, describe};
 use crate::agent::{Agent, OnlineSession, SessionState};
 use crate::api::local::tunnels::AgentTunnel;
 use crate::cli::signals::{JobControl, JobSignal, is_terminal_gone, outlives_terminal};
@@ -33,6 +35,8 @@ const NAME_COLUMNS: usize = 14;
 pub(super) struct Console {
     /// What is said of a service beside the agent.
     service: Vec<(&'static str, String)>,
+    url_kind: UrlKind,
+    targets: TargetWatch,
     shown: String,
     entered: bool,
     jobs: JobControl,
@@ -44,7 +48,8 @@ pub(super) struct Console {
 
 impl Console {
     /// A view that shows the admin key of a service only where `shows_key`.
-    pub fn new(service: Option<&Service>, shows_key: bool) -> Self {
+    pub fn new(agent: &Agent, service: Option<&Service>, shows_key: bool) -> Self {
+        let url_kind = UrlKind::of(service);
         let facts = service.map(|service| {
             let key = service.api_key().filter(|_| shows_key).map(|key| key.0.clone());
             let mut facts = vec![("Management API", service.url().to_owned())];
@@ -55,6 +60,8 @@ impl Console {
         let (shown, outlives_terminal) = (String::new(), outlives_terminal());
         Self {
             service,
+            url_kind,
+            targets: TargetWatch::start(agent),
             shown,
             entered: false,
             jobs: JobControl::new(),
@@ -110,6 +117,7 @@ impl Console {
                     self.draw(agent);
                 }
                 () = self.requests.reply() => self.draw(agent),
+                () = self.targets.changed() => self.draw(agent),
                 job = self.jobs.next() => {
                     if matches!(job, JobSignal::Stop) {
                         self.leave();
@@ -202,7 +210,7 @@ impl Console {
             facts.push(("Latency", latency.unwrap_or_else(|| "-".to_owned())));
         }
         let urls = || tunnels.iter().map(|tunnel| &tunnel.public_url).filter(|url| !url.is_empty());
-        facts.extend(urls().map(|url| ("Public URL", url.clone())));
+        facts.extend(urls().map(|url| (self.url_kind.label(), url.clone())));
         let forwarding = tunnels.iter().map(|tunnel| {
             let from = match tunnel.public_url.as_str() {
                 "" => &tunnel.name,
@@ -213,6 +221,10 @@ impl Console {
             ("Forwarding", format!("{from} -> {}{status}", tunnel.config.addr))
         });
         facts.extend(forwarding);
+        let addresses: BTreeSet<_> = tunnels.iter().map(|tunnel| &tunnel.config.addr).collect();
+        let states = self.targets.states();
+        let targets = addresses.into_iter().filter_map(|addr| Some((addr, *states.get(addr)?)));
+        facts.extend(targets.map(|(addr, accepts)| ("Target", describe(addr, accepts))));
         facts.extend(agent.url().map(|url| ("Inspect", url)));
         facts.extend(self.service.iter().cloned());
         facts.extend(urls().find_map(|url| try_command(url)).map(|command| ("try:", command)));
