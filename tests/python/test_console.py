@@ -128,7 +128,8 @@ def test_the_view_lives_and_leaves_the_terminal_as_it_was(tmp_path: Path) -> Non
         shown.until(r"Session +online\n")
         shown.until(r"Management API +http://127\.0\.0\.1:\d+")
         url = shown.until(r"Forwarding +(http://\S+) -> file://")[1]
-        urlopen(f"{url}/hello.txt?token=abc", timeout=30).close()
+        with urlopen(f"{url}/hello.txt?token=abc", timeout=30) as response:
+            response.read()
         shown.until(r"\d\d:\d\d:\d\d\.\d{3} GET +/hello\.txt\?token=•+ +200 OK")
         shown.until(r"command_line +1 ")
         assert all(len(line) <= 70 for line in shown.screen)
