@@ -104,9 +104,9 @@ Examples:
   ginnel serve --path ginnel.db --base-domain example.com  # your own service";
 
 const AFTER_HELP: &str = "\
-Exit codes: 0 success, 1 failure, 2 wrong usage or configuration, 3 address in use,
-4 unusable database, 5 key or authtoken refused, 6 not found, 7 request refused,
-8 server error, 9 no response.";
+Exit codes: 0 success, 1 failure, 2 wrong usage or configuration,
+3 address in use, 4 unusable database, 5 key or authtoken refused,
+6 not found, 7 request refused, 8 server error, 9 no response.";
 
 /// Runs the command; `arguments` start with the name of the program. Gives the exit code.
 ///
