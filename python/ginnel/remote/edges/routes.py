@@ -93,7 +93,7 @@ class HttpsEdgeRoute(Record):
     webhook_verification: WebhookVerification | None = None
     """Lets only signed webhooks through."""
     oidc: Oidc | None = None
-    """Lets only visitors in who have logged in."""
+    """Admits only visitors after their login."""
     oauth: Oauth | None = None
     """Lets only visitors in who have logged in at a provider of OAuth."""
     websocket_tcp_converter: WebsocketTcpConverter | None = None
@@ -243,7 +243,7 @@ class EdgesHttpsRoutes(Resource):
             request_headers: Changes the headers of requests.
             response_headers: Changes the headers of responses.
             webhook_verification: Lets only signed webhooks through.
-            oidc: Lets only visitors in who have logged in.
+            oidc: Admits only visitors after their login.
             oauth: Lets only visitors in who have logged in at a provider of OAuth.
             websocket_tcp_converter: Converts WebSockets into TCP streams.
             user_agent_filter: Decides on the `User-Agent` header.
@@ -329,7 +329,7 @@ class EdgesHttpsRoutes(Resource):
             request_headers: Changes the headers of requests.
             response_headers: Changes the headers of responses.
             webhook_verification: Lets only signed webhooks through.
-            oidc: Lets only visitors in who have logged in.
+            oidc: Admits only visitors after their login.
             oauth: Lets only visitors in who have logged in at a provider of OAuth.
             websocket_tcp_converter: Converts WebSockets into TCP streams.
             user_agent_filter: Decides on the `User-Agent` header.
@@ -509,7 +509,7 @@ class AsyncEdgesHttpsRoutes(Resource):
             request_headers: Changes the headers of requests.
             response_headers: Changes the headers of responses.
             webhook_verification: Lets only signed webhooks through.
-            oidc: Lets only visitors in who have logged in.
+            oidc: Admits only visitors after their login.
             oauth: Lets only visitors in who have logged in at a provider of OAuth.
             websocket_tcp_converter: Converts WebSockets into TCP streams.
             user_agent_filter: Decides on the `User-Agent` header.
@@ -595,7 +595,7 @@ class AsyncEdgesHttpsRoutes(Resource):
             request_headers: Changes the headers of requests.
             response_headers: Changes the headers of responses.
             webhook_verification: Lets only signed webhooks through.
-            oidc: Lets only visitors in who have logged in.
+            oidc: Admits only visitors after their login.
             oauth: Lets only visitors in who have logged in at a provider of OAuth.
             websocket_tcp_converter: Converts WebSockets into TCP streams.
             user_agent_filter: Decides on the `User-Agent` header.

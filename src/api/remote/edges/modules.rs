@@ -330,7 +330,7 @@ macro_rules! route_modules {
                 (provider: String, secret: crate::api::Secret,) [enabled: bool]
             }
             {
-                /// Lets only visitors in who have logged in.
+                /// Admits only visitors after their login.
                 oidc: Oidc from Oidc;
                 "OpenID Connect module",
                 " OpenID Connect module: lets only visitors in who have logged in at an issuer.", ".";
