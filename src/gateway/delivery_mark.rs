@@ -11,6 +11,8 @@ use http::{HeaderName, HeaderValue, Request};
 use ring::hmac;
 use url::Url;
 
+use crate::http1::target_of;
+
 /// The header that has the mark.
 const MARK: HeaderName = HeaderName::from_static("ginnel-event-delivery");
 
@@ -42,7 +44,7 @@ impl DeliveryMark {
         let Some(key) = self.0.load_full() else { return false };
         let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
         let host = host.or_else(|| request.uri().authority().map(|authority| authority.as_str()));
-        let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
+        let path = target_of(request.uri(), request.extensions());
         let (Some(host), Ok(tag)) = (host, BASE64_URL_SAFE_NO_PAD.decode(mark)) else {
             return false;
         };

@@ -20,6 +20,7 @@ use tokio::sync::broadcast::error::RecvError;
 use crate::api::mask;
 use crate::gateway::http::error_response::ERROR_CODE;
 use crate::gateway::routing::target::Visitor;
+use crate::http1::target_of;
 use crate::net::{Shutdown, ShutdownPhase, ShutdownSignal};
 use crate::policy::expression::Expression;
 use crate::policy::{Carried, PhaseDecision, Policy};
@@ -317,7 +318,8 @@ impl RequestTrace {
             let host = request.headers().get(HOST).map(text);
             it.host = host.or_else(|| request.uri().authority().map(ToString::to_string));
             it.method = Some(request.method().to_string());
-            it.path = request.uri().path_and_query().map(ToString::to_string);
+            let path = request.uri().path_and_query();
+            it.path = path.map(|_| target_of(request.uri(), request.extensions()).to_owned());
         });
     }
 

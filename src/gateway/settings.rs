@@ -10,7 +10,7 @@ use crate::http1::HeadLimits;
 use crate::net::ConnectionCaps;
 use crate::net::descriptors::{self, DescriptorLimit};
 use crate::policy::path::AmbiguousPaths;
-use crate::policy::{AddressDatabase, CODE_PREFIX};
+use crate::policy::{AddressDatabase, CODE_PREFIX, DEFAULT_IPV6_PREFIX};
 
 /// How public traffic is taken.
 #[derive(Debug, Clone)]
@@ -40,6 +40,8 @@ pub struct GatewaySettings {
     pub proxy_protocol: bool,
     /// What becomes of requests with ambiguous paths where routes or rules look at paths.
     pub ambiguous_paths: AmbiguousPaths,
+    /// The length of the IPv6 prefix that is one visitor to rate limits by `conn.client_ip`.
+    pub ipv6_prefix: u8,
     /// How many connections are held at once; none for what the file descriptors of the process
     /// leave. More are closed at once.
     pub connections: Option<usize>,
@@ -85,6 +87,7 @@ impl Default for GatewaySettings {
             trusted_proxies: TrustedProxies::default(),
             proxy_protocol: false,
             ambiguous_paths: AmbiguousPaths::default(),
+            ipv6_prefix: DEFAULT_IPV6_PREFIX,
             connections: None,
             connections_per_address: None,
             timeouts: Timeouts::default(),
@@ -113,6 +116,7 @@ impl GatewaySettings {
         LiveGatewaySettings {
             trusted_proxies: self.trusted_proxies.clone(),
             ambiguous_paths: self.ambiguous_paths,
+            ipv6_prefix: self.ipv6_prefix,
             timeouts: self.timeouts,
             http2_streams: self.http2_streams,
             head: self.head,
@@ -125,6 +129,7 @@ impl GatewaySettings {
 pub(crate) struct LiveGatewaySettings {
     pub trusted_proxies: TrustedProxies,
     pub ambiguous_paths: AmbiguousPaths,
+    pub ipv6_prefix: u8,
     pub timeouts: Timeouts,
     pub http2_streams: u32,
     pub head: HeadLimits,

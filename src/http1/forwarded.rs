@@ -2,6 +2,8 @@
 
 use http::HeaderName;
 
+use super::names::{is_same_for_cgi, starts_same_for_cgi};
+
 pub const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 pub const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 pub const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
@@ -10,24 +12,18 @@ pub const CDN_LOOP: HeaderName = HeaderName::from_static("cdn-loop");
 
 /// Whether only proxies have something to say in this field.
 ///
-/// An underscore is as good as a hyphen, because gateway interfaces such as CGI and WSGI cannot tell
-/// them apart.
+/// All spellings count that gateway interfaces such as CGI and WSGI cannot tell apart.
 pub fn is_forwarded(name: &[u8]) -> bool {
     match name.first() {
-        Some(b'f' | b'F') => is(name, b"forwarded"),
+        Some(b'f' | b'F') => is_same_for_cgi(name, b"forwarded"),
         Some(b'x' | b'X') => {
-            is(name, b"x-forwarded")
-                || is(name, b"x-real-ip")
-                || is(name, b"x-original-host")
-                || name.get(..12).is_some_and(|start| is(start, b"x-forwarded-"))
+            is_same_for_cgi(name, b"x-forwarded")
+                || is_same_for_cgi(name, b"x-real-ip")
+                || is_same_for_cgi(name, b"x-original-host")
+                || starts_same_for_cgi(name, b"x-forwarded-")
         }
         _ => false,
     }
-}
-
-fn is(name: &[u8], known: &[u8]) -> bool {
-    let plain = |byte: u8| if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
-    name.len() == known.len() && name.iter().zip(known).all(|(one, other)| plain(*one) == *other)
 }
 
 #[cfg(test)]
@@ -41,6 +37,7 @@ mod tests {
             "X-Forwarded-For",
             "X_Forwarded_For",
             "x-forwarded_proto",
+            "X.Forwarded.For",
             "X-FORWARDED-PORT",
             "x-forwarded-",
             "X-Forwarded",

@@ -227,6 +227,13 @@ impl<'h> HeadLine<'h> {
         self.0.split(|byte| *byte == b':').next().unwrap_or_default()
     }
 
+    /// The value of the field.
+    pub fn value(self) -> &'h [u8] {
+        let value =
+            self.0.iter().position(|byte| *byte == b':').and_then(|at| self.0.get(at + 1..));
+        value.unwrap_or_default().trim_ascii()
+    }
+
     /// Whether it is a field of this name.
     pub fn is(self, name: impl AsRef<[u8]>) -> bool {
         self.name().eq_ignore_ascii_case(name.as_ref())

@@ -2,14 +2,14 @@
 
 use http::{HeaderMap, HeaderName};
 
+use super::names::starts_same_for_cgi;
+
 /// What their names begin with.
 const PREFIX: &[u8] = b"ngrok-auth-";
 
 /// Whether a field tells an upstream who has logged in, in any spelling that an upstream may take for it.
 pub fn is_identity(name: &[u8]) -> bool {
-    let plain = |byte: u8| if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
-    let start = name.get(..PREFIX.len());
-    start.is_some_and(|start| start.iter().zip(PREFIX).all(|(one, other)| plain(*one) == *other))
+    starts_same_for_cgi(name, PREFIX)
 }
 
 /// Removes the fields that tell upstreams who has logged in.

@@ -1,6 +1,8 @@
-//! Lists in the values of fields (RFC 9110, section 5.6.1).
+//! Lists in the values of fields (RFC 9110, section 5.6.1), and the elements of `Upgrade` and `Cookie`.
 
-use http::header::AsHeaderName;
+use std::borrow::Cow;
+
+use http::header::{AsHeaderName, UPGRADE};
 use http::{HeaderMap, HeaderValue};
 
 /// The elements of a list; those between two commas are empty.
@@ -16,6 +18,48 @@ pub fn elements_of(headers: &HeaderMap, name: impl AsHeaderName) -> impl Iterato
 /// Whether a word is in the lists with that name, in any case.
 pub fn has_token(headers: &HeaderMap, name: impl AsHeaderName, token: &str) -> bool {
     elements_of(headers, name).any(|one| one.eq_ignore_ascii_case(token.as_bytes()))
+}
+
+/// The protocols in all `Upgrade` fields that an upstream may be asked for.
+pub fn proper_upgrades(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
+    elements_of(headers, UPGRADE).filter(|protocol| is_proper_upgrade(protocol))
+}
+
+/// Returns true if an upstream may be asked for a protocol: it is a token with or without a version
+/// (RFC 9110, section 7.8), and not HTTP. On a connection that speaks HTTP/2 from then on, requests would
+/// pass no rule.
+pub fn is_proper_upgrade(protocol: &[u8]) -> bool {
+    let mut parts = protocol.splitn(2, |byte| *byte == b'/');
+    let name = parts.next().unwrap_or_default();
+    let starts = |start: &[u8]| {
+        name.get(..start.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(start))
+    };
+    is_token(name) && parts.all(is_token) && !starts(b"h2") && !starts(b"http")
+}
+
+fn is_token(text: &[u8]) -> bool {
+    let is_sign = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
+    !text.is_empty() && text.iter().all(is_sign)
+}
+
+/// The names and values of the cookies in a `Cookie` field, without the quotes around a value
+/// (RFC 6265, section 5.4).
+pub fn cookie_pairs(line: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let pairs = line.split(|byte| *byte == b';');
+    pairs.filter_map(|pair| {
+        let (name, value) = pair.split_at_checked(pair.iter().position(|byte| *byte == b'=')?)?;
+        let value = value.strip_prefix(b"=").unwrap_or(value).trim_ascii();
+        let inner = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\""));
+        Some((name.trim_ascii(), inner.unwrap_or(value)))
+    })
+}
+
+/// The text of the name or the value of a cookie: UTF-8, or Latin-1 if it is not UTF-8.
+pub fn cookie_text(bytes: &[u8]) -> Cow<'_, str> {
+    match str::from_utf8(bytes) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => bytes.iter().map(|byte| char::from(*byte)).collect::<String>().into(),
+    }
 }
 
 #[cfg(test)]
@@ -34,5 +78,30 @@ mod tests {
         assert_eq!(elements_of(&headers, TE).collect::<Vec<_>>(), all);
         assert!(has_token(&headers, TE, "trailers") && has_token(&headers, "te", "GZIP"));
         assert!(!has_token(&headers, TE, "deflate") && !has_token(&headers, "trailer", "gzip"));
+    }
+
+    #[test]
+    fn no_upstream_is_asked_for_http() {
+        for protocol in ["websocket", "WebSocket", "TLS/1.0", "x", "tailscale-control-protocol"] {
+            assert!(is_proper_upgrade(protocol.as_bytes()), "{protocol}");
+        }
+        for protocol in
+            ["h2c", "H2C", "h2", "h2c-14", "HTTP/2.0", "http2", "", "x h2c", "\"x\"", "x/", "x;h2c"]
+        {
+            assert!(!is_proper_upgrade(protocol.as_bytes()), "{protocol}");
+        }
+        let lines = ["x, h2c ,websocket", "H2C", "\th2c,y"];
+        let headers: HeaderMap =
+            lines.into_iter().map(|line| (UPGRADE, HeaderValue::from_static(line))).collect();
+        assert_eq!(proper_upgrades(&headers).collect::<Vec<_>>(), [&b"x"[..], b"websocket", b"y"]);
+    }
+
+    #[test]
+    fn each_cookie_is_read_for_itself() {
+        let line = b"a=1; city=\xe6\x9d\xb1; name=Zo\xeb;no value;q=\"x=y\";=z";
+        let pairs: Vec<_> =
+            cookie_pairs(line).map(|pair| (cookie_text(pair.0), cookie_text(pair.1))).collect();
+        let expected = [("a", "1"), ("city", "東"), ("name", "Zoë"), ("q", "x=y"), ("", "z")];
+        assert_eq!(pairs, expected.map(|(name, value)| (name.into(), value.into())));
     }
 }

@@ -3,7 +3,7 @@
 //! `head` reads heads, whoever asks, and `write` writes them. `body` knows where a body ends, `chunks`
 //! reads its chunks, and `length` the fields of a head that say which of them it is. `hop_by_hop` knows
 //! which fields concern one connection alone, `forwarded` those that proxies add, `identity` those that say
-//! who has logged in, `retry_after` when to come again, and `lists` what stands in a list.
+//! who has logged in, `retry_after` when to come again, `names` which fields CGI takes for one, and `lists` reads all values that are lists.
 //!
 //! With these `reader` reads whole responses (`response`), and `request` follows the requests of a
 //! connection; `strict` puts that between a socket and hyper, which is more lenient and reads for the
@@ -20,6 +20,7 @@ mod hop_by_hop;
 mod identity;
 mod length;
 mod lists;
+mod names;
 mod reader;
 #[cfg(feature = "service")]
 mod request;
@@ -27,6 +28,7 @@ mod response;
 mod retry_after;
 #[cfg(feature = "service")]
 mod strict;
+mod target;
 #[cfg(feature = "service")]
 mod websocket;
 mod write;
@@ -46,7 +48,10 @@ pub use hop_by_hop::{
 };
 pub use identity::{is_identity, strip_identity};
 pub use length::BodyLength;
-pub use lists::{elements, elements_of, has_token};
+pub use lists::{
+    cookie_pairs, cookie_text, elements, elements_of, has_token, is_proper_upgrade, proper_upgrades,
+};
+pub use names::{is_cgi_twin, is_same_for_cgi};
 pub use reader::{ResponseError, ResponseReader};
 #[cfg(feature = "service")]
 pub use request::Expects;
@@ -54,6 +59,7 @@ pub use response::Response;
 pub use retry_after::retry_after;
 #[cfg(feature = "service")]
 pub use strict::StrictStream;
+pub use target::{RawTarget, query_of, read_target, target_of};
 #[cfg(feature = "service")]
 pub use websocket::{FrameBoundary, FrameHead, FramePart, GoingAway};
 pub use write::{

@@ -38,6 +38,12 @@ pub trait Action: Debug + Send + Sync {
         None
     }
 
+    /// Returns the result of the action for a request with this reading of its path, to be compared with
+    /// that of another reading. Actions whose result cannot be compared return `None`.
+    fn result_of_path(&self, _turn: &Turn<'_>) -> Option<bool> {
+        None
+    }
+
     /// Whether it keeps visitors out, so that a response may not pass when it fails.
     fn guards(&self) -> bool {
         false
@@ -84,6 +90,8 @@ pub struct ActionStep {
     pub kind: &'static ActionKind,
     /// Its configuration.
     pub action: Box<dyn Action>,
+    /// True if the configuration looks at the path of the request.
+    pub(super) reads_path: bool,
 }
 
 impl ActionKind {
@@ -91,7 +99,7 @@ impl ActionKind {
     pub(super) fn configure(&'static self, mut config: Config<'_>) -> ActionStep {
         let action = (self.parse)(&mut config);
         config.close();
-        ActionStep { kind: self, action }
+        ActionStep { kind: self, action, reads_path: false }
     }
 
     /// Whether the action can run in some phase of traffic that is HTTP, or that is not.

@@ -12,12 +12,18 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, request, response};
 use super::Phase;
 use super::address::{AddressFacts, AddressLookup};
 use super::certificate::CertificateFacts;
+use super::cidr::Cidr;
 use super::compression::{self, Coding};
 use super::login::{self, LoginVisit, WithheldCookies};
 use super::memo::Memo;
+use super::path::{PathReadings, RawPath};
 use super::record::Record;
 use super::state::breaker::Attempt;
 use super::verdict::LocalResponse;
+use crate::http1::{query_of, read_target};
+
+/// The length of the IPv6 prefix that is one visitor: a home or a server gets a /64 at least.
+pub const DEFAULT_IPV6_PREFIX: u8 = 64;
 
 /// A connection of a visitor.
 #[derive(Debug, Clone)]
@@ -150,6 +156,8 @@ pub struct Exchange {
     pub carried: Carried,
     /// When the connection closed.
     pub ended: Option<DateTime<Utc>>,
+    /// The length of the IPv6 prefix that is one visitor to rate limits.
+    pub ipv6_prefix: u8,
     /// What the rules did.
     pub record: Record,
     request: Option<Box<Request>>,
@@ -188,6 +196,7 @@ impl Exchange {
             endpoint,
             carried: Carried::default(),
             ended: None,
+            ipv6_prefix: DEFAULT_IPV6_PREFIX,
             record: Record::default(),
             request: None,
             response: None,
@@ -210,6 +219,42 @@ impl Exchange {
         let mut exchange = Self::new(connection, endpoint);
         exchange.set_request(request);
         exchange
+    }
+
+    /// The network of the visitor, by which rate limits count: the prefix of an IPv6 address, such as
+    /// `2001:db8:1:2::/64`, and an IPv4 address as it is.
+    pub(super) fn client_network(&self) -> String {
+        let address = self.connection.client.ip().to_canonical();
+        let network = Cidr::around(address, self.ipv6_prefix).filter(|_| address.is_ipv6());
+        network.map_or_else(|| address.to_string(), |network| network.to_string())
+    }
+
+    /// Other readings of the path of the request, with which no rule may have another result.
+    pub(super) fn path_readings(&self) -> Option<PathReadings> {
+        self.request()?.head.extensions.get::<PathReadings>().cloned()
+    }
+
+    /// Looks at the request with another reading of its path, if a URI can have such a path.
+    pub(super) fn read_as<T>(
+        &mut self,
+        path: &str,
+        look: impl FnOnce(&mut Self) -> T,
+    ) -> Option<T> {
+        let request = self.request_mut()?;
+        let head = &mut request.head;
+        let query = query_of(&head.uri, &head.extensions);
+        let target = format!("{path}{}", query.map(|it| format!("?{it}")).unwrap_or_default());
+        let (mut uri, raw) = read_target(&target)?;
+        let mut extensions = std::mem::take(&mut head.extensions);
+        let own_path = extensions.get::<RawPath>().cloned();
+        own_path.map(|path| head.extensions.insert(path));
+        raw.map(|raw| head.extensions.insert(raw));
+        std::mem::swap(&mut head.uri, &mut uri);
+        let seen = look(self);
+        let request = self.request_mut()?;
+        std::mem::swap(&mut request.head.uri, &mut uri);
+        std::mem::swap(&mut request.head.extensions, &mut extensions);
+        Some(seen)
     }
 
     /// The request.

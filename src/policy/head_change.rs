@@ -2,12 +2,15 @@
 
 use std::sync::OnceLock;
 
-use http::{HeaderName, HeaderValue};
+use http::header::{CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::http1::is_cgi_twin;
 
 /// What rules change about a head.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HeadChange {
-    /// Fields that are added behind those that are there.
+    /// Fields that are added behind those that are there; other spellings of them are removed.
     pub added: Vec<(HeaderName, HeaderValue)>,
     /// Fields that are removed, however often they are there.
     pub removed: Vec<HeaderName>,
@@ -16,10 +19,54 @@ pub struct HeadChange {
 }
 
 impl HeadChange {
+    /// Returns true if a field of a request is removed. A removed field goes in each spelling that CGI and WSGI
+    /// cannot tell apart, and an added field replaces all spellings but its own.
+    pub fn removes(&self, name: &[u8]) -> bool {
+        let mut added = self.added.iter();
+        self.removed.iter().any(|known| is_removed_with(name, known))
+            || added.any(|(known, _)| is_replaced_by(name, known))
+    }
+
     /// The names of all fields that are changed.
     pub fn names(&self) -> impl Iterator<Item = &HeaderName> {
         self.added.iter().map(|(name, _)| name).chain(&self.removed)
     }
+}
+
+/// Returns true if a field of a request is removed together with one of this name. Otherwise a visitor could
+/// send `X_User` to an application that trusts `x-user`, because CGI and WSGI take both for the same.
+pub fn is_removed_with(name: &[u8], removed: &HeaderName) -> bool {
+    name.eq_ignore_ascii_case(removed.as_str().as_bytes()) || is_replaced_by(name, removed)
+}
+
+/// Returns true if a field of a request is another spelling of one that is added. Fields that frame and route
+/// a message have one spelling.
+pub fn is_replaced_by(name: &[u8], added: &HeaderName) -> bool {
+    is_cgi_twin(name, added.as_str().as_bytes()) && !is_framing_name(name)
+}
+
+/// Removes the fields of a request that [`is_removed_with`] one of this name; true if there were any.
+pub fn remove_spellings(headers: &mut HeaderMap, removed: &HeaderName) -> bool {
+    retain_names(headers, |name| !is_removed_with(name, removed))
+}
+
+/// Removes the fields of a request that are other spellings of one that is added.
+pub fn remove_twins(headers: &mut HeaderMap, added: &HeaderName) {
+    retain_names(headers, |name| !is_replaced_by(name, added));
+}
+
+fn retain_names(headers: &mut HeaderMap, keeps: impl Fn(&[u8]) -> bool) -> bool {
+    let is_removed = |name: &&HeaderName| !keeps(name.as_str().as_bytes());
+    let names: Vec<HeaderName> = headers.keys().filter(is_removed).cloned().collect();
+    for name in &names {
+        headers.remove(name);
+    }
+    !names.is_empty()
+}
+
+fn is_framing_name(name: &[u8]) -> bool {
+    let known = [CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING];
+    known.iter().any(|known| name.eq_ignore_ascii_case(known.as_str().as_bytes()))
 }
 
 /// What is said of a rule, as JSON in base64.

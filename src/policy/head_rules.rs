@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use http::HeaderName;
-use http::header::COOKIE;
+use http::header::{CONTENT_TYPE, COOKIE};
 
 use super::action::ActionStep;
 use super::document::Policy;
@@ -17,6 +17,7 @@ use super::facts::{Message, TextFact};
 use super::head_change::HeadChange;
 use super::head_view::HeadView;
 use super::rule::Rule;
+use crate::http1::is_same_for_cgi;
 
 /// The module whose rules these are: those of others want to see more than a head.
 const MODULE: &str = "policy";
@@ -41,7 +42,7 @@ impl HeadRules {
             }
             let change = change_of(&rule.actions);
             let is_clear = |change: &HeadChange| {
-                !change.names().any(|name| changed.contains(name)) && !is_twice(change)
+                !change.names().any(|name| has_changed(name, &changed)) && !is_twice(change)
             };
             // Of a rule that always matches nothing is gained by looking first.
             if !change.as_ref().map_or(!rule.expressions.is_empty(), is_clear) {
@@ -90,11 +91,14 @@ impl Policy {
 /// Whether a head tells what an expression looks at, and no rule before may have changed it.
 fn is_known(read: &FactRead<'_>, changed: &[HeaderName]) -> bool {
     match read {
-        FactRead::Text(TextFact::RequestHeader(header)) => !changed.contains(header.name()),
+        FactRead::Text(TextFact::RequestHeader(header)) => !has_changed(header.name(), changed),
+        FactRead::Text(TextFact::RequestMediaType) => !has_changed(&CONTENT_TYPE, changed),
         FactRead::Text(fact) => fact.is_of_head(),
         FactRead::Number(fact) => fact.is_of_head(),
-        FactRead::Header(message, name) => *message == Message::Request && !changed.contains(name),
-        FactRead::Cookies => !changed.contains(&COOKIE),
+        FactRead::Header(message, name) => {
+            *message == Message::Request && !has_changed(name, changed)
+        }
+        FactRead::Cookies => !has_changed(&COOKIE, changed),
         FactRead::Query => true,
     }
 }
@@ -111,7 +115,13 @@ fn change_of(steps: &[ActionStep]) -> Option<HeadChange> {
 
 /// Whether one change adds and removes the same field, so that the order of its actions matters.
 fn is_twice(change: &HeadChange) -> bool {
-    change.added.iter().any(|(name, _)| change.removed.contains(name))
+    change.added.iter().any(|(name, _)| has_changed(name, &change.removed))
+}
+
+/// Returns true if a field was changed, in any spelling that a change covers.
+fn has_changed(name: &HeaderName, changed: &[HeaderName]) -> bool {
+    let name = name.as_str().as_bytes();
+    changed.iter().any(|known| is_same_for_cgi(known.as_str().as_bytes(), name))
 }
 
 #[cfg(test)]

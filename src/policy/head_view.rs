@@ -3,12 +3,13 @@
 use std::borrow::Cow;
 
 use http::HeaderName;
-use http::header::{CONTENT_LENGTH, COOKIE};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, COOKIE};
 
 use super::authority::host_and_port;
 use super::exchange::VisitorConnection;
 use super::facts::{
     self, FactSource, FieldValues, KnownHeader, Message, NumberFact, TextFact, is_named, joined,
+    media_type,
 };
 use crate::http1::HeadField;
 
@@ -39,6 +40,7 @@ impl TextFact {
         !matches!(
             self,
             Self::ResponseHeader(_)
+                | Self::ResponseMediaType
                 | Self::EndpointId
                 | Self::EndpointUrl
                 | Self::EndpointHost
@@ -94,6 +96,9 @@ impl FactSource for HeadView<'_> {
             TextFact::UserPassword => "",
             TextFact::Place(place) => return Some(place.read(self.connection)),
             TextFact::RequestHeader(header) => return Some(self.known(header)),
+            TextFact::RequestMediaType => {
+                return Some(media_type(FieldValues::Fields(self.fields.iter(), &CONTENT_TYPE)));
+            }
             TextFact::ClientIp => self.client_ip,
             TextFact::ServerIp => return Some(facts::address(self.connection.server.ip()).into()),
             TextFact::Region => &self.connection.region,
@@ -101,6 +106,7 @@ impl FactSource for HeadView<'_> {
                 fact.read_tls(self.connection.tls.as_ref()?)
             }
             TextFact::ResponseHeader(_)
+            | TextFact::ResponseMediaType
             | TextFact::EndpointId
             | TextFact::EndpointUrl
             | TextFact::EndpointHost
@@ -128,14 +134,8 @@ impl FactSource for HeadView<'_> {
         Some(self.target.split_once('?').map_or("", |(_, query)| query))
     }
 
-    fn cookie(&self, name: &str) -> Option<Option<&str>> {
-        let lines = self.values(&COOKIE).filter_map(visible);
+    fn cookie(&self, name: &str) -> Option<Option<Cow<'_, str>>> {
+        let lines = self.values(&COOKIE);
         Some(facts::cookies_in(lines).find(|(known, _)| *known == name).map(|(_, value)| value))
     }
-}
-
-/// A value of nothing but visible ASCII, as `HeaderValue::to_str` takes it.
-fn visible(value: &[u8]) -> Option<&str> {
-    let is_visible = |byte: &u8| matches!(byte, b'\t' | b' '..=b'~');
-    str::from_utf8(value).ok().filter(|value| value.as_bytes().iter().all(is_visible))
 }

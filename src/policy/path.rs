@@ -4,18 +4,58 @@
 //! So octets that need no escape lose it (RFC 3986, section 6.2.2), those that need one get it, and
 //! slashes are not repeated. What servers disagree about is not for rules to guess: an [`Ambiguity`].
 
+mod readings;
+
 use std::borrow::Cow;
 use std::fmt::Write;
 use std::str::FromStr;
 
+pub use self::readings::readings;
+
 /// What is done with an ambiguous path where routes or rules look at paths.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum AmbiguousPaths {
-    /// The request gets 400.
+    /// As `Reject` if rules of the route look at paths, and as `Preserve` if only routes do.
     #[default]
+    Auto,
+    /// The request gets 400.
     Reject,
     /// The request goes on with the path that is meant most likely, as [`resolved`] gives it.
     Normalize,
+    /// The request goes on as it came, unless one of the [`readings`] of its path leads to another route or
+    /// to another result of a rule: then it gets 400.
+    Preserve,
+}
+
+impl AmbiguousPaths {
+    /// The words of the setting.
+    pub const WORDS: [&str; 4] = ["auto", "reject", "normalize", "preserve"];
+
+    /// The word of the setting.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Reject => "reject",
+            Self::Normalize => "normalize",
+            Self::Preserve => "preserve",
+        }
+    }
+}
+
+/// Other readings of the path of a request, each in the form that rules look at: an extension of a request
+/// that goes on as it came. No rule may have another result with one of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PathReadings(pub Vec<String>);
+
+impl PathReadings {
+    /// The readings of a path that differ from its normal form.
+    pub fn of(path: &str) -> Self {
+        let normal = normalized(path);
+        let mut others: Vec<String> = readings(path).filter(|it| *it != *normal).collect();
+        others.sort_unstable();
+        others.dedup();
+        Self(others)
+    }
 }
 
 /// The path of a request as it was sent, where it goes on with another one: an extension of the
@@ -23,20 +63,18 @@ pub enum AmbiguousPaths {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RawPath(pub String);
 
-/// A word is neither `reject` nor `normalize`.
+/// A word is not one of [`AmbiguousPaths::WORDS`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("ambiguous_paths: {0:?} is neither \"reject\" nor \"normalize\"")]
+#[error("ambiguous_paths: {0:?} is neither \"auto\", \"reject\", \"normalize\" nor \"preserve\"")]
 pub struct AmbiguousPathsError(String);
 
 impl FromStr for AmbiguousPaths {
     type Err = AmbiguousPathsError;
 
     fn from_str(text: &str) -> Result<Self, AmbiguousPathsError> {
-        match text {
-            "reject" => Ok(Self::Reject),
-            "normalize" => Ok(Self::Normalize),
-            other => Err(AmbiguousPathsError(other.to_owned())),
-        }
+        let all = [Self::Auto, Self::Reject, Self::Normalize, Self::Preserve];
+        let found = all.into_iter().find(|it| it.word() == text);
+        found.ok_or_else(|| AmbiguousPathsError(text.to_owned()))
     }
 }
 
@@ -49,10 +87,14 @@ pub enum Ambiguity {
     Backslash,
     /// `.` or `..`, also with escapes, and with parameters behind it.
     DotSegment,
+    /// Nothing but parameters, such as `;x`, between two slashes: without them, it is a second slash.
+    EmptySegment,
     /// `%00`.
     Nul,
     /// A percent sign without two hexadecimal digits.
     Escape,
+    /// Anything else that leads one server to another route than the others.
+    Readings,
 }
 
 macro_rules! contents {
@@ -79,8 +121,10 @@ contents! {
     Slash = "an encoded slash";
     Backslash = "a backslash";
     DotSegment = "a dot segment";
+    EmptySegment = "an empty segment with parameters";
     Nul = "an encoded NUL";
     Escape = "an incomplete percent escape";
+    Readings = "what servers read in different ways";
 }
 
 /// The form of a path that routes and rules look at.
@@ -90,9 +134,11 @@ pub fn normalized(path: &str) -> Cow<'_, str> {
     if is_normal(path.as_bytes()) { Cow::Borrowed(path) } else { Cow::Owned(rewritten(path)) }
 }
 
-/// Whether a path is normalized and holds no dot segment, which can be seen at a glance.
+/// Returns true if a path is normalized and has neither dot segments nor parameters: all servers read it in the
+/// same way.
 pub fn is_plain(path: &str) -> bool {
-    is_normal(path.as_bytes()) && !path.starts_with('.') && !path.contains("/.")
+    let bytes = path.as_bytes();
+    is_normal(bytes) && !bytes.contains(&b';') && !path.starts_with('.') && !path.contains("/.")
 }
 
 /// The path with one slash at its beginning, where it has more.
@@ -116,7 +162,14 @@ pub fn ambiguity(path: &str) -> Option<Ambiguity> {
         [("%00", Ambiguity::Nul), ("%2F", Ambiguity::Slash), ("%5C", Ambiguity::Backslash)];
     let escaped = escapes.into_iter().find(|(escape, _)| normalized.contains(escape));
     let dotted = || normalized.split('/').any(is_dotted).then_some(Ambiguity::DotSegment);
-    escaped.map(|(_, ambiguity)| ambiguity).or_else(dotted)
+    let empty = || normalized.contains("/;").then(|| empty_segment(&normalized)).flatten();
+    escaped.map(|(_, ambiguity)| ambiguity).or_else(dotted).or_else(empty)
+}
+
+/// A segment before the last one that is empty without its parameters.
+fn empty_segment(path: &str) -> Option<Ambiguity> {
+    let (folders, _) = path.rsplit_once('/')?;
+    folders.contains("/;").then_some(Ambiguity::EmptySegment)
 }
 
 /// The path that an ambiguous one means most likely: backslashes and encoded slashes are slashes, and
@@ -129,6 +182,9 @@ pub fn resolved(path: &str) -> Result<String, Ambiguity> {
         return Err(ambiguity);
     }
     let slashes = normalized(path).replace("%2F", "/").replace("%5C", "/");
+    if let Some(ambiguity) = empty_segment(&slashes) {
+        return Err(ambiguity);
+    }
     let mut segments: Vec<&str> = Vec::new();
     let (mut rest, mut is_folder) = (slashes.split('/').peekable(), false);
     while let Some(segment) = rest.next() {
@@ -160,6 +216,11 @@ fn is_normal(path: &[u8]) -> bool {
 }
 
 fn rewritten(path: &str) -> String {
+    escaped_alike(path, true)
+}
+
+/// The path with each octet escaped if it must be and only then; with `merges`, slashes are not repeated.
+fn escaped_alike(path: &str, merges: bool) -> String {
     let bytes = path.as_bytes();
     let mut made = String::with_capacity(path.len());
     let mut at = 0;
@@ -172,7 +233,7 @@ fn rewritten(path: &str) -> String {
                 }
                 None => made.push('%'),
             },
-            b'/' if made.ends_with('/') => {}
+            b'/' if merges && made.ends_with('/') => {}
             byte if is_path(byte) => made.push(char::from(byte)),
             byte => put_escaped(&mut made, byte),
         }
@@ -259,7 +320,7 @@ mod tests {
 
     #[test]
     fn what_servers_disagree_about_is_ambiguous() {
-        use Ambiguity::{Backslash, DotSegment, Escape, Nul, Slash};
+        use Ambiguity::{Backslash, DotSegment, EmptySegment, Escape, Nul, Slash};
         for (path, expected) in [
             ("/", None),
             ("//a", None),
@@ -267,7 +328,14 @@ mod tests {
             ("/.well-known/x", None),
             ("/a..b/...", None),
             ("/a;x", None),
+            ("/a;x/b;y", None),
+            ("/a/;x", None),
+            ("/%3Bx/a", None),
             ("/;..", None),
+            ("/;x/a", Some(EmptySegment)),
+            ("/;/a", Some(EmptySegment)),
+            ("//;a=b//a", Some(EmptySegment)),
+            ("/a/;x/b", Some(EmptySegment)),
             ("/%252f%252e", None),
             ("*", None),
             ("/%2fadmin", Some(Slash)),
@@ -317,18 +385,29 @@ mod tests {
         }
         assert_eq!(resolved("/x/..;/a"), Err(Ambiguity::DotSegment));
         assert_eq!(resolved("/x%2f..;y%2fa"), Err(Ambiguity::DotSegment));
+        assert_eq!(resolved("/;x%2fa"), Err(Ambiguity::EmptySegment));
         assert_eq!(resolved("/%2f%00"), Err(Ambiguity::Nul));
         assert_eq!(resolved("/%2f%0"), Err(Ambiguity::Escape));
     }
 
     #[test]
     fn a_plain_path_is_seen_at_a_glance() {
-        for path in ["", "/", "/a/b.c/", "/a..b", "*", "/a;b=c@d:e"] {
+        for path in ["", "/", "/a/b.c/", "/a..b", "*", "/a=c@d:e"] {
             assert!(is_plain(path), "{path}");
         }
-        for path in
-            ["//", "/a//b", "./a", "/.", "/../a", "/.well-known", "/%61", "/é", "/a\\b", "/a%2Fb"]
-        {
+        for path in [
+            "//",
+            "/a//b",
+            "./a",
+            "/.",
+            "/../a",
+            "/.well-known",
+            "/%61",
+            "/é",
+            "/a\\b",
+            "/a%2Fb",
+            "/a;b",
+        ] {
             assert!(!is_plain(path), "{path}");
         }
     }
@@ -361,11 +440,15 @@ mod tests {
     }
 
     #[test]
-    fn the_option_is_one_of_two_words() {
+    fn the_option_is_one_of_four_words() {
         assert_eq!("normalize".parse(), Ok(AmbiguousPaths::Normalize));
-        assert_eq!("reject".parse(), Ok(AmbiguousPaths::default()));
+        assert_eq!("auto".parse(), Ok(AmbiguousPaths::default()));
+        for word in AmbiguousPaths::WORDS {
+            assert_eq!(word.parse().map(AmbiguousPaths::word), Ok(word));
+        }
         let error = "Reject".parse::<AmbiguousPaths>().map_err(|it| it.to_string());
-        let words = "ambiguous_paths: \"Reject\" is neither \"reject\" nor \"normalize\"";
+        let words = "ambiguous_paths: \"Reject\" is neither \"auto\", \"reject\", \"normalize\" nor \
+                     \"preserve\"";
         assert_eq!(error, Err(words.to_owned()));
     }
 }

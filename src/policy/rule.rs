@@ -28,6 +28,8 @@ pub struct Rule {
     pub name: String,
     /// What must all be true for the actions to run.
     pub expressions: Vec<Expression>,
+    /// True if an expression looks at the path of the request.
+    pub(super) reads_path: bool,
     /// What is done then, in order.
     pub actions: Vec<ActionStep>,
     /// What agents learn of it, once one was.
@@ -43,9 +45,11 @@ impl Rule {
             &nothing
         });
         refuse_others(checker, place, fields, RULE_FIELDS);
+        let expressions = expressions(checker, &place.field("expressions"), fields);
         let rule = Self {
             name: name(checker, place, fields),
-            expressions: expressions(checker, &place.field("expressions"), fields),
+            reads_path: expressions.iter().any(|expression| expression.reads_of_note().path),
+            expressions,
             actions: actions(checker, &place.field("actions"), fields),
             notes: OnceLock::new(),
         };
@@ -147,7 +151,11 @@ fn actions(
         if steps.iter().any(ActionStep::always_ends) {
             checker.refuse(&place, code::UNREACHABLE, "the action before it ends the phase");
         }
-        let Some(step) = step(checker, &place, value) else { continue };
+        let has_read_path = std::mem::take(&mut checker.reads.path);
+        let step = step(checker, &place, value);
+        let reads_path = checker.reads.path;
+        checker.reads.path |= has_read_path;
+        let Some(step) = step.map(|step| ActionStep { reads_path, ..step }) else { continue };
         if step.kind.authenticates && steps.iter().any(|step| step.kind.authenticates) {
             let message = "a rule has at most one action that authenticates";
             checker.refuse(&place, code::AUTHENTICATION, message);

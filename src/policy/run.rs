@@ -18,6 +18,7 @@ use super::expression::Expression;
 use super::facts::Facts;
 use super::jwt::{KeyRequest, KeySet};
 use super::login::{LoginOutcome, LoginVisit};
+use super::path::{Ambiguity, PathReadings};
 use super::phase::Phase;
 use super::record::{ActionTrace, PhaseDecision, RuleTrace};
 use super::rule::Rule;
@@ -99,14 +100,19 @@ impl Run<'_> {
         while let Some(rule) = self.rules.get(self.rule) {
             let start = match self.action {
                 Some(action) => action,
-                None if self.matches(rule, exchange, world) => 0,
-                None => match self.login_step(rule, exchange) {
-                    Some(action) => action,
-                    None => {
-                        self.rule += 1;
-                        continue;
+                None => {
+                    let matches = self.matches(rule, exchange, world);
+                    if rule.reads_path && has_other_match(rule, matches, exchange, world) {
+                        return self.end(Verdict::Respond(ambiguous()), exchange);
                     }
-                },
+                    match matches.then_some(0).or_else(|| self.login_step(rule, exchange)) {
+                        Some(action) => action,
+                        None => {
+                            self.rule += 1;
+                            continue;
+                        }
+                    }
+                }
             };
             if let Some(step) = self.act(rule, start, exchange, world) {
                 return step;
@@ -240,6 +246,9 @@ impl Run<'_> {
                 login: self.login.take(),
                 result: None,
             };
+            if step.reads_path && has_other_result(step, &mut turn) {
+                return Some(self.end(Verdict::Respond(ambiguous()), exchange));
+            }
             let logged = turn.exchange.record.logs.len();
             let flow = step.action.run(&mut turn);
             let result = std::mem::take(&mut turn.result);
@@ -364,6 +373,40 @@ impl Run<'_> {
         exchange.end_response();
         StepOutcome::Done(Verdict::Continue)
     }
+}
+
+/// Returns true if a rule matches the request with another reading of its path but not with its normal form,
+/// or the other way round.
+fn has_other_match(rule: &Rule, matches: bool, exchange: &mut Exchange, world: &dyn World) -> bool {
+    let Some(PathReadings(readings)) = exchange.path_readings() else { return false };
+    readings.iter().any(|path| {
+        let matches_so = exchange.read_as(path, |exchange| {
+            let facts = Facts::new(exchange, world);
+            rule.expressions.iter().all(|it| it.is_true(&facts, false).unwrap_or(false))
+        });
+        matches_so != Some(matches)
+    })
+}
+
+/// Returns true if an action has another result for the request with another reading of its path.
+fn has_other_result(step: &action::ActionStep, turn: &mut Turn<'_>) -> bool {
+    let Some(PathReadings(readings)) = turn.exchange.path_readings() else { return false };
+    let Some(result) = step.action.result_of_path(turn) else { return true };
+    readings.iter().any(|path| {
+        let Turn { world, phase, rule, action, answers, keys, .. } = *turn;
+        let result_so = turn.exchange.read_as(path, |exchange| {
+            let (login, result) = (None, None);
+            let turn = Turn { exchange, world, phase, rule, action, answers, keys, login, result };
+            step.action.result_of_path(&turn)
+        });
+        result_so.flatten() != Some(result)
+    })
+}
+
+/// Says that servers would read the path in different ways, of which rules allow only some.
+fn ambiguous() -> LocalResponse {
+    let sentence = Ambiguity::Readings.sentence();
+    LocalResponse { code: None, ..LocalResponse::refusal(StatusCode::BAD_REQUEST, 0, sentence) }
 }
 
 /// Whether a step of a login is for an action.

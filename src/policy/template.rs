@@ -13,6 +13,7 @@ use serde_json::Value as Json;
 
 use super::action_error::{ActionError, failure};
 use super::expression::{Expression, ExpressionError, Reads, one_line_of, value};
+use super::facts::TextFact;
 use super::problem::code;
 use super::secrets::SecretName;
 use super::{Phase, regex};
@@ -272,7 +273,15 @@ impl PatternTemplate {
         match self {
             Self::Fixed(regex) => Ok(Cow::Borrowed(regex)),
             Self::Computed(template) => {
-                let source = template.render(variables, std::convert::identity)?;
+                let mut source = String::new();
+                for part in &template.parts {
+                    match part {
+                        Part::Expression(expression) => {
+                            source.push_str(&pattern_of(expression, variables)?);
+                        }
+                        Part::Text(text) => source.push_str(text),
+                    }
+                }
                 computed(&source).map(Cow::Owned)
             }
         }
@@ -284,6 +293,19 @@ impl PatternTemplate {
             Some(source) => regex::compile(source).map(Self::Fixed),
             None => Ok(Self::Computed(template)),
         }
+    }
+}
+
+/// Returns the value of an expression as a pattern. A host matches literally, with its dots and the brackets
+/// around an IPv6 address.
+pub(super) fn pattern_of(
+    expression: &Expression,
+    variables: &dyn VariableResolver,
+) -> Result<String, ActionError> {
+    let value = text_of(expression, variables)?;
+    match expression.variable() {
+        Some(TextFact::Host | TextFact::UrlHost) => Ok(::regex::escape(&value)),
+        _ => Ok(value),
     }
 }
 

@@ -114,6 +114,8 @@ pub struct Options {
     pub proxy_protocol: bool,
     /// What becomes of requests with ambiguous paths where routes or rules look at paths.
     pub ambiguous_paths: AmbiguousPaths,
+    /// The length of the IPv6 prefix that is one visitor to rate limits by `conn.client_ip`.
+    pub ipv6_prefix: u32,
     /// How many connections of visitors are held at once; none, the default, for what the file
     /// descriptors of the process leave. More are closed at once.
     pub edge_connections: Option<usize>,
@@ -221,6 +223,7 @@ impl Default for Options {
             trusted_proxies: edge.trusted_proxies,
             proxy_protocol: edge.proxy_protocol,
             ambiguous_paths: edge.ambiguous_paths,
+            ipv6_prefix: edge.ipv6_prefix.into(),
             edge_connections: edge.connections,
             edge_connections_per_address: edge.connections_per_address,
             api: ApiLimits::default(),
@@ -336,6 +339,7 @@ impl Options {
             trusted_proxies: self.trusted_proxies.clone(),
             proxy_protocol: self.proxy_protocol,
             ambiguous_paths: self.ambiguous_paths,
+            ipv6_prefix: self.ipv6_prefix.min(128) as u8,
             connections: self.edge_connections,
             connections_per_address: self.edge_connections_per_address,
             timeouts: self.timeouts,

@@ -25,7 +25,7 @@ use super::{Refusal, body, code, cors, decode};
 use crate::api::id::prefix;
 use crate::api::{HandlerFuture, Info, success_response};
 use crate::gateway::Ingress;
-use crate::gateway::http::forwarded;
+use crate::gateway::http::forwarded::ForwardedVisitor;
 use crate::logging::ignore;
 use crate::net::PeerAddress;
 
@@ -220,7 +220,8 @@ where
 /// Where a call comes from: whoever has connected, or somebody for whom a trusted proxy has.
 pub(super) fn caller_address(shared: &ServiceState, head: &request::Parts) -> Option<IpAddr> {
     let peer = head.extensions.get::<PeerAddress>()?;
-    let client = forwarded::client(&head.headers, peer.0, &shared.live.load().trusted_proxies);
+    let trusted = &shared.live.load().trusted_proxies;
+    let client = ForwardedVisitor::read(&head.headers, peer.0, trusted).address;
     Some(client.ip().to_canonical())
 }
 

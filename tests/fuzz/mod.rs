@@ -52,6 +52,7 @@ targets! {
     frames,
     ids,
     json,
+    lists,
     paths,
     policies,
     requests,

@@ -115,10 +115,28 @@ SPELLINGS = [
 ]
 """Spellings, most of which mean the same page to some server."""
 
-UNUSUAL = ["/é", '/a"b', "/{x}", "/a|b", "/a^b", "/[x]", "/a%", "/?/../%zz"]
-"""Paths with what needs an escape."""
+UNUSUAL = [
+    "/é",
+    '/a"b',
+    "/{x}",
+    "/a|b",
+    "/a^b",
+    "/a`b",
+    "/[x]",
+    "/a%",
+    "/?/../%zz",
+    '/q?name="ada"',
+    "/q?x=^1`2",
+    "/é?q=東",
+]
+"""Targets with what needs an escape."""
 
-MODES: list[Literal["reject", "normalize"]] = ["reject", "normalize"]
+MODES: list[Literal["auto", "reject", "normalize", "preserve"]] = [
+    "auto",
+    "reject",
+    "normalize",
+    "preserve",
+]
 
 
 def deny(*expressions: str) -> dict[str, Any]:
@@ -233,7 +251,10 @@ def test_ambiguous_paths_are_refused_or_resolved(
     protected: dict[str, tuple[str, str]], place: str, request: pytest.FixtureRequest
 ) -> None:
     address, host = protected[place]
-    rejects = "reject" in request.node.callspec.id.split("-")
+    mode = request.node.callspec.params["protected"]
+    if mode == "preserve" or (mode, place) == ("auto", "route"):
+        pytest.skip("none of these paths leads to the page")
+    rejects = mode != "normalize"
     expected = {
         "/x/../public": "a dot segment",
         "/x/%2e%2E/public": "a dot segment",
@@ -404,7 +425,133 @@ def test_a_trial_refuses_what_the_service_refuses() -> None:
     assert others.outcome == "continue"
 
 
-def test_the_option_is_one_of_two_words() -> None:
+def test_the_option_is_one_of_four_words() -> None:
     wrong: Any = "ignore"
     with pytest.raises(ginnel.ConfigError, match='ambiguous_paths: "ignore" is neither'):
         ginnel.Service(ambiguous_paths=wrong)
+
+
+def protected_route(service: ginnel.Service, port: int, *, match_type: str, match: str) -> str:
+    """An edge at which nobody may come to one of its paths; its host."""
+    backend = static(service, port)
+    host = edge(service, "route.test", backend)
+    with service.client() as remote:
+        nobody = remote.ip_policies.create()
+        [made] = [it for it in remote.edges.https.list() if f"{host}:80" in (it.hostports or [])]
+        remote.edges.https.routes.create(
+            made.id,
+            match_type=match_type,
+            match=match,
+            backend={"backend_id": backend},
+            ip_restriction={"ip_policy_ids": [nobody.id]},
+        )
+    return host
+
+
+ENCODED = [
+    "/api/v4/projects/group%2Fproject/issues?per_page=1",
+    "/api/queues/%2F/work",
+    "/@scope%2fpackage",
+    "/a/./b/../c",
+    "/a\\b",
+    "/a%5Cb;v=1",
+    "/%zz/100%",
+    "/a;v=1/b",
+    "//a//b",
+    "/;x/a",
+]
+"""Paths that servers read in different ways, none of which begins with `/admin`."""
+
+
+@pytest.mark.parametrize("mode", ["auto", "preserve"])
+@pytest.mark.parametrize("more", [[], [LONG]], ids=["short", "long"])
+def test_where_only_routes_look_at_paths_they_are_forwarded_as_they_came(
+    mode: Literal["auto", "preserve"], more: list[str]
+) -> None:
+    with ginnel.Service(ambiguous_paths=mode) as service, Recorder() as recorder:
+        host = protected_route(service, recorder.port, match_type="path_prefix", match="/admin")
+        address = address_of(service.http_url)
+
+        answers = {it: get(address, host, it, *more)[0] for it in ENCODED}
+
+        assert answers == dict.fromkeys(ENCODED, 200)
+        assert recorder.targets == ENCODED
+
+
+@pytest.mark.parametrize("mode", ["auto", "preserve"])
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/;x/admin",
+        "/x/;y/../admin",
+        "/x%2f..%2fadmin",
+        "/%2fadmin",
+        "/x\\..\\admin",
+        "/x/%2e%2e/admin",
+        "/x/..;/admin",
+        "/admin/../x",
+        "/../admin",
+        "/..%2fadmin",
+        "//x/admin/",
+        "/a%00",
+    ],
+)
+def test_a_path_that_some_server_reads_as_that_of_another_route_is_refused(
+    mode: Literal["auto", "preserve"], target: str
+) -> None:
+    with ginnel.Service(ambiguous_paths=mode) as service, Recorder() as recorder:
+        host = protected_route(service, recorder.port, match_type="path_prefix", match="/admin")
+
+        status, _, body = get(address_of(service.http_url), host, target)
+
+        # Without its second slash, one of them has one reading.
+        if target == "//x/admin/":
+            assert (status, recorder.targets) == (200, ["/x/admin/"])
+        else:
+            assert (status, recorder.targets) == (400, [])
+            assert body.startswith(b"The path is ambiguous")
+
+
+def test_a_second_slash_at_the_beginning_leads_to_the_same_route() -> None:
+    with ginnel.Service() as service, Recorder() as recorder:
+        host = protected_route(service, recorder.port, match_type="path_prefix", match="/admin")
+
+        assert get(address_of(service.http_url), host, "//admin")[0] == 403
+        assert get(address_of(service.http_url), host, "//other/x")[0] == 200
+
+
+def test_parameters_do_not_lead_around_a_route() -> None:
+    with ginnel.Service() as service, Recorder() as recorder:
+        host = protected_route(service, recorder.port, match_type="exact_path", match="/list")
+        address = address_of(service.http_url)
+
+        statuses = {it: get(address, host, it)[0] for it in ["/list", "/list;page=2", "/a;page=2"]}
+
+        assert statuses == {"/list": 403, "/list;page=2": 400, "/a;page=2": 200}
+
+
+def test_preserve_refuses_what_has_another_result_of_a_rule() -> None:
+    rules: Any = {
+        "inbound": [
+            deny("req.url.path.startsWith('/admin')"),
+            act("url-rewrite", **{"from": "/old/(.*)", "to": "/new/$1"}),
+            act("log", metadata={"path": "${req.url.path}", "raw": "${req.url.raw_path}"}),
+            deny("req.url.path.startsWith('/new/secret')"),
+        ]
+    }
+    with ginnel.Service(ambiguous_paths="preserve") as service, Recorder() as recorder:
+        host = edge(service, "a.test", static(service, recorder.port), policy=rules)
+        address = address_of(service.http_url)
+
+        def status(target: str) -> int:
+            return get(address, host, target)[0]
+
+        assert {it: status(it) for it in ENCODED} == dict.fromkeys(ENCODED, 200)
+        assert recorder.targets == ENCODED
+        for target in ["/;x/admin", "/%2fadmin", "/x/..%2fadmin", "/x\\..\\admin", "//x/admin"]:
+            assert status(target) == 400, target
+        assert status("/x%2f..%2fold/y") == 400
+        assert status("/old/a%2Fb") == 200
+        assert recorder.targets[-1] == "/new/a%2Fb"
+        assert status("/old/x%2f..%2fsecret") == 400
+        assert status("/admin") == 403

@@ -68,7 +68,7 @@ class Service(InProcess):
         certificate: tuple[str | PathLike[str], str | PathLike[str]] | None = None,
         reserved_domains_only: bool = False,
         trusted_proxies: Sequence[str] = (),
-        ambiguous_paths: Literal["reject", "normalize"] = "reject",
+        ambiguous_paths: Literal["auto", "reject", "normalize", "preserve"] = "auto",
         max_connections: int | None = None,
         max_connections_per_address: int | None = None,
         max_api_connections: int | None = None,
@@ -113,7 +113,10 @@ class Service(InProcess):
                 from one of them is the visitor that its `X-Forwarded-For` names. None by default.
             ambiguous_paths: What is done with a request whose path holds an encoded slash, a
                 backslash or a dot segment, where a route or a rule looks at paths: `"reject"`
-                answers 400, `"normalize"` forwards the path that is most likely meant.
+                answers 400, `"normalize"` forwards the path that is most likely meant, and
+                `"preserve"` forwards it as it came, unless a server could read it as the path of
+                another route or rule. `"auto"` rejects where rules look at paths, and preserves
+                where only routes do.
             max_connections: The most connections of visitors at once; more are closed at once. What
                 the process's limit of open files leaves by default, at most 16,384.
             max_connections_per_address: The most of them from one address, or from one /64 of IPv6;

@@ -2,7 +2,9 @@
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use crate::http1::{self, Body, ConnectionOptions, HeadError, HeadField, RequestHead};
+use crate::http1::{
+    self, Body, ConnectionOptions, HeadError, HeadField, RequestHead, elements, is_proper_upgrade,
+};
 use crate::protocol::rules_header;
 
 /// The head of a request.
@@ -22,6 +24,8 @@ pub(super) struct RelayRequest {
     pub host: Option<Vec<u8>>,
     /// Whether a header may say which rules acted on the request.
     pub may_name_rules: bool,
+    /// True if it asks for a protocol that no local service may be asked for.
+    pub has_improper_upgrade: bool,
 }
 
 /// The head of an answer.
@@ -77,6 +81,7 @@ fn request(head: &RequestHead<'_, '_>) -> Result<RelayRequest, HeadError> {
         target: head.target.to_owned(),
         host: fields.host,
         may_name_rules: fields.may_name_rules,
+        has_improper_upgrade: fields.has_improper_upgrade,
     })
 }
 
@@ -102,6 +107,7 @@ struct HeadFields {
     websocket: bool,
     host: Option<Vec<u8>>,
     may_name_rules: bool,
+    has_improper_upgrade: bool,
 }
 
 impl HeadFields {
@@ -115,8 +121,12 @@ impl HeadFields {
                     fields.host = Some(header.value.to_vec());
                 }
                 7 if header.name.eq_ignore_ascii_case("upgrade") => {
-                    upgrades = true;
-                    fields.websocket |= header.value.eq_ignore_ascii_case(b"websocket");
+                    for protocol in elements(header.value) {
+                        let is_proper = is_proper_upgrade(protocol);
+                        upgrades |= is_proper;
+                        fields.has_improper_upgrade |= !is_proper;
+                        fields.websocket |= protocol.eq_ignore_ascii_case(b"websocket");
+                    }
                 }
                 10 if header.name.eq_ignore_ascii_case("connection") => {
                     fields.options.read(header.value);

@@ -294,6 +294,8 @@ impl Visit<'_> {
         bytes: &[u8],
         recording: Option<&Recording>,
     ) -> bool {
+        let proper = head.has_improper_upgrade.then(|| rewrite::without_improper_upgrades(bytes));
+        let bytes = proper.as_deref().unwrap_or(bytes);
         loop {
             let began = recording.map(|_| Instant::now());
             let mut local = match self.idle_local() {

@@ -1,6 +1,6 @@
 //! The changes that the relay makes to heads: the host, and where redirects lead.
 
-use crate::http1::{FORWARDED_HOST, HeadWriter, lines_of};
+use crate::http1::{FORWARDED_HOST, HeadWriter, elements, is_proper_upgrade, lines_of};
 
 /// What a local service sees as `Host`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -44,6 +44,32 @@ pub(super) fn request(head: &[u8], original: Option<&[u8]>, host: &str) -> Vec<u
             writer.field("X-Forwarded-Host", original);
         }
         writer.field("X-Original-Host", original);
+    }
+    writer.end();
+    output
+}
+
+/// The head of a request without what asks the local service for a protocol that it may not be asked for,
+/// such as `h2c`: on such a connection, requests would pass no rule and no capture.
+pub(super) fn without_improper_upgrades(head: &[u8]) -> Vec<u8> {
+    let protocols = lines_of(head).filter(|line| line.is("upgrade"));
+    let has_proper = protocols.flat_map(|line| elements(line.value())).any(is_proper_upgrade);
+    let mut output = Vec::with_capacity(head.len());
+    let mut writer = HeadWriter::resume(&mut output);
+    for line in lines_of(head) {
+        let stays = |element: &&[u8]| match () {
+            () if line.is("upgrade") => is_proper_upgrade(element),
+            () if element.eq_ignore_ascii_case(b"upgrade") => has_proper,
+            () => !element.eq_ignore_ascii_case(b"http2-settings"),
+        };
+        if line.is("upgrade") || line.is("connection") {
+            let left: Vec<&[u8]> = elements(line.value()).filter(stays).collect();
+            if !left.is_empty() {
+                writer.field(line.name(), left.join(&b", "[..]));
+            }
+        } else if !line.is("http2-settings") {
+            writer.lines(line.0);
+        }
     }
     writer.end();
     output
@@ -95,6 +121,29 @@ mod tests {
         let expected = "GET / HTTP/1.1\r\nHost: localhost:80\r\nA: 1\r\n\
             X-Forwarded-Host: shop.test\r\nX-Original-Host: shop.test\r\n\r\n";
         assert_eq!(String::from_utf8(output).unwrap(), expected);
+    }
+
+    #[test]
+    fn no_local_service_is_asked_for_http_2() {
+        let rewritten = |lines: &str| {
+            let head = format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}HTTP2-Settings: AAM\r\n\r\n");
+            String::from_utf8(without_improper_upgrades(head.as_bytes())).unwrap()
+        };
+
+        for (lines, left) in [
+            ("Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n", ""),
+            ("Connection: close, upgrade\r\nUpgrade: \tH2C \r\n", "Connection: close\r\n"),
+            (
+                "Upgrade: h2c\r\nConnection: Upgrade\r\nUPGRADE: x, h2c\r\n",
+                "Connection: Upgrade\r\nUPGRADE: x\r\n",
+            ),
+            (
+                "Connection: Upgrade\r\nUpgrade: websocket,h2c\r\n",
+                "Connection: Upgrade\r\nUpgrade: websocket\r\n",
+            ),
+        ] {
+            assert_eq!(rewritten(lines), format!("GET / HTTP/1.1\r\nHost: a\r\n{left}\r\n"));
+        }
     }
 
     #[test]

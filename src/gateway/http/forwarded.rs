@@ -25,11 +25,27 @@ const MAX_PASSES: usize = 20;
 pub(crate) struct VisitorOrigin {
     /// The address of the visitor.
     pub peer: HeaderValue,
-    /// `http` or `https`.
+    /// The scheme for the upstream. A trusted proxy may report `ws` or `wss` as well.
     pub proto: HeaderValue,
+    /// The scheme that the visitor used: `http` or `https`.
+    pub scheme: &'static str,
 }
 
 impl VisitorOrigin {
+    /// Describes a visitor of this address who used `http` or `https`.
+    pub(crate) fn new(address: IpAddr, scheme: &'static str) -> Self {
+        let peer = address.to_canonical().to_string();
+        // The text of an address is fit for a header.
+        let peer = HeaderValue::try_from(peer).unwrap_or(HeaderValue::from_static("unknown"));
+        Self { peer, proto: HeaderValue::from_static(scheme), scheme }
+    }
+
+    /// Describes the same address with the scheme that a trusted proxy reports.
+    pub(crate) fn with_scheme(&self, reported: ReportedScheme) -> Self {
+        let ReportedScheme { scheme, word } = reported;
+        Self { peer: self.peer.clone(), proto: HeaderValue::from_static(word), scheme }
+    }
+
     /// What an upstream is told; a field without a value has that of `Host`.
     fn fields(&self) -> [(HeaderName, Option<&HeaderValue>); 4] {
         [
@@ -41,7 +57,7 @@ impl VisitorOrigin {
     }
 
     /// Tells an upstream who asks, behind what proxies before have said; the first of them knows best for
-    /// which host.
+    /// which host. The scheme has one value, because many upstreams read one word.
     ///
     /// # Errors
     /// When the request goes round in a circle.
@@ -52,6 +68,9 @@ impl VisitorOrigin {
         }
         for (name, value) in self.fields() {
             match value {
+                Some(value) if name == FORWARDED_PROTO => {
+                    headers.insert(name, value.clone());
+                }
                 Some(value) => append(headers, name, value),
                 None => {
                     if let Some(host) = headers.get(HOST).cloned() {
@@ -94,7 +113,8 @@ fn append(headers: &mut HeaderMap, name: HeaderName, value: &HeaderValue) {
 pub(crate) fn remove(headers: &mut HeaderMap, is_proxy: bool) {
     let is_removed = |name: &&HeaderName| {
         let name = name.as_str().as_bytes();
-        (!is_proxy || name.contains(&b'_')) && is_forwarded(name)
+        let is_usual = name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-');
+        (!is_proxy || !is_usual) && is_forwarded(name)
     };
     let names: Vec<HeaderName> = headers.keys().filter(is_removed).cloned().collect();
     for name in names {
@@ -102,27 +122,61 @@ pub(crate) fn remove(headers: &mut HeaderMap, is_proxy: bool) {
     }
 }
 
-/// For whom a request has come from `peer`: the last one named in `X-Forwarded-For` who is no
-/// trusted proxy.
-///
-/// What stands before a word that is no address is not believed.
-pub(crate) fn client(
-    headers: &HeaderMap,
-    peer: SocketAddr,
-    trusted: &TrustedProxies,
-) -> SocketAddr {
-    let mut client = peer;
-    let lines = headers.get_all(FORWARDED_FOR).iter().rev();
-    for entry in lines.flat_map(|line| line.as_bytes().rsplit(|byte| *byte == b',')) {
-        if !trusted.contains(client.ip()) {
-            break;
+/// A visitor as trusted proxies describe it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct ForwardedVisitor {
+    /// The address of the visitor.
+    pub address: SocketAddr,
+    /// The scheme, if a proxy reports a known one.
+    pub scheme: Option<ReportedScheme>,
+}
+
+/// A scheme in `X-Forwarded-Proto`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ReportedScheme {
+    /// `http` or `https`.
+    pub scheme: &'static str,
+    /// The word for it: `http`, `https`, `ws` or `wss`.
+    pub word: &'static str,
+}
+
+impl ForwardedVisitor {
+    /// Reads the visitor of a request that has come from `peer`: the last address in `X-Forwarded-For` that does
+    /// not belong to a trusted proxy. Addresses before a word that is not an address are not believed.
+    ///
+    /// The scheme is the entry of `X-Forwarded-Proto` at the position of that visitor if both lists have
+    /// the same length, otherwise the last one.
+    pub(crate) fn read(headers: &HeaderMap, peer: SocketAddr, trusted: &TrustedProxies) -> Self {
+        let entries: Vec<&[u8]> = elements_of(headers, FORWARDED_FOR).collect();
+        let (mut visitor, mut position) = (peer, None);
+        for (at, entry) in entries.iter().enumerate().rev() {
+            if !trusted.contains(visitor.ip()) {
+                break;
+            }
+            match str::from_utf8(entry).ok().and_then(address) {
+                Some(address) => (visitor, position) = (address, Some(at)),
+                None => break,
+            }
         }
-        match str::from_utf8(entry).ok().and_then(|entry| address(entry.trim())) {
-            Some(address) => client = address,
-            None => break,
-        }
+        let schemes: Vec<&[u8]> = elements_of(headers, FORWARDED_PROTO).collect();
+        let position = position.filter(|_| schemes.len() == entries.len());
+        let chosen = position.map_or(schemes.last(), |at| schemes.get(at));
+        let scheme = chosen.and_then(|word| ReportedScheme::named(word));
+        Self { address: visitor, scheme }
     }
-    client
+}
+
+impl ReportedScheme {
+    /// The scheme of a word, in any case.
+    fn named(word: &[u8]) -> Option<Self> {
+        const KNOWN: [ReportedScheme; 4] = [
+            ReportedScheme { scheme: "http", word: "http" },
+            ReportedScheme { scheme: "https", word: "https" },
+            ReportedScheme { scheme: "http", word: "ws" },
+            ReportedScheme { scheme: "https", word: "wss" },
+        ];
+        KNOWN.into_iter().find(|known| word.eq_ignore_ascii_case(known.word.as_bytes()))
+    }
 }
 
 /// An address as proxies write it, with a port or, as usual, without.
@@ -138,10 +192,7 @@ mod tests {
     use super::*;
 
     fn origin() -> VisitorOrigin {
-        VisitorOrigin {
-            peer: HeaderValue::from_static("192.0.2.7"),
-            proto: HeaderValue::from_static("https"),
-        }
+        VisitorOrigin::new("192.0.2.7".parse().unwrap(), "https")
     }
 
     fn headers(fields: &[(&'static str, &str)]) -> HeaderMap {
@@ -158,12 +209,15 @@ mod tests {
             ("x-forwarded-for", "198.51.100.1"),
             ("x-forwarded-for", "198.51.100.2"),
             ("x-forwarded-host", "b.test"),
+            ("x-forwarded-proto", "http, https"),
+            ("x-forwarded-proto", "ftp"),
         ]);
 
         origin().add_to(&mut headers).unwrap();
 
         assert_eq!(headers["x-forwarded-for"], "198.51.100.1, 198.51.100.2, 192.0.2.7");
-        assert_eq!(headers["x-forwarded-proto"], "https");
+        let schemes: Vec<_> = headers.get_all("x-forwarded-proto").iter().collect();
+        assert_eq!(schemes, ["https"]);
         assert_eq!(headers["x-forwarded-host"], "b.test");
     }
 
@@ -219,7 +273,47 @@ mod tests {
         for line in lines {
             headers.append(FORWARDED_FOR, HeaderValue::try_from(*line).unwrap());
         }
-        client(&headers, peer.parse().unwrap(), &trusted).to_string()
+        let visitor = ForwardedVisitor::read(&headers, peer.parse().unwrap(), &trusted);
+        visitor.address.to_string()
+    }
+
+    /// The word for the scheme that proxies report of a visitor, which may be none.
+    fn scheme_of(addresses: &[&str], schemes: &[&str]) -> &'static str {
+        let trusted = TrustedProxies::parse(["10.0.0.0/8"]).unwrap();
+        let mut headers = HeaderMap::new();
+        for (name, lines) in [(FORWARDED_FOR, addresses), (FORWARDED_PROTO, schemes)] {
+            for line in lines {
+                headers.append(name.clone(), HeaderValue::try_from(*line).unwrap());
+            }
+        }
+        let visitor = ForwardedVisitor::read(&headers, "10.0.0.1:5".parse().unwrap(), &trusted);
+        visitor.scheme.map_or("", |scheme| scheme.word)
+    }
+
+    #[test]
+    fn the_scheme_is_the_one_of_the_visitor() {
+        for (addresses, schemes, expected) in [
+            (&["192.0.2.1"][..], &["https"][..], "https"),
+            (&["192.0.2.1"], &["HTTPS"], "https"),
+            (&["192.0.2.1"], &["wss"], "wss"),
+            (&["192.0.2.1"], &[], ""),
+            (&["192.0.2.1"], &["gopher"], ""),
+            // The lists have equal lengths: the visitor's entry.
+            (&["192.0.2.1, 10.0.0.9"], &["https, http"], "https"),
+            (&["192.0.2.1", "10.0.0.9"], &["https", "http"], "https"),
+            (&["198.51.100.1, 192.0.2.1, 10.0.0.9"], &["http,https,http"], "https"),
+            (&["198.51.100.1, 192.0.2.1"], &["https, http"], "http"),
+            // They have not: the last one.
+            (&["192.0.2.1, 10.0.0.9"], &["http", "https"], "http"),
+            (&["192.0.2.1, 10.0.0.9, 10.0.0.8"], &["http, https"], "https"),
+            (&["192.0.2.1, 10.0.0.9"], &["https"], "https"),
+            (&["192.0.2.1"], &["http, https"], "https"),
+            (&[], &["http, https"], "https"),
+            // The proxy itself is the visitor.
+            (&["192.0.2.1, unknown"], &["http, https"], "https"),
+        ] {
+            assert_eq!(scheme_of(addresses, schemes), expected, "{addresses:?} {schemes:?}");
+        }
     }
 
     #[test]

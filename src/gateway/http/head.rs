@@ -9,8 +9,11 @@ use http::{HeaderMap, HeaderValue, Method, Request, Uri, Version};
 
 use crate::gateway::http::error_response::{self, ERROR_CODE, ErrorResponse};
 use crate::gateway::http::forwarded::VisitorOrigin;
-use crate::http1::{ConnectionOptions, HeadLimits, has_token, header_list_size, strip_hop_by_hop};
-use crate::policy::path::RawPath;
+use crate::http1::{
+    ConnectionOptions, HeadLimits, RawTarget, has_token, header_list_size, proper_upgrades,
+    query_of, read_target, strip_hop_by_hop, target_of,
+};
+use crate::policy::path::{PathReadings, RawPath};
 
 /// The longest path with its query, in bytes.
 pub(crate) const MAX_PATH_BYTES: usize = 8 << 10;
@@ -106,16 +109,45 @@ fn join_cookies(headers: &mut HeaderMap) {
     }
 }
 
-/// Gives a request another path; what it was is kept for rules.
-pub(crate) fn set_path<B>(request: &mut Request<B>, path: &str) -> Result<(), ErrorResponse> {
-    let raw = RawPath(request.uri().path().to_owned());
-    request.extensions_mut().insert(raw);
-    let uri = request.uri_mut();
-    let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
-    let mut parts = std::mem::take(uri).into_parts();
-    let made = PathAndQuery::try_from(format!("{path}{query}"));
-    parts.path_and_query = Some(made.map_err(|_| error_response::BAD_REQUEST)?);
-    *uri = Uri::from_parts(parts).map_err(|_| error_response::BAD_REQUEST)?;
+/// Gives a request the path that it goes on with at a virtual host, and the other readings of it that no
+/// rule there may take for something else; the path that it had is kept for rules.
+pub(crate) fn select_path<B>(
+    request: &mut Request<B>,
+    path: Option<&str>,
+    readings: PathReadings,
+) -> Result<(), ErrorResponse> {
+    if path.is_some() || !readings.0.is_empty() {
+        let raw = raw_path(request).to_owned();
+        request.extensions_mut().insert(RawPath(raw));
+    }
+    if let Some(path) = path {
+        set_path(request, path)?;
+    }
+    if readings.0.is_empty() {
+        request.extensions_mut().remove::<PathReadings>();
+    } else {
+        request.extensions_mut().insert(readings);
+    }
+    Ok(())
+}
+
+/// The path of a request as it came.
+fn raw_path<B>(request: &Request<B>) -> &str {
+    let target = target_of(request.uri(), request.extensions());
+    target.split('?').next().unwrap_or_default()
+}
+
+fn set_path<B>(request: &mut Request<B>, path: &str) -> Result<(), ErrorResponse> {
+    let query = query_of(request.uri(), request.extensions());
+    let target = format!("{path}{}", query.map(|query| format!("?{query}")).unwrap_or_default());
+    let (made, raw) = read_target(&target).ok_or(error_response::BAD_REQUEST)?;
+    let mut parts = std::mem::take(request.uri_mut()).into_parts();
+    parts.path_and_query = made.into_parts().path_and_query;
+    *request.uri_mut() = Uri::from_parts(parts).map_err(|_| error_response::BAD_REQUEST)?;
+    match raw {
+        Some(raw) => drop(request.extensions_mut().insert(raw)),
+        None => drop(request.extensions_mut().remove::<RawTarget>()),
+    }
     Ok(())
 }
 
@@ -221,11 +253,14 @@ pub(crate) fn split(host: &str) -> (String, Option<u16>) {
     (name.trim_end_matches('.').to_ascii_lowercase(), port)
 }
 
-/// The protocol that a request asks for. HTTP/2 is not reached this way.
+/// The protocols that a request asks for and that an upstream may be asked for, as one list.
 fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
-    let protocol = headers.get(UPGRADE).filter(|_| ConnectionOptions::of(headers).upgrade)?;
-    let is_http = protocol.as_bytes().get(..2).is_some_and(|it| it.eq_ignore_ascii_case(b"h2"));
-    if is_http { None } else { Some(protocol.clone()) }
+    if !ConnectionOptions::of(headers).upgrade {
+        return None;
+    }
+    let protocols: Vec<&[u8]> = proper_upgrades(headers).collect();
+    let list = (!protocols.is_empty()).then(|| protocols.join(&b", "[..]))?;
+    HeaderValue::from_bytes(&list).ok()
 }
 
 #[cfg(test)]
@@ -236,10 +271,7 @@ mod tests {
     use super::*;
 
     fn origin() -> VisitorOrigin {
-        VisitorOrigin {
-            peer: HeaderValue::from_static("192.0.2.7"),
-            proto: HeaderValue::from_static("https"),
-        }
+        VisitorOrigin::new("192.0.2.7".parse().unwrap(), "https")
     }
 
     #[test]
@@ -333,6 +365,35 @@ mod tests {
 
         assert_eq!(request.headers()["connection"], "upgrade");
         assert_eq!(request.headers()["upgrade"], "websocket");
+    }
+
+    #[test]
+    fn no_upgrade_leads_to_http_2() {
+        let asked = |lines: &[&'static str]| {
+            let mut request = request(&[("host", "a"), ("connection", "upgrade, http2-settings")]);
+            for line in lines {
+                request.headers_mut().append(UPGRADE, HeaderValue::from_static(line));
+            }
+            request.headers_mut().insert("http2-settings", HeaderValue::from_static("AAM"));
+            let upgrades = outbound(&mut request, Some(&origin())).unwrap();
+            assert_eq!(upgrades, request.headers().contains_key(CONNECTION), "{lines:?}");
+            assert!(!request.headers().contains_key("http2-settings"));
+            let asked = request.headers().get(UPGRADE);
+            asked.map(|it| it.to_str().unwrap().to_owned()).unwrap_or_default()
+        };
+
+        for (lines, expected) in [
+            (&["h2c"][..], ""),
+            (&["H2C"], ""),
+            (&["\th2c "], ""),
+            (&["x, h2c"], "x"),
+            (&["websocket, h2c"], "websocket"),
+            (&["x", "h2c"], "x"),
+            (&["h2c", "x, websocket"], "x, websocket"),
+            (&["x h2c"], ""),
+        ] {
+            assert_eq!(asked(lines), expected, "{lines:?}");
+        }
     }
 
     #[test]

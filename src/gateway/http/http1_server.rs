@@ -30,7 +30,7 @@ use crate::gateway::http::upgrade::{UpgradeSender, VisitorUpgrade};
 use crate::gateway::http::visitor_stream::VisitorStream;
 use crate::http1::{
     self, Body, ConnectionOptions, Expects, HeadError, HeadLimits, RequestHead, has_token,
-    may_end_head,
+    may_end_head, read_target,
 };
 use crate::logging::ignore;
 
@@ -386,7 +386,9 @@ fn full_request(head: &RequestHead<'_, '_>) -> Result<FullRequest, ErrorResponse
     let mut request = Request::new(());
     *request.method_mut() =
         Method::from_bytes(head.method.as_bytes()).map_err(|_| error_response::BAD_REQUEST)?;
-    *request.uri_mut() = head.target.parse().map_err(|_| error_response::BAD_REQUEST)?;
+    let (uri, raw) = read_target(head.target).ok_or(error_response::BAD_REQUEST)?;
+    *request.uri_mut() = uri;
+    raw.map(|raw| request.extensions_mut().insert(raw));
     *request.version_mut() = if head.is_http_1_1 { Version::HTTP_11 } else { Version::HTTP_10 };
     request.extensions_mut().insert(names);
     let options = ConnectionOptions::of(&headers);

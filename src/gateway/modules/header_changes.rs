@@ -28,7 +28,7 @@ impl Module for RequestHeaderEdits {
     ) -> BoxFuture<'a, ModuleAnswer> {
         Box::pin(async move {
             if let ModuleInput::Request(request) = &mut input {
-                self.0.apply(request.headers_mut());
+                self.0.apply_to_request(request.headers_mut());
             }
             next.run(context, input).await
         })
@@ -52,7 +52,7 @@ impl Module for ResponseHeaderEdits {
             let answer = next.run(context, input).await;
             context.shows_errors = shows_errors;
             let mut answer = answer?;
-            self.0.apply(answer.headers_mut());
+            self.0.apply_to_response(answer.headers_mut());
             Ok(answer)
         })
     }

@@ -5,6 +5,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::gateway::modules::edge_module::InvalidModule;
 use crate::http1::is_framing;
+use crate::policy::head_change::{remove_spellings, remove_twins};
 
 /// What is done to the headers of a message: removed first, then added.
 #[derive(Debug, Default)]
@@ -31,10 +32,27 @@ impl HeaderEdits {
         (!add.is_empty() || !remove.is_empty()).then_some(Self { add, remove })
     }
 
-    pub(crate) fn apply(&self, headers: &mut HeaderMap) {
+    /// Changes the headers of a request, also where they are spelled in a way that CGI and WSGI take for
+    /// the same name.
+    pub(crate) fn apply_to_request(&self, headers: &mut HeaderMap) {
+        for name in self.remove.iter().filter(|name| *name != HOST) {
+            remove_spellings(headers, name);
+        }
+        for (name, _) in &self.add {
+            remove_twins(headers, name);
+        }
+        self.add_to(headers);
+    }
+
+    /// Changes the headers of a response.
+    pub(crate) fn apply_to_response(&self, headers: &mut HeaderMap) {
         for name in self.remove.iter().filter(|name| *name != HOST) {
             headers.remove(name);
         }
+        self.add_to(headers);
+    }
+
+    fn add_to(&self, headers: &mut HeaderMap) {
         for (name, value) in &self.add {
             // A message has one host.
             if name == HOST {

@@ -30,7 +30,7 @@ use crate::gateway::tls::policy::TlsPolicy;
 use crate::gateway::upstream::forward::{ForwardOutcome, OutboundRequest, Upstream, forward};
 use crate::policy::actions::terminate_tls::TerminateTls;
 use crate::policy::login::{LoginVisit, is_login_path};
-use crate::policy::path::{self, AmbiguousPaths};
+use crate::policy::path::{self, Ambiguity, AmbiguousPaths, PathReadings};
 
 /// What is served at a public address.
 #[derive(Default)]
@@ -65,6 +65,15 @@ pub(crate) struct RouteMatch<'s> {
     pub route: &'s Arc<Route>,
     /// The path that the request goes on with, where that is another one.
     pub path: Option<String>,
+    /// Other readings of the path with which no rule of the route may have another result.
+    pub readings: PathReadings,
+}
+
+impl RouteMatch<'_> {
+    /// Gives a request the path that it goes on with.
+    pub(crate) fn select<B>(self, request: &mut Request<B>) -> Result<(), ErrorResponse> {
+        head::select_path(request, self.path.as_deref(), self.readings)
+    }
 }
 
 /// Why a request gets no answer of its backend.
@@ -183,23 +192,59 @@ impl VirtualHost {
         path: &str,
         ambiguous: AmbiguousPaths,
     ) -> Result<RouteMatch<'_>, ErrorResponse> {
-        let found = |path: &str, other| {
-            let route = self.route(path).ok_or(error_response::NO_ROUTE)?;
-            Ok(RouteMatch { route, path: other })
-        };
-        if !self.reads_paths {
-            return found(path, None);
+        if !self.reads_paths || path::is_plain(path) {
+            return self.matched(path, None);
         }
-        let Some(ambiguity) = path::ambiguity(path) else {
-            return found(&path::normalized(path), path::rooted(path));
-        };
         match ambiguous {
-            AmbiguousPaths::Reject => Err(error_response::ambiguous(ambiguity)),
-            AmbiguousPaths::Normalize => {
+            AmbiguousPaths::Reject => self.find_unambiguous(path),
+            AmbiguousPaths::Normalize if path::ambiguity(path).is_some() => {
                 let resolved = path::resolved(path).map_err(error_response::ambiguous)?;
-                found(&resolved, Some(resolved.clone()))
+                self.matched(&resolved, Some(resolved.clone()))
+            }
+            AmbiguousPaths::Normalize => self.find_unambiguous(path),
+            AmbiguousPaths::Auto => {
+                let found = self.find_alike(path)?;
+                if found.route.reads_paths() { self.find_unambiguous(path) } else { Ok(found) }
+            }
+            AmbiguousPaths::Preserve => {
+                let mut found = self.find_alike(path)?;
+                if found.route.reads_paths() {
+                    found.readings = PathReadings::of(found.path.as_deref().unwrap_or(path));
+                }
+                Ok(found)
             }
         }
+    }
+
+    /// The route of a path that is not ambiguous.
+    fn find_unambiguous(&self, path: &str) -> Result<RouteMatch<'_>, ErrorResponse> {
+        match path::ambiguity(path) {
+            Some(ambiguity) => Err(error_response::ambiguous(ambiguity)),
+            None => self.matched(&path::normalized(path), path::rooted(path)),
+        }
+    }
+
+    /// The route of a path that leads to the same one in all of its readings; the request goes on as it came.
+    fn find_alike(&self, path: &str) -> Result<RouteMatch<'_>, ErrorResponse> {
+        let normalized = path::normalized(path);
+        let own = self.own_route(&normalized).map(Arc::as_ptr);
+        let is_alike =
+            |path: &str| path::readings(path).all(|it| self.own_route(&it).map(Arc::as_ptr) == own);
+        let ambiguity = path::ambiguity(path);
+        if ambiguity != Some(Ambiguity::Nul) && is_alike(path) {
+            return self.matched(&normalized, None);
+        }
+        // Programs that join two parts of a URL often write a second slash at the beginning.
+        let rooted = path::rooted(path).filter(|path| ambiguity.is_none() && is_alike(path));
+        if rooted.is_some() {
+            return self.matched(&normalized, rooted);
+        }
+        Err(error_response::ambiguous(ambiguity.unwrap_or(Ambiguity::Readings)))
+    }
+
+    fn matched(&self, path: &str, other: Option<String>) -> Result<RouteMatch<'_>, ErrorResponse> {
+        let route = self.route(path).ok_or(error_response::NO_ROUTE)?;
+        Ok(RouteMatch { route, path: other, readings: PathReadings::default() })
     }
 
     /// Whether visitors log in at an issuer on this machine.
@@ -232,11 +277,13 @@ impl VirtualHost {
 
     /// The route of a normalized path: exactly its own, else the longest that it begins with.
     pub(crate) fn route(&self, path: &str) -> Option<&Arc<Route>> {
-        if let Some(route) = self.exact.get(path) {
-            return Some(route);
-        }
-        let found = self.prefixes.iter().find(|(prefix, _)| path.starts_with(prefix));
-        found.map(|(_, route)| route).or_else(|| self.pool.get(random_below(self.pool.len())))
+        self.own_route(path).or_else(|| self.pool.get(random_below(self.pool.len())))
+    }
+
+    /// The route of a normalized path that does not share all paths with others.
+    fn own_route(&self, path: &str) -> Option<&Arc<Route>> {
+        let by_prefix = || self.prefixes.iter().find(|(prefix, _)| path.starts_with(prefix));
+        self.exact.get(path).or_else(|| by_prefix().map(|(_, route)| route))
     }
 }
 

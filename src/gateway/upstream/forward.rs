@@ -23,6 +23,7 @@ use crate::gateway::upstream::connection::UpstreamConnection;
 use crate::gateway::upstream::http1::{self, ConnectionIdentity, ExchangeError};
 use crate::gateway::upstream::http2;
 use crate::gateway::upstream::pool::UpstreamPool;
+use crate::http1::{elements_of, has_token, is_proper_upgrade};
 
 /// A target with its idle connections.
 #[derive(Clone)]
@@ -200,8 +201,10 @@ async fn send(
     let (Some(visitor), UpstreamConnection::Http1(connection)) = (upgrade, connection) else {
         return failed(error_response::BROKEN);
     };
-    let protocol = head.headers.get(UPGRADE);
-    let is_websocket = protocol.is_some_and(|it| it.as_bytes().eq_ignore_ascii_case(b"websocket"));
+    if !elements_of(&head.headers, UPGRADE).all(is_proper_upgrade) {
+        return failed(error_response::BROKEN);
+    }
+    let is_websocket = has_token(&head.headers, UPGRADE, "websocket");
     runtime.join(visitor, connection, is_websocket);
     SendOutcome::Done(ForwardOutcome::Answered(Response::from_parts(head, ResponseBody::empty())))
 }

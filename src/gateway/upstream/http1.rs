@@ -28,7 +28,7 @@ use crate::gateway::http::request_body::{ContinueSignal, RequestBody};
 use crate::gateway::routing::target::{RouteRef, Visitor};
 use crate::gateway::upstream::pool::{PooledConnection, UpstreamPool};
 use crate::http1::{
-    self, Body, ConnectionOptions, HeadWriter, ResponseHead, may_end_head, write_chunk,
+    self, Body, ConnectionOptions, HeadWriter, ResponseHead, may_end_head, target_of, write_chunk,
 };
 use crate::logging::ignore;
 use crate::reuse::{IdleState, idle_state};
@@ -474,7 +474,7 @@ fn length_of(value: &HeaderValue) -> Option<u64> {
 }
 
 fn write_head(request: &Request<RequestBody>, framing: UploadFraming, out: &mut Vec<u8>) {
-    let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
+    let target = target_of(request.uri(), request.extensions());
     let mut head = HeadWriter::request(request.method().as_str(), &[target], out);
     let mut writer = FieldWriter::new(request.extensions().get::<FieldNames>());
     for (name, value) in request.headers().iter().filter(|(name, _)| *name != TRANSFER_ENCODING) {

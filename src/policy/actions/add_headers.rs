@@ -9,8 +9,9 @@ use serde_json::{Map, Value as Json, json};
 use super::super::action::Action;
 use super::super::action_error::ActionError;
 use super::super::config::Config;
-use super::super::head_change::HeadChange;
+use super::super::head_change::{HeadChange, remove_twins};
 use super::super::headers::{self, HeaderTemplate};
+use super::super::phase::Phase;
 use super::super::turn::{Flow, Turn};
 
 /// Appends headers; `host` is replaced instead.
@@ -31,10 +32,14 @@ impl Action for AddHeaders {
 
     fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
         let values = headers::values(&self.headers, turn)?;
+        let is_request = turn.phase == Phase::Request;
         let Some(headers) = turn.headers_mut() else { return Ok(Flow::Continue) };
         let result = self.fixed_result.clone();
         let result = result.unwrap_or_else(|| Arc::new(describe(values.iter().map(borrowed))));
         for (name, value) in values {
+            if is_request {
+                remove_twins(headers, &name);
+            }
             if name == HOST {
                 headers.insert(name, value);
             } else {

@@ -12,13 +12,14 @@ use super::super::action_error::{ActionError, failure};
 use super::super::config::Config;
 use super::super::exchange::Request;
 use super::super::facts::{self, Facts};
-use super::super::path::RawPath;
+use super::super::path::{PathReadings, RawPath};
 use super::super::problem::code;
 use super::super::replace::{Replaced, literal, replace};
-use super::super::template::{Part, PatternTemplate, Template, computed, text_of};
+use super::super::template::{Part, PatternTemplate, Template, computed, pattern_of, text_of};
 use super::super::turn::Turn;
 use super::super::url::Url;
 use super::nginx;
+use crate::http1::RawTarget;
 
 /// How long a URL may become, in bytes.
 const LENGTH: usize = 8 << 10;
@@ -100,7 +101,7 @@ impl UrlRewriteRule {
                 }
             }
         };
-        let url = utf8_percent_encode(&text, UNFIT).to_string();
+        let url = utf8_percent_encode(without_lost_authority(&text), UNFIT).to_string();
         if url.len() > LENGTH {
             return Err(too_long());
         }
@@ -134,7 +135,7 @@ impl UrlRewriteRule {
         let mut source = String::new();
         for part in &template.parts {
             match part {
-                Part::Expression(expression) => source.push_str(&text_of(expression, facts)?),
+                Part::Expression(expression) => source.push_str(&pattern_of(expression, facts)?),
                 Part::Text(text) => {
                     source.push_str(&nginx::substitute(text, request, ::regex::escape));
                 }
@@ -198,8 +199,19 @@ impl RewrittenTarget {
         }
         // The parts were those of a URI, and still are.
         request.head.uri = Uri::from_parts(parts).unwrap_or_default();
-        request.head.extensions.remove::<RawPath>();
+        let extensions = &mut request.head.extensions;
+        extensions.remove::<RawPath>();
+        extensions.remove::<RawTarget>();
+        if extensions.remove::<PathReadings>().is_some() {
+            extensions.insert(PathReadings::of(request.head.uri.path()));
+        }
     }
+}
+
+/// The path of a URL whose authority a path has replaced: `http:///new` is `/new`.
+fn without_lost_authority(url: &str) -> &str {
+    let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
+    rest.filter(|rest| rest.starts_with('/') && !rest.starts_with("//")).unwrap_or(url)
 }
 
 fn too_long() -> ActionError {

@@ -20,6 +20,10 @@ pub struct Log {
 }
 
 impl Action for Log {
+    fn result_of_path(&self, _: &Turn<'_>) -> Option<bool> {
+        Some(true)
+    }
+
     fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
         let metadata = self.metadata.json(&turn.facts())?;
         if metadata.to_string().len() > LENGTH {

@@ -6,7 +6,7 @@ use percent_encoding::percent_decode_str;
 
 use super::super::authority::host_and_port;
 use super::super::exchange::Request;
-use super::super::facts::{authority, path_and_query};
+use super::super::facts::{authority, path_and_query, query};
 
 /// Replaces variables by their values, each of which `escape` makes fit for its place.
 ///
@@ -33,7 +33,7 @@ pub(super) fn substitute(text: &str, request: &Request, escape: fn(&str) -> Stri
 }
 
 fn value<'r>(name: &str, request: &'r Request) -> Option<Cow<'r, str>> {
-    let query = request.head.uri.query().unwrap_or_default();
+    let query = query(request);
     let (user, address) = authority(request).rsplit_once('@').unwrap_or(("", authority(request)));
     let (host, port) = host_and_port(address, request.scheme);
     Some(match name {

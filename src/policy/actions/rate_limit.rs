@@ -10,7 +10,7 @@ use super::super::action::Action;
 use super::super::action_error::ActionError;
 use super::super::config::Config;
 use super::super::expression::{Expression, value};
-use super::super::facts::Facts;
+use super::super::facts::{Facts, TextFact};
 use super::super::problem::code;
 use super::super::turn::{Flow, Turn};
 use super::super::verdict::{LocalResponse, Verdict};
@@ -51,9 +51,13 @@ impl Action for RateLimitAction {
 }
 
 impl RateLimitAction {
-    /// What the request has in common with others; a value that cannot be had is empty.
+    /// Returns the values of the key; one that cannot be evaluated is empty. `conn.client_ip` is the network,
+    /// because a visitor with IPv6 has all addresses of one.
     fn key(&self, facts: &Facts<'_>) -> Vec<String> {
         let text = |expression: &Expression| {
+            if expression.variable() == Some(TextFact::ClientIp) {
+                return facts.exchange().client_network();
+            }
             let value = expression.evaluate(facts).and_then(|value| value::text(&value));
             value.unwrap_or_default()
         };

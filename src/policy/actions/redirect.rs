@@ -23,6 +23,10 @@ pub struct Redirect {
 }
 
 impl Action for Redirect {
+    fn result_of_path(&self, turn: &Turn<'_>) -> Option<bool> {
+        self.change.apply(turn).map(|changed| changed.is_change).ok()
+    }
+
     fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
         let changed = self.change.apply(turn)?;
         turn.result(changed.result());

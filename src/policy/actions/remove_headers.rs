@@ -6,11 +6,12 @@ use serde_json::json;
 use super::super::action::Action;
 use super::super::action_error::ActionError;
 use super::super::config::Config;
-use super::super::head_change::HeadChange;
+use super::super::head_change::{HeadChange, remove_spellings};
 use super::super::headers;
+use super::super::phase::Phase;
 use super::super::turn::{Flow, Turn};
 
-/// Removes all values of some headers.
+/// Removes all values of some headers; of requests, in all spellings that CGI and WSGI cannot tell apart.
 #[derive(Debug)]
 pub struct RemoveHeaders {
     /// Lower-case names.
@@ -25,8 +26,12 @@ impl Action for RemoveHeaders {
     }
 
     fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
+        let is_request = turn.phase == Phase::Request;
         let Some(headers) = turn.headers_mut() else { return Ok(Flow::Continue) };
-        let removed = self.headers.iter().filter(|name| headers.remove(name.as_str()).is_some());
+        let removed = self.headers.iter().filter(|name| match HeaderName::try_from(*name) {
+            Ok(name) if is_request => remove_spellings(headers, &name),
+            _ => headers.remove(name.as_str()).is_some(),
+        });
         let removed: Vec<_> = removed.cloned().collect();
         turn.result(json!({"headers_removed": removed}));
         Ok(Flow::Continue)

@@ -14,6 +14,10 @@ pub struct UrlRewrite {
 }
 
 impl Action for UrlRewrite {
+    fn result_of_path(&self, turn: &Turn<'_>) -> Option<bool> {
+        self.change.apply(turn).map(|changed| changed.is_change).ok()
+    }
+
     fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
         let changed = self.change.apply(turn)?;
         let Some(request) = turn.exchange.request() else { return Ok(Flow::Continue) };

@@ -29,7 +29,7 @@ pub(super) use self::quick::FactRead;
 use self::quick::{Quick, Sight};
 use super::Phase;
 use super::address::AddressKinds;
-use super::facts::{FactSource, Facts};
+use super::facts::{FactSource, Facts, TextFact};
 use super::problem::code;
 use super::secrets::SecretName;
 
@@ -49,6 +49,8 @@ pub struct Expression {
     /// The same, where it can be decided without the engine.
     quick: Option<Box<Quick>>,
     reads: Reads,
+    /// The variable, if the expression is only its name.
+    variable: Option<TextFact>,
 }
 
 /// What an expression reads that matters where it is used.
@@ -172,6 +174,11 @@ impl Expression {
         Some(self.quick.as_ref()?.reads())
     }
 
+    /// Returns the variable, if the expression is only its name.
+    pub(super) fn variable(&self) -> Option<TextFact> {
+        self.variable
+    }
+
     fn decide(&self, quick: &Quick, source: &dyn FactSource) -> Option<bool> {
         quick.decide(Sight { source, patterns: &self.patterns, current: "" })
     }
@@ -206,8 +213,10 @@ fn build(source: &str, phase: Phase, names: &[&str]) -> Result<Expression, Expre
     let lower::Lowered { patterns, secrets } = lower::lower(&mut tree)?;
     let reads = check::check(&tree, phase, names)?;
     let quick = quick::compile(&tree).map(Box::new);
+    let name = tree::qualified_name(&tree).filter(|_| !tree::is_presence_test(&tree));
+    let variable = name.and_then(|name| TextFact::named(&name));
     tree::wrap(&mut tree, "@plain");
-    Ok(Expression { source: source.to_owned(), tree, patterns, secrets, quick, reads })
+    Ok(Expression { source: source.to_owned(), tree, patterns, secrets, quick, reads, variable })
 }
 
 /// The first complaint of the parser; the others mostly follow from it.

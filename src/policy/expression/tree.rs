@@ -19,6 +19,11 @@ pub(super) fn qualified_name(node: &IdedExpr) -> Option<String> {
     }
 }
 
+/// Returns true if a node is a presence test, such as `has(a.b)`.
+pub(super) fn is_presence_test(node: &IdedExpr) -> bool {
+    matches!(&node.expr, Expr::Select(select) if select.test)
+}
+
 /// Whether a comprehension only gives a name to a value, and loops over nothing.
 ///
 /// The parser marks it with a variable that cannot be written in an expression.

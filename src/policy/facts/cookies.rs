@@ -1,47 +1,56 @@
 //! Cookies, as requests and responses carry them.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
 use cel::common::types::{CelBool, CelDuration, CelList, CelMap, CelString, CelTimestamp};
 use cel::common::value::Val;
 use chrono::{DateTime, NaiveDateTime, TimeDelta, Utc};
-use http::HeaderMap;
 use http::header::{COOKIE, SET_COOKIE};
+use http::{HeaderMap, HeaderValue};
+
+use crate::http1::{cookie_pairs, cookie_text};
 
 /// How many cookies are read; the rest is ignored.
 const COOKIES: usize = 200;
 
 /// The cookies of a request, by name.
 pub(super) fn sent(headers: &HeaderMap) -> CelMap<'static> {
-    let fields = |(name, value)| CookieFields::from([("name", text(name)), ("value", text(value))]);
-    by_name(pairs(headers).map(|pair| (pair.0, map(fields(pair)))))
+    let fields = |name: &str, value: &str| {
+        CookieFields::from([("name", text(name)), ("value", text(value))])
+    };
+    by_name(pairs(headers).map(|(name, value)| {
+        let fields = map(fields(&name, &value));
+        (name, fields)
+    }))
 }
 
 /// The names and values of the cookies of a request, in order.
-pub(super) fn pairs(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
-    pairs_in(headers.get_all(COOKIE).iter().filter_map(|line| line.to_str().ok()))
+pub(super) fn pairs(headers: &HeaderMap) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
+    pairs_in(headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes))
 }
 
-/// The names and values of the cookies in some lines.
+/// The names and values of the cookies in some lines. Each is read for itself, so that an odd cookie
+/// hides no other one.
 pub(in super::super) fn pairs_in<'l>(
-    lines: impl Iterator<Item = &'l str>,
-) -> impl Iterator<Item = (&'l str, &'l str)> {
-    let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.split_once('='));
-    pairs.map(|(name, value)| (name.trim(), unquoted(value.trim()))).take(COOKIES)
+    lines: impl Iterator<Item = &'l [u8]>,
+) -> impl Iterator<Item = (Cow<'l, str>, Cow<'l, str>)> {
+    let pairs = lines.flat_map(cookie_pairs);
+    pairs.map(|(name, value)| (cookie_text(name), cookie_text(value))).take(COOKIES)
 }
 
 /// The cookies that a response sets, by name.
 pub(super) fn set(headers: &HeaderMap) -> CelMap<'static> {
-    let lines = headers.get_all(SET_COOKIE).iter().filter_map(|line| line.to_str().ok());
+    let lines = headers.get_all(SET_COOKIE).iter().map(|line| cookie_text(line.as_bytes()));
     by_name(lines.filter_map(|line| {
-        let (pair, attributes) = line.split_once(';').unwrap_or((line, ""));
+        let (pair, attributes) = line.split_once(';').unwrap_or((&line, ""));
         let (name, value) = pair.split_once('=')?;
         let mut fields = plain(name.trim(), unquoted(value.trim()));
         for attribute in attributes.split(';') {
             let (attribute, value) = attribute.split_once('=').unwrap_or((attribute, ""));
             set_attribute(&mut fields, &attribute.trim().to_ascii_lowercase(), value.trim());
         }
-        Some((name.trim(), map(fields)))
+        Some((Cow::Owned(name.trim().to_owned()), map(fields)))
     }))
 }
 
@@ -119,13 +128,13 @@ fn unquoted(value: &str) -> &str {
     value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value)
 }
 
-fn by_name<'a>(cookies: impl Iterator<Item = (&'a str, Box<dyn Val>)>) -> CelMap<'static> {
-    let mut named: BTreeMap<&str, Vec<Box<dyn Val>>> = BTreeMap::new();
+fn by_name<'a>(cookies: impl Iterator<Item = (Cow<'a, str>, Box<dyn Val>)>) -> CelMap<'static> {
+    let mut named: BTreeMap<Cow<'a, str>, Vec<Box<dyn Val>>> = BTreeMap::new();
     for (name, cookie) in cookies.take(COOKIES) {
         named.entry(name).or_default().push(cookie);
     }
     let list = |cookies| Box::new(CelList::from(cookies)) as Box<dyn Val>;
-    let fields = named.into_iter().map(|(name, cookies)| (name.to_owned().into(), list(cookies)));
+    let fields = named.into_iter().map(|(name, cookies)| (name.into_owned().into(), list(cookies)));
     CelMap::from(fields.collect::<HashMap<_, _>>())
 }
 

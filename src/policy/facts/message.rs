@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderName};
 use super::super::exchange::Exchange;
 use super::super::user_agent_facts::UserAgentFacts;
 use super::headers::HeaderMapFact;
-use super::url::parameters;
+use super::url::{parameters, query};
 use super::{FactValue, KnownHeader, cookies, some, texts, time, user_agent};
 
 pub(super) fn request<'b>(exchange: &'b Exchange, name: &str) -> FactValue<'b> {
@@ -20,10 +20,7 @@ pub(super) fn request<'b>(exchange: &'b Exchange, name: &str) -> FactValue<'b> {
         "cookies" => borrowed(memo.cookies.get_or_init(|| cookies::sent(headers))),
         "ts.header_received" => time(request.received),
         "ts.body_received" => request.body_received.and_then(time),
-        "url.query_params" => {
-            let query = request.head.uri.query().unwrap_or_default();
-            borrowed(memo.query.get_or_init(|| parameters(query)))
-        }
+        "url.query_params" => borrowed(memo.query.get_or_init(|| parameters(query(request)))),
         _ if let Some(part) = name.strip_prefix("user_agent.") => {
             let read = || UserAgentFacts::read(&KnownHeader::UserAgent.read(headers));
             user_agent::variable(memo.user_agent.get_or_init(read), part)

@@ -28,9 +28,11 @@ use super::secrets::SecretName;
 use super::world::World;
 
 pub(super) use self::cookies::pairs_in as cookies_in;
-pub(super) use self::plain::{KnownHeader, NumberFact, TextFact, address, joined};
+pub(super) use self::plain::{KnownHeader, NumberFact, TextFact, address, joined, media_type};
 pub(super) use self::source::{FactSource, FieldValues, Message, is_named};
-pub(super) use self::url::{Pairs, authority, normalized, path_and_query, query_pairs, whole};
+pub(super) use self::url::{
+    Pairs, authority, normalized, path_and_query, query, query_pairs, whole,
+};
 
 /// A value that borrows from what it is about.
 type FactValue<'b> = Option<CowVal<'b, 'b>>;

@@ -11,7 +11,7 @@ use super::super::exchange::{Content, Exchange, Request, TlsFacts};
 use super::place::{self, Place};
 use super::url::{
     authority, canonical_authority, normalized, normalized_path, normalized_path_and_query,
-    path_and_query, raw, raw_path,
+    path_and_query, query, raw, raw_path,
 };
 
 /// A variable that is a text.
@@ -31,6 +31,9 @@ pub(in super::super) enum TextFact {
     UserPassword,
     RequestHeader(KnownHeader),
     ResponseHeader(KnownHeader),
+    /// The media type of `Content-Type`, in lower case and without parameters.
+    RequestMediaType,
+    ResponseMediaType,
     ClientIp,
     ServerIp,
     Region,
@@ -87,9 +90,11 @@ impl TextFact {
             "req.url.user_password" => Self::UserPassword,
             "req.user_agent" => Self::RequestHeader(UserAgent),
             "req.location" => Self::RequestHeader(Location),
-            "req.content_type" | "req.content_type.raw" => Self::RequestHeader(ContentType),
+            "req.content_type" => Self::RequestMediaType,
+            "req.content_type.raw" => Self::RequestHeader(ContentType),
             "res.location" => Self::ResponseHeader(Location),
-            "res.content_type" | "res.content_type.raw" => Self::ResponseHeader(ContentType),
+            "res.content_type" => Self::ResponseMediaType,
+            "res.content_type.raw" => Self::ResponseHeader(ContentType),
             "conn.client_ip" => Self::ClientIp,
             "conn.server_ip" => Self::ServerIp,
             "conn.server_region" => Self::Region,
@@ -115,6 +120,12 @@ impl TextFact {
             }
             Self::ResponseHeader(header) => {
                 return Some(header.read(&exchange.response()?.head.headers));
+            }
+            Self::RequestMediaType => {
+                return Some(KnownHeader::media_type(&exchange.request()?.head.headers));
+            }
+            Self::ResponseMediaType => {
+                return Some(KnownHeader::media_type(&exchange.response()?.head.headers));
             }
             Self::ClientIp => {
                 memo.client_ip.get_or_init(|| address(connection.client.ip())).as_str()
@@ -162,7 +173,7 @@ impl TextFact {
             Self::RawPath => raw_path(request),
             Self::Scheme => request.scheme,
             Self::UrlHost => host_and_port(host(exchange, request), request.scheme).0,
-            Self::Query => uri.query().unwrap_or_default(),
+            Self::Query => query(request),
             Self::PathAndQuery => {
                 let made = memo.path_and_query.get_or_init(|| normalized_path_and_query(request));
                 made.as_deref().unwrap_or(path_and_query(request))
@@ -186,6 +197,11 @@ impl KnownHeader {
     /// The value of the header, or all of its lines as one list; empty when there is none.
     pub(super) fn read(self, headers: &HeaderMap) -> Cow<'_, str> {
         joined(headers.get_all(self.name()).iter().map(readable)).unwrap_or_default()
+    }
+
+    /// Returns the media type in `Content-Type`, or an empty text.
+    fn media_type(headers: &HeaderMap) -> Cow<'_, str> {
+        media_type(headers.get_all(CONTENT_TYPE).iter().map(readable))
     }
 
     /// The name of the header.
@@ -253,6 +269,27 @@ pub(in super::super) fn joined<'h>(
 ) -> Option<Cow<'h, str>> {
     let first = lines.next()?;
     Some(lines.fold(first, |all, line| format!("{all}, {line}").into()))
+}
+
+/// The media type in the lines of `Content-Type`: in lower case and without parameters (RFC 9110,
+/// section 8.3.1). Those of several lines are one list, as of other headers.
+pub(in super::super) fn media_type<'h>(lines: impl Iterator<Item = Cow<'h, str>>) -> Cow<'h, str> {
+    let types = lines.map(|line| match line {
+        Cow::Borrowed(line) => lower_case(type_in(line)),
+        Cow::Owned(line) => type_in(&line).to_ascii_lowercase().into(),
+    });
+    joined(types).unwrap_or_default()
+}
+
+fn type_in(line: &str) -> &str {
+    line.split(';').next().unwrap_or_default().trim()
+}
+
+fn lower_case(text: &str) -> Cow<'_, str> {
+    if text.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        return text.to_ascii_lowercase().into();
+    }
+    Cow::Borrowed(text)
 }
 
 /// The text of an address.

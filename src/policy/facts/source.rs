@@ -8,6 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use super::super::exchange::Exchange;
 use super::cookies;
 use super::plain::{NumberFact, TextFact, readable, readable_bytes};
+use super::url::query;
 use crate::http1::HeadField;
 
 /// A request or its response.
@@ -30,7 +31,7 @@ pub(in super::super) trait FactSource {
     fn query(&self) -> Option<&str>;
 
     /// The first cookie of a name, if there is one.
-    fn cookie(&self, name: &str) -> Option<Option<&str>>;
+    fn cookie(&self, name: &str) -> Option<Option<Cow<'_, str>>>;
 }
 
 /// The values of a header.
@@ -72,10 +73,10 @@ impl FactSource for Exchange {
     }
 
     fn query(&self) -> Option<&str> {
-        self.request().map(|request| request.head.uri.query().unwrap_or_default())
+        self.request().map(query)
     }
 
-    fn cookie(&self, name: &str) -> Option<Option<&str>> {
+    fn cookie(&self, name: &str) -> Option<Option<Cow<'_, str>>> {
         let headers = &self.request()?.head.headers;
         Some(cookies::pairs(headers).find(|(known, _)| *known == name).map(|(_, value)| value))
     }

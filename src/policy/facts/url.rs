@@ -13,6 +13,7 @@ use super::super::authority::canonical;
 use super::super::exchange::Request;
 use super::super::expression::value;
 use super::super::path::{self, RawPath};
+use crate::http1::{query_of, target_of};
 
 /// How many parameters of a query are read; the rest is ignored.
 const PARAMETERS: usize = 1000;
@@ -33,7 +34,7 @@ pub(super) fn canonical_authority(request: &Request) -> Option<String> {
 
 /// The path of a request with its query, as it was sent.
 pub(in super::super) fn path_and_query(request: &Request) -> &str {
-    request.head.uri.path_and_query().map_or("/", |it| it.as_str())
+    target_of(&request.head.uri, &request.head.extensions)
 }
 
 /// The whole URL of a request, as it was sent.
@@ -44,19 +45,20 @@ pub(in super::super) fn whole(request: &Request) -> String {
 /// The path of a request as the visitor sent it.
 pub(super) fn raw_path(request: &Request) -> &str {
     let sent = request.head.extensions.get::<RawPath>();
-    sent.map_or(request.head.uri.path(), |RawPath(path)| path)
+    let target = || path_and_query(request).split('?').next().unwrap_or_default();
+    sent.map_or_else(target, |RawPath(path)| path)
 }
 
 /// The whole URL of a request as the visitor sent it.
 pub(super) fn raw(request: &Request) -> String {
-    let query = request.head.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    let query = query_with_sign(request);
     format!("{}://{}{}{query}", request.scheme, authority(request), raw_path(request))
 }
 
 /// The whole URL of a request, with its host and path normalized.
 pub(in super::super) fn normalized(request: &Request) -> String {
     let path = path::normalized(request.head.uri.path());
-    let query = request.head.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    let query = query_with_sign(request);
     let authority = canonical(authority(request), request.scheme);
     format!("{}://{authority}{path}{query}", request.scheme)
 }
@@ -64,8 +66,7 @@ pub(in super::super) fn normalized(request: &Request) -> String {
 /// The path of a request with its query, if normalizing the path changes something.
 pub(super) fn normalized_path_and_query(request: &Request) -> Option<String> {
     let path = normalized_path(request)?;
-    let query = request.head.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
-    Some(path + &query)
+    Some(path + &query_with_sign(request))
 }
 
 /// The path of a request, if normalizing it changes something.
@@ -74,6 +75,17 @@ pub(super) fn normalized_path(request: &Request) -> Option<String> {
         Cow::Borrowed(_) => None,
         Cow::Owned(path) => Some(path),
     }
+}
+
+/// Returns the query of a request as it was sent, or an empty text.
+pub(in super::super) fn query(request: &Request) -> &str {
+    query_of(&request.head.uri, &request.head.extensions).unwrap_or_default()
+}
+
+/// The query of a request with the question mark before it.
+fn query_with_sign(request: &Request) -> String {
+    let query = query_of(&request.head.uri, &request.head.extensions);
+    query.map(|query| format!("?{query}")).unwrap_or_default()
 }
 
 /// The parameters of a query: a map of lists.

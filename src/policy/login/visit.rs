@@ -41,7 +41,7 @@ pub struct LoginVisit {
     pub origin: String,
     /// The host without its port, in lower case.
     pub host: String,
-    /// Whether the visitor came over TLS.
+    /// True if the visitor came over TLS, to this service or to a trusted proxy.
     pub is_secure: bool,
     /// The path with its query.
     pub target: String,
@@ -69,7 +69,7 @@ pub fn is_login_path(path: &str) -> bool {
 }
 
 impl LoginVisit {
-    /// What the head of a request says that has come over HTTP or HTTPS; none where it names no host.
+    /// Reads the head of a request whose visitor used `scheme`, `http` or `https`, if it names a host.
     pub fn read(
         (method, uri): (&Method, &Uri),
         headers: &HeaderMap,
@@ -80,14 +80,7 @@ impl LoginVisit {
             Some(authority) => authority.as_str(),
             None => headers.get(HOST)?.to_str().ok()?,
         };
-        // What visitors say of it themselves was removed before.
-        let forwarded = headers.get_all("x-forwarded-proto").iter().next_back();
-        let forwarded = forwarded.and_then(|value| value.to_str().ok()?.rsplit(',').next());
-        let is_secure = match forwarded.map(str::trim) {
-            Some(scheme) => scheme.eq_ignore_ascii_case("https"),
-            None => scheme == "https",
-        };
-        let scheme = if is_secure { "https" } else { "http" };
+        let is_secure = scheme == "https";
         let authority = canonical(authority, scheme);
         let kind = kind(uri.path(), method, headers);
         let target = uri.path_and_query().map_or("/", |target| target.as_str());

@@ -533,6 +533,12 @@ const EDGE_LIMITS: SettingSection<ServeConfig> = SettingSection {
         .between(1, 10_000)
         .live(),
         row!(
+            options.ipv6_prefix: u32, "edge.rate_limit_ipv6_prefix", "N",
+            "The length of the IPv6 prefix that rate limits by conn.client_ip count as one visitor"
+        )
+        .between(1, 128)
+        .live(),
+        row!(
             options.max_head: ByteSize, "edge.max_head_size", "SIZE",
             "The largest head of a visitor's request, with its first line; larger ones get 431"
         )

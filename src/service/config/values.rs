@@ -31,19 +31,18 @@ impl SettingValue for TrustedProxies {
 }
 
 impl SettingValue for AmbiguousPaths {
-    const CHOICES: &'static [&'static str] = &["reject", "normalize"];
+    const CHOICES: &'static [&'static str] = &AmbiguousPaths::WORDS;
 
     fn read(&mut self, text: &OsStr, _: Bounds) -> Result<(), String> {
         let text = text.to_string_lossy();
-        *self = text.parse().map_err(|_| format!("'{text}' is neither reject nor normalize"))?;
+        let parsed = text.parse();
+        *self = parsed
+            .map_err(|_| format!("'{text}' is neither auto, reject, normalize nor preserve"))?;
         Ok(())
     }
 
     fn text(&self) -> Option<String> {
-        Some(match self {
-            Self::Reject => "reject".to_owned(),
-            Self::Normalize => "normalize".to_owned(),
-        })
+        Some(self.word().to_owned())
     }
 }
 

@@ -4,6 +4,7 @@ use http::header::{COOKIE, HOST, ORIGIN};
 use http::{HeaderName, HeaderValue, Method, request};
 
 use super::sessions::{SessionDigest, SessionSecrets};
+use crate::http1::cookie_pairs;
 use crate::service::Refusal;
 use crate::service::address::Base;
 
@@ -54,10 +55,10 @@ pub(super) fn is_in_background(head: &request::Parts) -> bool {
 pub(super) fn sessions_of(head: &request::Parts) -> impl Iterator<Item = SessionDigest> {
     let token = head.headers.get(TOKEN_HEADER).and_then(|token| token.to_str().ok());
     let name = cookie_name(head);
-    let lines = head.headers.get_all(COOKIE).iter().filter_map(|line| line.to_str().ok());
-    let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.split_once('='));
-    let values =
-        pairs.filter(move |(known, _)| known.trim() == name).map(|(_, value)| value.trim());
+    let lines = head.headers.get_all(COOKIE).iter();
+    let pairs = lines.flat_map(|line| cookie_pairs(line.as_bytes()));
+    let values = pairs.filter(move |(known, _)| *known == name.as_bytes());
+    let values = values.filter_map(|(_, value)| str::from_utf8(value).ok());
     values.filter_map(move |cookie| Some(SessionSecrets::digest(cookie, token?)))
 }
 

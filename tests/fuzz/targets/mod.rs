@@ -7,6 +7,7 @@ pub mod expressions;
 pub mod frames;
 pub mod ids;
 pub mod json;
+pub mod lists;
 pub mod paths;
 pub mod policies;
 pub mod requests;

@@ -2,7 +2,9 @@
 
 use percent_encoding::percent_decode_str;
 
-use crate::policy::path::{Ambiguity, ambiguity, is_plain, normalized, resolved, rooted};
+use crate::policy::path::{
+    Ambiguity, PathReadings, ambiguity, is_plain, normalized, readings, resolved, rooted,
+};
 
 /// A path has one form, which means what the path means; what is resolved is ambiguous no more.
 pub fn target(data: &[u8]) {
@@ -12,6 +14,11 @@ pub fn target(data: &[u8]) {
     assert_eq!(ambiguity(&form), ambiguity(path), "{form}");
     assert_eq!(without_repeated_slashes(&form), without_repeated_slashes(path), "{form}");
     assert!(!is_plain(path) || form == path && ambiguity(path).is_none());
+    assert!(!is_plain(path) || !path.starts_with('/') || PathReadings::of(path).0.is_empty());
+    for reading in readings(path) {
+        assert!(reading.starts_with('/') || !path.starts_with('/'), "{reading}");
+        assert_eq!(normalized(&reading), reading, "a reading is not in its one form");
+    }
     if let Some(rooted) = rooted(path) {
         assert_eq!(normalized(&rooted), form);
         assert!(!rooted.starts_with("//"));
@@ -27,8 +34,8 @@ fn assert_resolved(path: &str) {
             assert_eq!(resolved(&resolved_path).as_deref(), Ok(resolved_path.as_str()));
         }
         (Err(reason), known) => {
-            let is_dotted = reason == Ambiguity::DotSegment;
-            assert!(known == Some(reason) || is_dotted && known.is_some(), "{known:?}");
+            let is_hidden = matches!(reason, Ambiguity::DotSegment | Ambiguity::EmptySegment);
+            assert!(known == Some(reason) || is_hidden && known.is_some(), "{known:?}");
         }
     }
 }

@@ -67,7 +67,8 @@ fn address(
     scheme: &str,
     authority: &str,
 ) -> Result<Uri, UntranslatableRequest> {
-    let target: Uri = target.parse().map_err(|_| UntranslatableRequest)?;
+    // HTTP/2 has no other bytes than a URI: some get an escape.
+    let (target, _) = http1::read_target(target).ok_or(UntranslatableRequest)?;
     let named = host.map(HeaderValue::as_bytes).filter(|host| !host.is_empty());
     let authority = match (named, target.authority()) {
         (Some(host), _) => Authority::try_from(host).map_err(|_| UntranslatableRequest)?,

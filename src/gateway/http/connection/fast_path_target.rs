@@ -31,8 +31,8 @@ impl HttpConnection {
         head: &RequestHead<'_, '_>,
         host: &str,
     ) -> Option<Vec<Arc<HeadChange>>> {
-        let Requester { visitor, attributes } = &self.client;
-        let client_ip = self.origin.peer.to_str().ok().filter(|_| !self.is_proxy)?;
+        let Requester { visitor, attributes, origin } = &self.client;
+        let client_ip = origin.peer.to_str().ok().filter(|_| !self.is_proxy)?;
         // What visitors say that only proxies may say is removed before a rule sees the request.
         if head.fields.iter().any(|field| is_forwarded(field.name.as_bytes())) {
             return None;
@@ -69,7 +69,7 @@ impl RequestRouting for HttpConnection {
     }
 
     fn origin(&self) -> &VisitorOrigin {
-        &self.origin
+        &self.client.origin
     }
 
     fn answering(&self) -> ActiveRequest {
@@ -106,7 +106,7 @@ impl RequestRouting for HttpConnection {
             HostSelection::ByHost(_) if challenges.http(path).is_some() => return None,
             HostSelection::ByHost(_) | HostSelection::Relayed => {
                 let (host, port) = head::split(host);
-                match self.virtual_host((&host, port), path, &[]) {
+                match self.virtual_host((&host, port), self.client.origin.scheme, path, &[]) {
                     Ok(HostMatch::VirtualHost(virtual_host)) => virtual_host,
                     Ok(HostMatch::Node(upstream)) => {
                         let (route_ref, changes, metrics) = (RouteRef::none(), Vec::new(), None);
@@ -140,7 +140,7 @@ impl RequestRouting for HttpConnection {
 
     fn has_another_place(&self, host: &str, key: &str) -> bool {
         let (host, port) = head::split(host);
-        match self.virtual_host((&host, port), "", &[key.to_owned()]) {
+        match self.virtual_host((&host, port), self.client.origin.scheme, "", &[key.to_owned()]) {
             Ok(HostMatch::Node(node)) => node.target.key() != key,
             // Those that have it may be back in a moment.
             Err(error) => error == error_response::CUT_OFF,

@@ -18,7 +18,7 @@ use crate::gateway::events::RequestTrace;
 use crate::gateway::http::connection_activity::ConnectionActivity;
 use crate::gateway::http::error_response::{self, ErrorResponse};
 use crate::gateway::http::fast_path::RequestRouting;
-use crate::gateway::http::forwarded::{self, VisitorOrigin};
+use crate::gateway::http::forwarded::{self, ForwardedVisitor, ReportedScheme, VisitorOrigin};
 use crate::gateway::http::head;
 use crate::gateway::http::node_notice::NodeNotice;
 use crate::gateway::http::request_body::RequestBody;
@@ -78,7 +78,6 @@ pub(crate) struct HttpConnection {
     client: Requester,
     /// True for a proxy that says for whom it comes.
     is_proxy: bool,
-    origin: VisitorOrigin,
     activity: Arc<ConnectionActivity>,
     runtime: upgrade::UpgradeContext,
     /// The routes whose rules for connections have let this one in.
@@ -89,6 +88,7 @@ pub(crate) struct HttpConnection {
 struct Requester {
     visitor: Visitor,
     attributes: ConnectionAttributes,
+    origin: VisitorOrigin,
 }
 
 impl HttpConnection {
@@ -99,12 +99,7 @@ impl HttpConnection {
         activity: Arc<ConnectionActivity>,
         shutdown: ShutdownSignal,
     ) -> Self {
-        let peer = visitor.peer.ip().to_canonical().to_string();
-        let origin = VisitorOrigin {
-            // The text of an address is fit for a header.
-            peer: HeaderValue::try_from(peer).unwrap_or(HeaderValue::from_static("unknown")),
-            proto: HeaderValue::from_static(visitor.proto),
-        };
+        let origin = VisitorOrigin::new(visitor.peer.ip(), visitor.proto);
         let live = gateway.live.load_full();
         let runtime = upgrade::UpgradeContext {
             shutdown,
@@ -113,19 +108,9 @@ impl HttpConnection {
             dial_timeout: live.timeouts.dial,
         };
         let is_proxy = live.trusted_proxies.contains(visitor.peer.ip());
-        let client = Requester { visitor, attributes: ConnectionAttributes::new() };
+        let client = Requester { visitor, attributes: ConnectionAttributes::new(), origin };
         let admitted = Mutex::default();
-        Self {
-            gateway,
-            live,
-            host_selection,
-            client,
-            is_proxy,
-            origin,
-            activity,
-            runtime,
-            admitted,
-        }
+        Self { gateway, live, host_selection, client, is_proxy, activity, runtime, admitted }
     }
 
     /// How large heads of requests may be.
@@ -222,13 +207,17 @@ impl HttpConnection {
         if !self.is_proxy {
             return None;
         }
-        let own = &self.client.visitor;
-        let peer = forwarded::client(headers, own.peer, &self.live.trusted_proxies);
-        let somebody = || Requester {
-            visitor: Visitor { peer, ..own.clone() },
-            attributes: self.client.attributes.again(),
-        };
-        (peer != own.peer).then(somebody)
+        let Requester { visitor: own, attributes, origin } = &self.client;
+        let reported = ForwardedVisitor::read(headers, own.peer, &self.live.trusted_proxies);
+        let scheme = reported
+            .scheme
+            .unwrap_or(ReportedScheme { scheme: origin.scheme, word: origin.scheme });
+        let is_other = reported.address != own.peer || scheme.word != origin.scheme;
+        is_other.then(|| Requester {
+            visitor: Visitor { peer: reported.address, ..own.clone() },
+            attributes: attributes.again(),
+            origin: origin.with_scheme(scheme),
+        })
     }
 
     async fn forward(
@@ -272,14 +261,13 @@ impl HttpConnection {
         strip_identity(request.headers_mut());
         // What rules add is not the visitor's to take off again.
         strip_named(request.headers_mut());
-        let route = match virtual_host.login_route(&request, client.visitor.proto) {
+        let route = match virtual_host.login_route(&request, client.origin.scheme) {
             Some(route) => route,
             None => {
                 let found = virtual_host.find(request.uri().path(), self.live.ambiguous_paths)?;
-                if let Some(path) = &found.path {
-                    head::set_path(&mut request, path)?;
-                }
-                found.route
+                let route = found.route;
+                found.select(&mut request)?;
+                route
             }
         };
         if let (Some(record), Some(edge)) = (record, &route.metrics) {
@@ -293,7 +281,7 @@ impl HttpConnection {
             &self.gateway,
             &client.visitor,
             &client.attributes,
-            &self.origin,
+            &client.origin,
             &self.runtime,
             trace,
             route.route_ref(),
@@ -376,11 +364,11 @@ impl HttpConnection {
         Ok(())
     }
 
-    /// The port of the endpoint that a request is for: the one that is listened on stands for the usual
-    /// one, and so does a load balancer's.
-    fn endpoint_port(&self, port: Option<u16>) -> u16 {
+    /// The port of the endpoint that a request is for, whose visitor used `scheme`. The port of the listener
+    /// counts as the usual one, and so does a load balancer's.
+    fn endpoint_port(&self, port: Option<u16>, scheme: &str) -> u16 {
         let visitor = self.visitor();
-        let is_secure = visitor.tls.is_some();
+        let is_secure = scheme == "https";
         let is_shared = |port: u16| {
             port == visitor.local.port() || Some(port) == self.gateway.public_port(is_secure)
         };
@@ -389,10 +377,11 @@ impl HttpConnection {
     }
 
     /// The virtual host of the host that a request names, or a node that has it: one of those that have
-    /// failed only where no other is left.
+    /// failed only where no other is left. The visitor used `scheme`, to this service or to a trusted proxy.
     fn virtual_host(
         &self,
         (host, port): (&str, Option<u16>),
+        scheme: &str,
         uri: impl Display,
         failed: &[String],
     ) -> Result<HostMatch, ErrorResponse> {
@@ -401,8 +390,8 @@ impl HttpConnection {
             HostSelection::Single(_) | HostSelection::Relayed => None,
         };
         let visitor = self.visitor();
-        let is_secure = visitor.tls.is_some();
-        let port = self.endpoint_port(port);
+        let has_tls = visitor.tls.is_some();
+        let port = self.endpoint_port(port, scheme);
         if is_internal(host) {
             return Err(error_response::NO_ENDPOINT);
         }
@@ -432,7 +421,8 @@ impl HttpConnection {
         if virtual_host.carries_bytes {
             return Err(error_response::NO_ENDPOINT);
         }
-        if !is_secure
+        if !has_tls
+            && scheme != "https"
             && claim.port != port
             && self.gateway.https.get().is_some()
             && let Some(url) = self.gateway.url_of(host, true)
@@ -442,7 +432,7 @@ impl HttpConnection {
         // The handshake may have named nobody, another port's virtual host, or what the virtual host was before.
         let passes = |tls_policy: &Arc<TlsPolicy>| match passed {
             Some(passed) => Arc::ptr_eq(passed, tls_policy),
-            None => !is_secure && !tls_policy.requires_certificate,
+            None => !has_tls && !tls_policy.requires_certificate,
         };
         if !virtual_host.tls_policy.as_ref().is_none_or(passes) {
             return Err(error_response::MISDIRECTED);

@@ -97,13 +97,14 @@ impl HttpConnection {
         record: &mut Option<RequestRecord>,
     ) -> Served {
         let (host, port) = head::host(request.headers()).ok_or(error_response::NO_ENDPOINT)?;
-        let endpoint_port = self.endpoint_port(port);
+        let scheme = client.origin.scheme;
+        let endpoint_port = self.endpoint_port(port, scheme);
         let mut attempts = NodeAttempts::after(request.extensions_mut().remove::<NodeFailure>());
         loop {
             if !self.is_relayed() {
                 self.gateway.wait_for_node(&host, endpoint_port).await;
             }
-            let found = self.virtual_host((&host, port), request.uri(), &attempts.failed);
+            let found = self.virtual_host((&host, port), scheme, request.uri(), &attempts.failed);
             let node = match found {
                 Err(error_response::NO_ENDPOINT) if self.is_relayed() => {
                     return Err(Rejection::Elsewhere);

@@ -13,7 +13,6 @@ use crate::gateway::GatewayState;
 use crate::gateway::events::RequestTrace;
 use crate::gateway::http::body::BodyError;
 use crate::gateway::http::error_response::{self, ErrorResponse};
-use crate::gateway::http::head;
 use crate::gateway::http::request_body::RequestBody;
 use crate::gateway::http::request_context::RequestContext;
 use crate::gateway::http::response_body::ResponseBody;
@@ -62,9 +61,10 @@ impl PolicyExecution {
         request: Request<RequestBody>,
     ) -> Self {
         let (head, body) = request.into_parts();
-        let request = crate::policy::Request::new(head, context.visitor.proto, chrono::Utc::now());
+        let request = crate::policy::Request::new(head, context.origin.scheme, chrono::Utc::now());
         let connection = context.connection();
         let mut exchange = Exchange::of_request(connection, endpoint, request);
+        exchange.ipv6_prefix = context.gateway.live.load().ipv6_prefix;
         exchange.record.code_prefix = code_prefix(context.gateway);
         Self { exchange, body, notes: Vec::new(), is_own: false }
     }
@@ -220,15 +220,15 @@ impl PolicyExecution {
         address: InternalAddress,
     ) -> ExecutionOutcome {
         let path = self.exchange.request().map_or("/", |it| it.head.uri.path());
-        let (route, path) =
-            match virtual_host.find(path, context.gateway.live.load().ambiguous_paths) {
-                Ok(found) => (found.route.clone(), found.path),
-                Err(error) => return ExecutionOutcome::Reject(error.into()),
-            };
+        let found = match virtual_host.find(path, context.gateway.live.load().ambiguous_paths) {
+            Ok(found) => found,
+            Err(error) => return ExecutionOutcome::Reject(error.into()),
+        };
+        let route = found.route.clone();
         // The endpoint there may be somebody else's.
         self.is_own = false;
         let taken = self.take(true).and_then(|mut request| {
-            path.map_or(Ok(()), |path| head::set_path(&mut request, &path))?;
+            found.select(&mut request)?;
             Ok(request)
         });
         let sent = match taken {
@@ -351,10 +351,8 @@ async fn ask_internal(context: &RequestContext<'_>, spec: &Fetch, url: &str) -> 
     let ambiguous_paths = context.gateway.live.load().ambiguous_paths;
     let found = virtual_host.find(request.uri().path(), ambiguous_paths);
     let found = found.map_err(|error| unreachable(error.text()))?;
-    let (route, path) = (found.route.clone(), found.path);
-    if let Some(path) = path {
-        head::set_path(&mut request, &path).map_err(|error| unreachable(error.text()))?;
-    }
+    let route = found.route.clone();
+    found.select(&mut request).map_err(|error| unreachable(error.text()))?;
     let response = match route.serve_within(&mut inner, address, request).await {
         Ok(response) => response,
         Err(Rejection::Respond(error)) => {

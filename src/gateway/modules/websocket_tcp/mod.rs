@@ -19,6 +19,7 @@ use crate::gateway::Io;
 use crate::gateway::http::error_response::{self, ErrorResponse};
 use crate::gateway::http::response_body::ResponseBody;
 use crate::gateway::http::upgrade::VisitorUpgrade;
+use crate::http1::has_token;
 use crate::logging::{ignore, or_debug};
 use frames::{FramePiece, FrameReader, WebSocketError, frame};
 
@@ -40,8 +41,7 @@ const GOING_AWAY: [u8; 2] = 1001_u16.to_be_bytes();
 
 /// Agrees to what a visitor asks for; refuses what is no WebSocket.
 pub(crate) fn agree(headers: &HeaderMap) -> Result<Response<ResponseBody>, ErrorResponse> {
-    let is_websocket =
-        headers.get(UPGRADE).is_some_and(|it| it.as_bytes().eq_ignore_ascii_case(b"websocket"));
+    let is_websocket = has_token(headers, UPGRADE, "websocket");
     let is_known = headers.get(SEC_WEBSOCKET_VERSION).is_some_and(|it| it == "13");
     let key = headers.get(SEC_WEBSOCKET_KEY).filter(|_| is_websocket && is_known);
     let key = key.ok_or(error_response::NO_WEBSOCKET)?;

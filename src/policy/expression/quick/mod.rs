@@ -188,7 +188,7 @@ impl TextOperand {
             Self::Literal(text) => Some(Cow::Borrowed(text)),
             Self::Variable(variable) => sight.source.text(*variable),
             Self::Value(values, number) => values.read(sight)?.nth(*number),
-            Self::Cookie(name) => sight.source.cookie(name)?.map(Cow::Borrowed),
+            Self::Cookie(name) => sight.source.cookie(name)?,
             Self::Current => Some(Cow::Borrowed(sight.current)),
         }
     }

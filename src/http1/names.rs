@@ -1,0 +1,42 @@
+//! Names of fields, as gateway interfaces see them.
+
+/// Returns true if CGI and WSGI give two fields one name: `X_User` and `x-user` are both `HTTP_X_USER`.
+///
+/// Every byte but a letter or a digit becomes an underscore there (RFC 3875, section 4.1.18, names the
+/// hyphen only; lighttpd and older versions of Apache replace the others as well).
+pub fn is_same_for_cgi(name: &[u8], other: &[u8]) -> bool {
+    name.len() == other.len()
+        && name.iter().zip(other).all(|(one, other)| cgi_byte(*one) == cgi_byte(*other))
+}
+
+/// Returns true if a name begins like another one for CGI and WSGI.
+pub fn starts_same_for_cgi(name: &[u8], start: &[u8]) -> bool {
+    name.get(..start.len()).is_some_and(|begin| is_same_for_cgi(begin, start))
+}
+
+/// Returns true if CGI and WSGI give two fields one name, although they are spelled differently.
+pub fn is_cgi_twin(name: &[u8], other: &[u8]) -> bool {
+    is_same_for_cgi(name, other) && !name.eq_ignore_ascii_case(other)
+}
+
+fn cgi_byte(byte: u8) -> u8 {
+    if byte.is_ascii_alphanumeric() { byte.to_ascii_lowercase() } else { b'-' }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cgi_does_not_tell_signs_apart() {
+        for name in ["X_User", "x-user", "X-USER", "x.user", "x~user"] {
+            assert!(is_same_for_cgi(name.as_bytes(), b"x-user"), "{name}");
+        }
+        for name in ["xuser", "x-user-", "x-users", "x--user", ""] {
+            assert!(!is_same_for_cgi(name.as_bytes(), b"x-user"), "{name}");
+        }
+        assert!(is_cgi_twin(b"X_User", b"x-user") && !is_cgi_twin(b"X-User", b"x-user"));
+        assert!(starts_same_for_cgi(b"X_Forwarded_For", b"x-forwarded-"));
+        assert!(!starts_same_for_cgi(b"x-forward", b"x-forwarded-"));
+    }
+}

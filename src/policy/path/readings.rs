@@ -1,0 +1,181 @@
+//! The readings of a path: six servers, each with the most lenient of its settings.
+//!
+//! Servers match their own routes with a path that they have decoded, taken parameters off or resolved, each
+//! in its own way. A path that leads two of them to different places must not pass a rule for only one of
+//! these. Real servers refuse some of these paths; a reading that never happens refuses a request too many,
+//! and lets none through.
+
+use percent_encoding::percent_decode_str;
+
+use super::{escaped, escaped_alike, has_broken_escape, is_path, normalized};
+
+/// Reads a path as a server does, unless the server refuses it.
+type Reader = fn(&str) -> Option<String>;
+
+const READERS: [Reader; 6] = [tomcat, jetty, spring, nginx, node, python];
+
+/// The readings of a path by all servers that do not refuse it, in the form that routes and rules look at.
+pub fn readings(path: &str) -> impl Iterator<Item = String> {
+    let read = READERS.iter().filter_map(move |read| read(path));
+    read.map(|path| normalized(&path).into_owned())
+}
+
+/// Tomcat takes parameters off, decodes, merges slashes and then resolves dot segments.
+/// `encodedSolidusHandling` and `allowBackslash` can make slashes of `%2F` and `\`.
+fn tomcat(path: &str) -> Option<String> {
+    let decoded = decoded(&without_parameters(path))?;
+    within_root(&normalized(&decoded.replace("%5C", "/")))
+}
+
+/// Jetty takes parameters off each segment and resolves dot segments with and without escapes; `%2F` stays
+/// part of a segment.
+fn jetty(path: &str) -> Option<String> {
+    if has_broken_escape(path) {
+        return None;
+    }
+    within_root(&escaped_alike(&without_parameters(path), false))
+}
+
+/// Spring's `UrlPathHelper` takes parameters off and decodes the rest; dot segments stay.
+fn spring(path: &str) -> Option<String> {
+    decoded(&without_parameters(path))
+}
+
+/// nginx decodes, merges slashes and resolves dot segments; parameters stay.
+fn nginx(path: &str) -> Option<String> {
+    within_root(&normalized(&decoded(path)?))
+}
+
+/// The `URL` of node, by the WHATWG standard: backslashes are slashes, what follows two of them is a host, and
+/// dot segments are resolved. Nothing is decoded.
+fn node(path: &str) -> Option<String> {
+    let slashes = path.replace('\\', "/");
+    let path = match slashes.strip_prefix("//") {
+        Some(rest) => {
+            let rest = rest.trim_start_matches('/');
+            rest.get(rest.find('/').unwrap_or(rest.len())..).unwrap_or_default()
+        }
+        None => &slashes,
+    };
+    Some(resolved_within(&escaped_alike(path, false)))
+}
+
+/// The `http.server` of Python decodes without an error, and resolves dot segments at the root as well.
+fn python(path: &str) -> Option<String> {
+    let decoded: Vec<u8> = percent_decode_str(path).collect();
+    Some(resolved_within(&encoded(&decoded)))
+}
+
+/// The path without the parameters of its segments.
+fn without_parameters(path: &str) -> String {
+    let segments = path.split('/').map(|segment| segment.split(';').next().unwrap_or_default());
+    segments.collect::<Vec<_>>().join("/")
+}
+
+/// Returns the path without escapes, except of octets that no path may contain. Broken escapes and NUL are
+/// refused.
+fn decoded(path: &str) -> Option<String> {
+    let bytes = path.as_bytes();
+    let (mut octets, mut at) = (Vec::with_capacity(path.len()), 0);
+    while let Some(byte) = bytes.get(at) {
+        let octet = if *byte == b'%' { escaped(bytes, at)? } else { *byte };
+        at += if *byte == b'%' { 3 } else { 1 };
+        octets.push(octet);
+    }
+    (!octets.contains(&0)).then(|| encoded(&octets))
+}
+
+/// Octets as a path in which only those are escaped that must be.
+fn encoded(octets: &[u8]) -> String {
+    let mut path = String::with_capacity(octets.len());
+    for octet in octets {
+        match octet {
+            octet if is_path(*octet) => path.push(char::from(*octet)),
+            octet => path.push_str(&format!("%{octet:02X}")),
+        }
+    }
+    path
+}
+
+/// Returns the path without dot segments, unless they lead out of the root.
+fn within_root(path: &str) -> Option<String> {
+    resolve_dots(path).ok()
+}
+
+/// Returns the path without dot segments; those that lead out of the root lead to it.
+fn resolved_within(path: &str) -> String {
+    resolve_dots(path).unwrap_or_else(|path| path)
+}
+
+/// The path without dot segments, as an error where one led out of the root.
+fn resolve_dots(path: &str) -> Result<String, String> {
+    let mut segments: Vec<&str> = Vec::new();
+    let mut is_outside = false;
+    let mut rest = path.split('/').skip(1).peekable();
+    while let Some(segment) = rest.next() {
+        let is_last = rest.peek().is_none();
+        match segment {
+            "." => {}
+            ".." => is_outside |= segments.pop().is_none(),
+            segment => {
+                segments.push(segment);
+                continue;
+            }
+        }
+        if is_last {
+            segments.push("");
+        }
+    }
+    let resolved = format!("/{}", segments.join("/"));
+    if is_outside { Err(resolved) } else { Ok(resolved) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the reading of a path, in the form that rules look at.
+    fn read(reader: Reader, path: &str) -> Option<String> {
+        reader(path).map(|path| normalized(&path).into_owned())
+    }
+
+    #[test]
+    fn each_server_reads_paths_in_its_own_way() {
+        let servers = [tomcat as Reader, jetty, spring, nginx, node, python];
+        for (path, expected) in [
+            ("/a", ["/a"; 6].map(Some)),
+            ("/%61//b", ["/a/b"; 6].map(Some)),
+            ("/a%2Fb", ["/a/b", "/a%2Fb", "/a/b", "/a/b", "/a%2Fb", "/a/b"].map(Some)),
+            ("/;x/a", ["/a", "/a", "/a", "/;x/a", "/;x/a", "/;x/a"].map(Some)),
+            ("/a;x/b", ["/a/b", "/a/b", "/a/b", "/a;x/b", "/a;x/b", "/a;x/b"].map(Some)),
+            (
+                "/a%3Bx/b",
+                ["/a;x/b", "/a%3Bx/b", "/a;x/b", "/a;x/b", "/a%3Bx/b", "/a;x/b"].map(Some),
+            ),
+            ("/x/..;/a", ["/a", "/a", "/x/../a", "/x/..;/a", "/x/..;/a", "/x/..;/a"].map(Some)),
+            ("/x/%2e%2E/a", ["/a", "/a", "/x/../a", "/a", "/a", "/a"].map(Some)),
+            ("/x%2f..%2fa", ["/a", "/x%2F..%2Fa", "/x/../a", "/a", "/x%2F..%2Fa", "/a"].map(Some)),
+            (
+                "/x\\..\\a",
+                ["/a", "/x%5C..%5Ca", "/x%5C..%5Ca", "/x%5C..%5Ca", "/a", "/x%5C..%5Ca"].map(Some),
+            ),
+            ("/x/;/../a", ["/a", "/x/a", "/x/../a", "/x/a", "/x/a", "/x/a"].map(Some)),
+            ("/../a", [None, None, Some("/../a"), None, Some("/a"), Some("/a")]),
+            ("//x/a", ["/x/a", "/x/a", "/x/a", "/x/a", "/a", "/x/a"].map(Some)),
+            ("/a%00", [None, Some("/a%00"), None, None, Some("/a%00"), Some("/a%00")]),
+            ("/%zz", [None, None, None, None, Some("/%zz"), Some("/%25zz")]),
+        ] {
+            for (server, expected) in servers.iter().zip(expected) {
+                assert_eq!(read(*server, path).as_deref(), expected, "{path}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_plain_path_has_one_reading() {
+        for path in ["/", "/a/b.c/", "/a..b", "/a=c@d:e", "/a,b+c!d$e&f'g(h)*i~j"] {
+            assert!(super::super::is_plain(path), "{path}");
+            assert!(readings(path).all(|reading| reading == path), "{path}");
+        }
+    }
+}

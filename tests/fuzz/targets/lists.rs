@@ -1,0 +1,42 @@
+//! Fields of heads whose values are lists.
+
+use http::{HeaderMap, HeaderValue, header};
+
+use crate::http1::{
+    cookie_pairs, cookie_text, elements, elements_of, has_token, is_proper_upgrade, proper_upgrades,
+};
+
+/// A list is the same in one line and in several, and no part of it is another protocol or cookie than the
+/// bytes say.
+pub fn target(data: &[u8]) {
+    assert_cookies(data);
+    let mut headers = HeaderMap::new();
+    for line in data.split(|byte| *byte == b'\n') {
+        let Ok(line) = HeaderValue::from_bytes(line) else { return };
+        headers.append(header::UPGRADE, line);
+    }
+    let whole: Vec<u8> =
+        data.iter().map(|byte| if *byte == b'\n' { b',' } else { *byte }).collect();
+    assert!(elements_of(&headers, header::UPGRADE).eq(elements(&whole)));
+    let upgrades: Vec<&[u8]> = proper_upgrades(&headers).collect();
+    for upgrade in &upgrades {
+        assert!(is_proper_upgrade(upgrade) && !upgrade.contains(&b',') && !upgrade.contains(&b' '));
+        assert!(!upgrade.to_ascii_lowercase().starts_with(b"h2"));
+    }
+    let joined = upgrades.join(&b", "[..]);
+    assert!(elements(&joined).eq(upgrades.iter().copied()) || upgrades.is_empty());
+    assert_eq!(upgrades.iter().any(|it| it.eq_ignore_ascii_case(b"websocket")), {
+        has_token(&headers, header::UPGRADE, "websocket")
+    });
+}
+
+fn assert_cookies(line: &[u8]) {
+    for (name, value) in cookie_pairs(line) {
+        assert!(!name.contains(&b'=') && !name.contains(&b';') && !value.contains(&b';'));
+        let text = cookie_text(value);
+        let latin = || text.chars().map(|it| u8::try_from(u32::from(it)).unwrap_or_default());
+        assert!(text.as_bytes() == value || latin().eq(value.iter().copied()));
+    }
+    let pairs = line.split(|byte| *byte == b';').filter(|pair| pair.contains(&b'='));
+    assert_eq!(cookie_pairs(line).count(), pairs.count());
+}
