@@ -162,14 +162,14 @@ pub fn ambiguity(path: &str) -> Option<Ambiguity> {
         [("%00", Ambiguity::Nul), ("%2F", Ambiguity::Slash), ("%5C", Ambiguity::Backslash)];
     let escaped = escapes.into_iter().find(|(escape, _)| normalized.contains(escape));
     let dotted = || normalized.split('/').any(is_dotted).then_some(Ambiguity::DotSegment);
-    let empty = || normalized.contains("/;").then(|| empty_segment(&normalized)).flatten();
+    let empty = || empty_segment(&normalized);
     escaped.map(|(_, ambiguity)| ambiguity).or_else(dotted).or_else(empty)
 }
 
 /// A segment before the last one that is empty without its parameters.
 fn empty_segment(path: &str) -> Option<Ambiguity> {
     let (folders, _) = path.rsplit_once('/')?;
-    folders.contains("/;").then_some(Ambiguity::EmptySegment)
+    (folders.starts_with(';') || folders.contains("/;")).then_some(Ambiguity::EmptySegment)
 }
 
 /// The path that an ambiguous one means most likely: backslashes and encoded slashes are slashes, and
@@ -198,7 +198,12 @@ pub fn resolved(path: &str) -> Result<String, Ambiguity> {
         }
     }
     let end = if is_folder && !segments.is_empty() { "/" } else { "" };
-    Ok(format!("/{}{end}", segments.join("/")))
+    let resolved = format!("/{}{end}", segments.join("/"));
+    // Without the segments before it, a segment may have become one of these.
+    match empty_segment(&resolved) {
+        Some(ambiguity) => Err(ambiguity),
+        None => Ok(resolved),
+    }
 }
 
 /// Whether a segment is a dot segment to some server, whatever its parameters.
@@ -336,6 +341,7 @@ mod tests {
             ("/;/a", Some(EmptySegment)),
             ("//;a=b//a", Some(EmptySegment)),
             ("/a/;x/b", Some(EmptySegment)),
+            (";x/a", Some(EmptySegment)),
             ("/%252f%252e", None),
             ("*", None),
             ("/%2fadmin", Some(Slash)),
@@ -386,6 +392,8 @@ mod tests {
         assert_eq!(resolved("/x/..;/a"), Err(Ambiguity::DotSegment));
         assert_eq!(resolved("/x%2f..;y%2fa"), Err(Ambiguity::DotSegment));
         assert_eq!(resolved("/;x%2fa"), Err(Ambiguity::EmptySegment));
+        assert_eq!(resolved(";x/a"), Err(Ambiguity::EmptySegment));
+        assert_eq!(resolved("./;[/e"), Err(Ambiguity::EmptySegment));
         assert_eq!(resolved("/%2f%00"), Err(Ambiguity::Nul));
         assert_eq!(resolved("/%2f%0"), Err(Ambiguity::Escape));
     }
