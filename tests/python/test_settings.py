@@ -157,7 +157,7 @@ def test_what_is_wrong_in_the_file_is_wrong_though_a_flag_wins(tmp_path: Path) -
         ),
         (
             "ambiguous_paths: keep\n",
-            "F:1:18: ambiguous_paths: 'keep' is neither reject nor normalize",
+            "F:1:18: ambiguous_paths: 'keep' is neither auto, reject, normalize nor preserve",
         ),
         (
             "max_connections: 0\n",
