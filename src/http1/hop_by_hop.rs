@@ -7,8 +7,10 @@ use super::forwarded::{CDN_LOOP, is_forwarded};
 use super::identity::is_identity;
 use super::lists::elements;
 
-/// The fields that go no further, beside those that `Connection` names. The last is of upgrades to
-/// HTTP/2 (RFC 7540, section 3.2.1), which nobody here makes.
+/// A field of upgrades to HTTP/2 (RFC 7540, section 3.2.1), which nobody here makes.
+pub const HTTP2_SETTINGS: &str = "http2-settings";
+
+/// The fields that go no further, beside those that `Connection` names.
 const HOP_BY_HOP: [&str; 7] = [
     "connection",
     "keep-alive",
@@ -16,7 +18,7 @@ const HOP_BY_HOP: [&str; 7] = [
     "te",
     "transfer-encoding",
     "upgrade",
-    "http2-settings",
+    HTTP2_SETTINGS,
 ];
 
 /// Whether a field concerns one connection alone.

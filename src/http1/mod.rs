@@ -43,8 +43,8 @@ pub use head::{
     read_response,
 };
 pub use hop_by_hop::{
-    ConnectionOptions, is_framing, is_hop_by_hop, may_be_named, may_trail, strip_hop_by_hop,
-    strip_named,
+    ConnectionOptions, HTTP2_SETTINGS, is_framing, is_hop_by_hop, may_be_named, may_trail,
+    strip_hop_by_hop, strip_named,
 };
 pub use identity::{is_identity, strip_identity};
 pub use length::BodyLength;

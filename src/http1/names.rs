@@ -1,5 +1,7 @@
 //! Names of fields, as gateway interfaces see them.
 
+use http::header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING};
+
 /// Returns true if CGI and WSGI give two fields one name: `X_User` and `x-user` are both `HTTP_X_USER`.
 ///
 /// Every byte but a letter or a digit becomes an underscore there (RFC 3875, section 4.1.18, names the
@@ -14,9 +16,12 @@ pub fn starts_same_for_cgi(name: &[u8], start: &[u8]) -> bool {
     name.get(..start.len()).is_some_and(|begin| is_same_for_cgi(begin, start))
 }
 
-/// Returns true if CGI and WSGI give two fields one name, although they are spelled differently.
+/// Returns true if CGI and WSGI give two fields one name, although they are spelled differently. The fields
+/// that frame a message have one spelling: `Content-Length` stays if `content_length` goes.
 pub fn is_cgi_twin(name: &[u8], other: &[u8]) -> bool {
-    is_same_for_cgi(name, other) && !name.eq_ignore_ascii_case(other)
+    let framing = [CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING];
+    let frames = framing.iter().any(|it| name.eq_ignore_ascii_case(it.as_str().as_bytes()));
+    !frames && is_same_for_cgi(name, other) && !name.eq_ignore_ascii_case(other)
 }
 
 fn cgi_byte(byte: u8) -> u8 {
@@ -36,6 +41,8 @@ mod tests {
             assert!(!is_same_for_cgi(name.as_bytes(), b"x-user"), "{name}");
         }
         assert!(is_cgi_twin(b"X_User", b"x-user") && !is_cgi_twin(b"X-User", b"x-user"));
+        assert!(!is_cgi_twin(b"Content-Length", b"content_length"));
+        assert!(is_cgi_twin(b"content_length", b"content-length"));
         assert!(starts_same_for_cgi(b"X_Forwarded_For", b"x-forwarded-"));
         assert!(!starts_same_for_cgi(b"x-forward", b"x-forwarded-"));
     }

@@ -2,7 +2,6 @@
 
 use std::sync::OnceLock;
 
-use http::header::{CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::http1::is_cgi_twin;
@@ -39,10 +38,9 @@ pub fn is_removed_with(name: &[u8], removed: &HeaderName) -> bool {
     name.eq_ignore_ascii_case(removed.as_str().as_bytes()) || is_replaced_by(name, removed)
 }
 
-/// Returns true if a field of a request is another spelling of one that is added. Fields that frame and route
-/// a message have one spelling.
+/// Returns true if a field of a request is another spelling of one that is added.
 pub fn is_replaced_by(name: &[u8], added: &HeaderName) -> bool {
-    is_cgi_twin(name, added.as_str().as_bytes()) && !is_framing_name(name)
+    is_cgi_twin(name, added.as_str().as_bytes())
 }
 
 /// Removes the fields of a request that [`is_removed_with`] one of this name; true if there were any.
@@ -62,11 +60,6 @@ fn retain_names(headers: &mut HeaderMap, keeps: impl Fn(&[u8]) -> bool) -> bool 
         headers.remove(name);
     }
     !names.is_empty()
-}
-
-fn is_framing_name(name: &[u8]) -> bool {
-    let known = [CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING];
-    known.iter().any(|known| name.eq_ignore_ascii_case(known.as_str().as_bytes()))
 }
 
 /// What is said of a rule, as JSON in base64.

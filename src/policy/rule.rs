@@ -45,9 +45,10 @@ impl Rule {
             &nothing
         });
         refuse_others(checker, place, fields, RULE_FIELDS);
+        let name = name(checker, place, fields);
         let expressions = expressions(checker, &place.field("expressions"), fields);
         let rule = Self {
-            name: name(checker, place, fields),
+            name,
             reads_path: expressions.iter().any(|expression| expression.reads_of_note().path),
             expressions,
             actions: actions(checker, &place.field("actions"), fields),

@@ -1,6 +1,8 @@
 //! The changes that the relay makes to heads: the host, and where redirects lead.
 
-use crate::http1::{FORWARDED_HOST, HeadWriter, elements, is_proper_upgrade, lines_of};
+use crate::http1::{
+    FORWARDED_HOST, HTTP2_SETTINGS, HeadWriter, elements, is_proper_upgrade, lines_of,
+};
 
 /// What a local service sees as `Host`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -60,14 +62,14 @@ pub(super) fn without_improper_upgrades(head: &[u8]) -> Vec<u8> {
         let stays = |element: &&[u8]| match () {
             () if line.is("upgrade") => is_proper_upgrade(element),
             () if element.eq_ignore_ascii_case(b"upgrade") => has_proper,
-            () => !element.eq_ignore_ascii_case(b"http2-settings"),
+            () => !element.eq_ignore_ascii_case(HTTP2_SETTINGS.as_bytes()),
         };
         if line.is("upgrade") || line.is("connection") {
             let left: Vec<&[u8]> = elements(line.value()).filter(stays).collect();
             if !left.is_empty() {
                 writer.field(line.name(), left.join(&b", "[..]));
             }
-        } else if !line.is("http2-settings") {
+        } else if !line.is(HTTP2_SETTINGS) {
             writer.lines(line.0);
         }
     }

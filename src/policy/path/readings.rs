@@ -10,9 +10,9 @@ use percent_encoding::percent_decode_str;
 use super::{escaped, escaped_alike, has_broken_escape, is_path, normalized};
 
 /// Reads a path as a server does, unless the server refuses it.
-type Reader = fn(&str) -> Option<String>;
+type PathReader = fn(&str) -> Option<String>;
 
-const READERS: [Reader; 6] = [tomcat, jetty, spring, nginx, node, python];
+const READERS: [PathReader; 6] = [tomcat, jetty, spring, nginx, node, python];
 
 /// The readings of a path by all servers that do not refuse it, in the form that routes and rules look at.
 pub fn readings(path: &str) -> impl Iterator<Item = String> {
@@ -135,13 +135,13 @@ mod tests {
     use super::*;
 
     /// Returns the reading of a path, in the form that rules look at.
-    fn read(reader: Reader, path: &str) -> Option<String> {
+    fn read(reader: PathReader, path: &str) -> Option<String> {
         reader(path).map(|path| normalized(&path).into_owned())
     }
 
     #[test]
     fn each_server_reads_paths_in_its_own_way() {
-        let servers = [tomcat as Reader, jetty, spring, nginx, node, python];
+        let servers = [tomcat as PathReader, jetty, spring, nginx, node, python];
         for (path, expected) in [
             ("/a", ["/a"; 6].map(Some)),
             ("/%61//b", ["/a/b"; 6].map(Some)),
