@@ -7,7 +7,7 @@ use super::forwarded::{CDN_LOOP, is_forwarded};
 use super::identity::is_identity;
 use super::lists::elements;
 
-/// A field of upgrades to HTTP/2 (RFC 7540, section 3.2.1), which nobody here makes.
+/// A field of upgrades to HTTP/2 (RFC 7540, section 3.2.1), which ginnel never makes.
 pub const HTTP2_SETTINGS: &str = "http2-settings";
 
 /// The fields that go no further, beside those that `Connection` names.

@@ -223,7 +223,7 @@ mod tests {
             ("[::1]:8080", "http", "http://[::1]:8080", "[::1]"),
         ] {
             let request = Request::get("/A%2fb/../c?x=%20&Y").header(HOST, host);
-            // The gateway has read which scheme counts; the field alone says nothing.
+            // The gateway has read which scheme counts. The field itself decides nothing.
             let request = request.header("x-forwarded-proto", "https, http");
             let (head, ()) = request.body(()).unwrap().into_parts();
 
