@@ -46,6 +46,7 @@ mod admin;
 #[cfg(feature = "service")]
 pub mod agent;
 pub mod api;
+pub mod base;
 #[cfg(feature = "service")]
 pub mod cli;
 pub mod client;

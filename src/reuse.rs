@@ -137,7 +137,7 @@ mod bytes_only {
 
     /// What a read comes to that tokio says this of.
     pub(crate) fn ask_kernel(
-        socket: &TcpStream,
+        socket: SockRef<'_>,
         cx: &Context<'_>,
         buffer: &mut ReadBuf<'_>,
         read: Poll<io::Result<()>>,
@@ -146,7 +146,7 @@ mod bytes_only {
             return read;
         }
         let room = buffer.initialize_unfilled_to(buffer.remaining().min(MAX_SURPLUS_BYTES));
-        match (&*SockRef::from(socket)).read(room) {
+        match (&*socket).read(room) {
             Ok(count) => {
                 buffer.advance(count);
                 Poll::Ready(Ok(()))
@@ -163,7 +163,7 @@ mod bytes_only {
             buffer: &mut ReadBuf<'_>,
         ) -> Poll<io::Result<()>> {
             let read = Pin::new(&mut self.0).poll_read(cx, buffer);
-            ask_kernel(&self.0, cx, buffer, read)
+            ask_kernel(SockRef::from(&self.0), cx, buffer, read)
         }
     }
 

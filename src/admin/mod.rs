@@ -16,15 +16,15 @@ use axum::routing::get;
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, StatusCode};
 use serde_json::json;
-use tokio::net::TcpListener;
 
+use crate::base::address::HostPort;
 use crate::logging::or_debug;
 use crate::metrics::{Collect, ProcessFigures, ScrapeFormat, render};
 use crate::net::descriptors;
 use crate::net::private::PrivateListener;
 use crate::net::{
-    ApiTimeouts, ConnectionCaps, ConnectionLimit, Listener, Shutdown, ShutdownPhase, routed,
-    serve_api,
+    ApiTimeouts, ConnectionCaps, ConnectionLimit, Listener, Shutdown, ShutdownPhase, listen_at,
+    routed, serve_api,
 };
 
 /// How many connections are held.
@@ -67,8 +67,8 @@ impl AdminListener {
     ///
     /// # Errors
     /// When the address cannot be listened on.
-    pub async fn start(address: &str, target: Arc<dyn MonitorTarget>) -> io::Result<Self> {
-        let socket = TcpListener::bind(address).await?;
+    pub async fn start(address: &HostPort, target: Arc<dyn MonitorTarget>) -> io::Result<Self> {
+        let socket = listen_at(address).await?;
         let private = PrivateListener::new(socket.local_addr()?);
         let shutdown = Shutdown::default();
         let listener =

@@ -1,6 +1,5 @@
 //! Tunnels as endpoints: what `/api/endpoints` shows of them, and how one is replaced.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use percent_encoding::utf8_percent_encode;
@@ -9,11 +8,13 @@ use super::definition::{
     Definition, EndpointDefinition, INTERNAL, PUBLIC, is_internal_url, upstream,
 };
 use super::inner::AgentInner;
-use super::relay::{AppProtocol, LocalAddress};
+use super::relay::AppProtocol;
 use super::session::StartError;
 use super::tunnels::{PATH_SEGMENT_CHARS, RunningTunnel};
+use super::unix_sockets::UnixSocketRoots;
 use crate::api::local::endpoints::{AgentEndpoint, Replace, Start};
 use crate::api::local::tunnels::AgentTunnelConfig;
+use crate::base::address::{EndpointUrl, Host, Scheme, UpstreamAddress};
 
 impl RunningTunnel {
     /// The tunnel as an endpoint of the agent API.
@@ -43,13 +44,15 @@ impl RunningTunnel {
     /// endpoints apart, and without an address, whose port HTTP and TLS cannot ask for.
     fn url_to_keep(&self) -> Option<String> {
         let url = self.url()?;
-        let (scheme, place) = url.split_once("://")?;
-        if scheme == "tcp" {
-            return Some(url);
-        }
-        let host = place.rsplit_once(':').map_or(place, |(host, _)| host);
-        let is_address = host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
-        Some(format!("{scheme}://{}", if is_address { "" } else { host }))
+        let Ok(public) = EndpointUrl::parse(&url) else { return Some(url) };
+        let scheme = public.scheme.name();
+        Some(match public {
+            EndpointUrl { scheme: Scheme::Tcp, .. } => url,
+            EndpointUrl { host: Host::Name(_), .. } => {
+                format!("{scheme}://{}", public.host_pattern())
+            }
+            EndpointUrl { .. } => format!("{scheme}://"),
+        })
     }
 
     /// Who can reach it.
@@ -62,13 +65,16 @@ impl RunningTunnel {
     pub(super) fn upstream_url(&self) -> String {
         let address = &self.definition.address;
         match (&self.definition.public, address) {
-            (EndpointDefinition::Tcp(_) | EndpointDefinition::Tls(_), LocalAddress::Tls { .. }) => {
-                address.shown().replacen("https://", "tls://", 1)
+            (
+                EndpointDefinition::Tcp(_) | EndpointDefinition::Tls(_),
+                UpstreamAddress::Tls(place),
+            ) => {
+                format!("tls://{place}")
             }
-            (EndpointDefinition::Http { .. }, LocalAddress::Tcp { .. }) => {
-                format!("http://{}", address.shown())
+            (EndpointDefinition::Http { .. }, UpstreamAddress::Tcp(place)) => {
+                format!("http://{place}")
             }
-            _ => address.shown(),
+            _ => address.to_string(),
         }
     }
 
@@ -88,7 +94,11 @@ impl Replace {
     ///
     /// # Errors
     /// When a field is unusable, one line for each.
-    pub(super) fn definition(self, old: Option<&RunningTunnel>) -> Result<Definition, Vec<String>> {
+    pub(super) fn definition(
+        self,
+        old: Option<&RunningTunnel>,
+        roots: &UnixSocketRoots,
+    ) -> Result<Definition, Vec<String>> {
         let own = format!("/api/endpoints/{}", utf8_percent_encode(&self.name, PATH_SEGMENT_CHARS));
         if let Some(other) = self.uri.filter(|uri| !uri.is_empty() && *uri != own) {
             return Err(vec![format!("uri: {other:?} is not {own:?}")]);
@@ -96,7 +106,7 @@ impl Replace {
         let running = old.and_then(RunningTunnel::url);
         // The URL as it is listed may have a port that cannot be asked for.
         let url = self.url.filter(|url| !url.is_empty() && running.as_ref() != Some(url));
-        Definition::of_endpoint(Start {
+        let start = Start {
             upstream: self.upstream,
             url: url.or_else(|| old.and_then(RunningTunnel::url_to_keep)),
             name: Some(self.name),
@@ -107,7 +117,8 @@ impl Replace {
             pooling_enabled: self.pooling_enabled,
             traffic_policy: self.traffic_policy,
             agent_tls_termination: self.agent_tls_termination,
-        })
+        };
+        Definition::of_endpoint(start, roots)
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use crate::base::address::{Authority, Host, HostName, Scheme};
+
 /// Hosts that are answered beside this machine's own names.
 #[derive(Debug, Clone, Default)]
 pub struct AllowedHosts {
@@ -12,10 +14,9 @@ pub struct AllowedHosts {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum HostRule {
-    Address(IpAddr),
+    Host(Host),
     Network(IpAddr, u8),
-    Name(String),
-    Suffix(String),
+    Suffix(HostName),
 }
 
 impl AllowedHosts {
@@ -36,79 +37,41 @@ impl AllowedHosts {
     /// address cannot be made to mean another machine, so all of them are answered where the API listens on
     /// more than loopback and nothing is listed.
     pub fn allow(&self, host: &str) -> bool {
-        let Some(host) = without_port(host) else { return false };
-        if host.is_empty() {
-            return false;
-        }
-        let address = host.trim_matches(['[', ']']).parse::<IpAddr>().ok();
+        Authority::with_scheme(Scheme::Http, host).is_ok_and(|it| self.allows(&it.host))
+    }
+
+    /// As [`AllowedHosts::allow`], for a host without a port.
+    pub fn allows(&self, host: &Host) -> bool {
         let takes_addresses = !self.local_only && self.entries.is_empty();
-        if is_local(host, address) || takes_addresses && address.is_some() {
+        if host.is_loopback() || takes_addresses && host.ip().is_some() {
             return true;
         }
-        self.entries.iter().any(|entry| entry.covers(host, address))
+        self.entries.iter().any(|entry| entry.covers(host))
     }
 }
 
 impl HostRule {
     fn read(text: &str) -> Option<Self> {
-        if let Ok(address) = text.trim_matches(['[', ']']).parse() {
-            return Some(Self::Address(address));
-        }
         if let Some((network, length)) = text.split_once('/') {
             let (network, length) = (network.parse::<IpAddr>().ok()?, length.parse().ok()?);
             let max_length = if network.is_ipv4() { 32 } else { 128 };
             return (length <= max_length).then_some(Self::Network(network, length));
         }
-        let (name, is_suffix) = match text.strip_prefix('.') {
-            Some(rest) => (rest, true),
-            None => (text, false),
-        };
-        let is_name = !name.is_empty()
-            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
-        let name = name.to_ascii_lowercase();
-        is_name.then_some(if is_suffix {
-            Self::Suffix(format!(".{name}"))
-        } else {
-            Self::Name(name)
-        })
+        if let Some(name) = text.strip_prefix('.') {
+            return HostName::parse(name).ok().map(Self::Suffix);
+        }
+        Host::parse(text).ok().map(Self::Host)
     }
 
-    fn covers(&self, host: &str, address: Option<IpAddr>) -> bool {
-        match (self, address) {
-            (Self::Address(entry), Some(address)) => *entry == address,
-            (Self::Network(network, length), Some(address)) => within(address, *network, *length),
-            (Self::Name(name), None) => host.eq_ignore_ascii_case(name),
-            (Self::Suffix(suffix), None) => {
-                let start = host.len().checked_sub(suffix.len());
-                let end = start.and_then(|start| host.get(start..));
-                start != Some(0) && end.is_some_and(|end| end.eq_ignore_ascii_case(suffix))
+    fn covers(&self, host: &Host) -> bool {
+        match self {
+            Self::Host(entry) => entry == host,
+            Self::Network(network, length) => {
+                host.ip().is_some_and(|address| within(address, *network, *length))
             }
-            _ => false,
+            Self::Suffix(suffix) => host.name().is_some_and(|name| name.is_below(suffix)),
         }
     }
-}
-
-fn is_local(host: &str, address: Option<IpAddr>) -> bool {
-    match address {
-        Some(address) => address.is_loopback(),
-        None => host.eq_ignore_ascii_case("localhost"),
-    }
-}
-
-/// The host of `host:port`; none when the port is not one.
-fn without_port(host: &str) -> Option<&str> {
-    let end = if host.starts_with('[') {
-        host.find(']').map(|at| at + 1)?
-    } else {
-        host.find(':').unwrap_or(host.len())
-    };
-    let (name, port) = host.split_at_checked(end)?;
-    let digits = match port.strip_prefix(':') {
-        None if port.is_empty() => return Some(name),
-        None => return None,
-        Some(digits) => digits,
-    };
-    (!digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())).then_some(name)
 }
 
 fn within(address: IpAddr, network: IpAddr, length: u8) -> bool {
@@ -132,9 +95,16 @@ mod tests {
 
     #[test]
     fn this_machine_is_always_answered() {
-        for host in
-            ["localhost", "LOCALHOST:4040", "127.0.0.1", "127.8.9.1:1", "[::1]", "[::1]:4040"]
-        {
+        for host in [
+            "localhost",
+            "LOCALHOST:4040",
+            "localhost.",
+            "a.localhost",
+            "127.0.0.1",
+            "127.8.9.1:1",
+            "[::1]",
+            "[::1]:4040",
+        ] {
             assert!(allowed(&[]).allow(host), "{host}");
         }
     }
@@ -148,7 +118,7 @@ mod tests {
             "127.evil.test",
             "127.0.0.1.nip.test",
             "localhost.evil.test",
-            "localhost.",
+            "localhost..",
             "0.0.0.0",
             "2130706433",
             "0177.0.0.1",

@@ -18,6 +18,7 @@ use super::replay_schedules::ScheduleRegistry;
 use super::session::NodeClaims;
 use super::session::state::{SessionState, SharedSessionHistory};
 use super::tunnels::Tunnels;
+use super::unix_sockets::UnixSocketRoots;
 use crate::net::Shutdown;
 use crate::reuse::ReuseBans;
 
@@ -44,6 +45,8 @@ pub(crate) struct AgentInner {
     pub(super) closed: ForbiddenAddresses,
     /// Where requests may be sent again beside this machine.
     pub(super) replay_hosts: AllowedHosts,
+    /// Folders below which callers of the agent API may name Unix sockets.
+    pub(super) socket_roots: UnixSocketRoots,
     pub(super) reuse_bans: ReuseBans,
     pub(super) started: Instant,
     /// Distinguishes this run of the agent from those before.

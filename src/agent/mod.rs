@@ -31,6 +31,7 @@ mod slot;
 mod tls;
 pub mod traffic;
 mod tunnels;
+mod unix_sockets;
 mod web;
 
 use std::net::SocketAddr;
@@ -53,6 +54,8 @@ pub use tunnels::{LocalService, RunningTunnel, TunnelStatus};
 
 use crate::admin::AdminListener;
 use crate::api::local::tunnels::AgentTunnel;
+use crate::api::mask;
+use crate::base::address::{UpstreamAddress, reachable};
 use crate::logging::or_debug;
 use crate::net::{Shutdown, ShutdownPhase};
 use crate::protocol::rules_header;
@@ -63,10 +66,11 @@ use hosts::AllowedHosts;
 use intercept::Interceptors;
 use metrics::{RequestCounts, TunnelMetrics};
 use monitoring::AgentMonitor;
-use relay::{ForbiddenAddresses, HttpForwarder, LocalAddress};
+use relay::{ForbiddenAddresses, HttpForwarder};
 use replay::ReplayPlan;
 use session::state::SharedSessionHistory;
 use tunnels::Tunnels;
+use unix_sockets::UnixSocketRoots;
 use web::WebServer;
 
 /// An agent at work; many may run in one process. Dropping it stops it at once.
@@ -99,6 +103,7 @@ impl Agent {
         };
         let hosts = allowed_hosts("web_allow_hosts", &options.web_allow_hosts, local_only)?;
         let replay_hosts = allowed_hosts("replay_allow_hosts", &options.replay_allow_hosts, true)?;
+        let socket_roots = socket_roots(&options)?;
         let captures = captures(&options).await?;
         let shared = Arc::new(AgentInner {
             captures,
@@ -116,6 +121,7 @@ impl Agent {
             history: SharedSessionHistory::default(),
             closed,
             replay_hosts,
+            socket_roots,
             reuse_bans: ReuseBans::default(),
             started: Instant::now(),
             run: chrono::Local::now().timestamp_micros(),
@@ -131,12 +137,12 @@ impl Agent {
 
     /// The address of the local API, without a path; none where it is off.
     pub fn url(&self) -> Option<String> {
-        self.web.as_ref().map(|web| format!("http://{}", web.address()))
+        self.web.as_ref().map(|web| format!("http://{}", reachable(web.address())))
     }
 
     /// Where `/healthz`, `/readyz` and `/metrics` are, if anywhere.
     pub fn admin_address(&self) -> Option<SocketAddr> {
-        self.admin.as_ref().map(AdminListener::address)
+        self.admin.as_ref().map(|admin| reachable(admin.address()))
     }
 
     /// How the link to the service is.
@@ -290,6 +296,14 @@ async fn captures(options: &AgentOptions) -> Result<Arc<CaptureStore>, Error> {
     opened.map_err(|error| wrong(error.to_string()))
 }
 
+/// The folders of Unix sockets that callers of the agent API may name.
+fn socket_roots(options: &AgentOptions) -> Result<UnixSocketRoots, Error> {
+    UnixSocketRoots::new(&options.unix_socket_roots).map_err(|folder| Error::Option {
+        option: "unix_socket_roots".to_owned(),
+        problem: format!("{:?} is not an absolute path", mask::path(&folder)),
+    })
+}
+
 /// The mocks of the configuration.
 fn interceptors(options: &AgentOptions) -> Result<Arc<Interceptors>, Error> {
     let interceptors = Interceptors::default();
@@ -307,7 +321,7 @@ async fn admin(shared: &Arc<AgentInner>) -> Result<Option<AdminListener>, Error>
     let Some(address) = &shared.options.admin_addr else { return Ok(None) };
     let monitor = Arc::new(AgentMonitor(Arc::downgrade(shared)));
     let started = AdminListener::start(address, monitor).await;
-    let failed = |source| Error::AdminAddress { address: address.clone(), source };
+    let failed = |source| Error::AdminAddress { address: address.to_string(), source };
     started.map(Some).map_err(failed)
 }
 
@@ -411,12 +425,13 @@ impl AgentInner {
                 .map_err(|error| wrong(format!("upstream_tls_verify_cas: {error}")))?,
         };
         let tls = match definition.address {
-            LocalAddress::Tls { .. } => trust.config(),
+            UpstreamAddress::Tls(_) => trust.config(),
             // Nobody will use it.
             _ => Ok(self.tls.clone()),
         };
         let tls = tls.map_err(|error| wrong(format!("upstream_tls_verify_cas: {error}")))?;
         let upstream = LocalUpstream::new(definition.address.clone(), tls, self.closed.clone())
+            .below(definition.socket_roots.clone())
             .under(&self.reuse_bans)
             .speaking(definition.app_protocol);
         let metrics = Arc::new(TunnelMetrics::new(Instant::now()));

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use super::capture::CaptureLimit;
 use super::tls::Trust;
 use crate::api::Secret;
+use crate::base::address::HostPort;
 use crate::settings::ByteSize;
 
 /// How an agent is to run.
@@ -16,7 +17,7 @@ use crate::settings::ByteSize;
 pub struct AgentOptions {
     /// Where the service takes agents, each `host:port`. Where its nodes are several, the agent keeps
     /// sessions to two of them.
-    pub server_addrs: Vec<String>,
+    pub server_addrs: Vec<HostPort>,
     /// Whose certificate the service may show.
     pub trust: Trust,
     /// What the service knows the agent by.
@@ -29,6 +30,8 @@ pub struct AgentOptions {
     pub web_allow_hosts: Vec<String>,
     /// Hosts that requests may be sent to again, beside this machine and the tunnels' own.
     pub replay_allow_hosts: Vec<String>,
+    /// Folders below which callers of the agent API may name Unix sockets; none by default.
+    pub unix_socket_roots: Vec<PathBuf>,
     /// How much is captured.
     pub inspect: CaptureLimit,
     /// Where captured requests survive a restart; nowhere by default.
@@ -55,7 +58,7 @@ pub struct AgentOptions {
     /// `host:port`.
     pub shows_upstream_urls: bool,
     /// Where `/healthz`, `/readyz` and `/metrics` are, `host:port`; nowhere by default.
-    pub admin_addr: Option<String>,
+    pub admin_addr: Option<HostPort>,
 }
 
 /// Where the local API listens.
@@ -63,23 +66,24 @@ pub struct AgentOptions {
 pub enum WebAddress {
     /// At 127.0.0.1:4040, or where that is taken at one of the nine ports after it.
     Default,
-    /// At this address, `host:port`; port 0 takes a free one.
-    At(String),
+    /// At this address; port 0 takes a free one.
+    At(HostPort),
     /// Nowhere.
     Off,
 }
 
 impl AgentOptions {
     /// The options for a service; everything else is as usual.
-    pub fn new(server_addr: impl Into<String>, authtoken: Secret, trust: Trust) -> Self {
+    pub fn new(server_addr: impl Into<Option<HostPort>>, authtoken: Secret, trust: Trust) -> Self {
         Self {
-            server_addrs: vec![server_addr.into()],
+            server_addrs: server_addr.into().into_iter().collect(),
             trust,
             authtoken,
             metadata: String::new(),
             web_addr: WebAddress::Default,
             web_allow_hosts: Vec::new(),
             replay_allow_hosts: Vec::new(),
+            unix_socket_roots: Vec::new(),
             inspect: CaptureLimit::default(),
             inspect_file: None,
             inspect_file_size: ByteSize(50 << 20),

@@ -5,16 +5,16 @@ use std::sync::atomic::AtomicU16;
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
-use url::Url;
 
 use super::capture::CaptureSource;
 use super::definition::local_address;
 use super::edits::TRUNCATED;
 use super::inner::AgentInner;
-use super::relay::{HttpForwarder, LocalAddress, LocalUpstream, once};
+use super::relay::{HttpForwarder, LocalUpstream, once};
 use super::tls::Trust;
 use super::tunnels::{LocalService, RunningTunnel};
 
+use crate::base::address::{EndpointUrl, UpstreamAddress};
 use crate::logging::or_debug;
 use crate::net::ShutdownPhase;
 
@@ -55,7 +55,7 @@ pub enum ReplayError {
 #[derive(Debug, Clone)]
 pub(super) struct ReplayPlan {
     /// In place of the local service.
-    address: Option<LocalAddress>,
+    address: Option<UpstreamAddress>,
     times: u32,
     interval: Duration,
 }
@@ -89,7 +89,7 @@ pub(super) fn number_within(
 }
 
 /// Reads where a request is to be sent in place of the local service.
-pub(super) fn replay_address(addr: &str) -> Result<LocalAddress, ReplayError> {
+pub(super) fn replay_address(addr: &str) -> Result<UpstreamAddress, ReplayError> {
     local_address(addr).map_err(|problem| ReplayError::Address(format!("{addr:?} {problem}")))
 }
 
@@ -186,7 +186,7 @@ impl AgentInner {
     pub(super) fn replay_target(
         &self,
         tunnel_name: &str,
-        address: Option<LocalAddress>,
+        address: Option<UpstreamAddress>,
     ) -> Result<ReplayTarget, ReplayError> {
         let tunnel = self.tunnels.find(tunnel_name);
         let tunnel = tunnel.filter(|tunnel| matches!(tunnel.service, LocalService::Http(_)));
@@ -206,24 +206,23 @@ impl AgentInner {
     fn elsewhere(
         &self,
         tunnel: &RunningTunnel,
-        address: LocalAddress,
+        address: UpstreamAddress,
     ) -> Result<HttpForwarder, ReplayError> {
         let refused =
-            |problem: &str| ReplayError::Address(format!("{} {problem}", address.shown()));
+            |problem: &str| ReplayError::Address(format!("{} {problem}", address.to_string()));
         let LocalService::Http(front) = &tunnel.service else {
             return Err(ReplayError::NoTunnel(tunnel.name.clone()));
         };
-        let (LocalAddress::Tcp { host, .. } | LocalAddress::Tls { host, .. }) = &address else {
-            return Err(refused("is a folder"));
+        let Some(place) = address.host_port() else {
+            return Err(refused("is a folder or a Unix socket"));
         };
-        let is_public_host = |url: String| {
-            Url::parse(&url).is_ok_and(|url| url.host_str().is_some_and(|own| own == host))
-        };
+        let is_public_host =
+            |url: String| EndpointUrl::parse(&url).is_ok_and(|url| url.host == place.host);
         let is_own =
             self.tunnels.all().iter().any(|own| {
                 own.definition.address == address || own.url().is_some_and(is_public_host)
             });
-        if !is_own && !self.replay_hosts.allow(&LocalAddress::bracketed(host)) {
+        if !is_own && !self.replay_hosts.allows(&place.host) {
             return Err(refused("is not this machine; replay_allow_hosts can allow it"));
         }
         let tls = Trust::Anything.config().map_err(|error| refused(&error.to_string()))?;

@@ -1,6 +1,5 @@
 //! The tunnels that the agent runs.
 
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -14,6 +13,7 @@ use super::metrics::TunnelMetrics;
 use super::relay::{Activity, BoxReader, BoxWriter, HttpForwarder, LocalUpstream, copy, serve};
 use super::slot::{PerSlot, SessionSlot};
 use crate::api::local::tunnels::{AgentTunnel, AgentTunnelConfig};
+use crate::base::address::{EndpointUrl, Host, Scheme};
 use crate::logging::or_debug;
 use crate::mux::Stream;
 use crate::net::{HANDSHAKE_TIMEOUT, Shutdown, ShutdownPhase, ShutdownSignal, tls};
@@ -318,7 +318,7 @@ impl RunningTunnel {
             pooling_enabled: Some(self.definition.pooling),
             status: Some(self.status().to_string()),
             config: AgentTunnelConfig {
-                addr: self.definition.address.shown(),
+                addr: self.definition.address.to_string(),
                 inspect: self.inspects(),
             },
             metrics: self.metrics.report(Instant::now()),
@@ -342,15 +342,12 @@ impl RunningTunnel {
 /// What has to be the same in all sessions of a public address. Each node may have other ports, before
 /// which something else stands: where names tell tunnels apart, ports do not. The address of numbers is that
 /// of the node itself: there it is the port that tells them apart.
-fn place(url: &Option<String>) -> Option<&str> {
-    let url = url.as_deref()?;
-    let (scheme, place) = url.split_once("://")?;
-    let (host, port) = place.rsplit_once(':').unwrap_or((place, ""));
-    let is_address = host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
-    Some(match scheme {
-        _ if is_address => port,
-        "tcp" => place,
-        _ => host,
+fn place(url: &Option<String>) -> Option<(Option<String>, Option<u16>)> {
+    let url = EndpointUrl::parse(url.as_deref()?).ok()?;
+    Some(match (&url.host, url.scheme) {
+        (Host::V4(_) | Host::V6(_), _) => (None, url.port),
+        (Host::Name(_), Scheme::Tcp) => (Some(url.host_pattern()), url.port),
+        (Host::Name(_), _) => (Some(url.host_pattern()), None),
     })
 }
 

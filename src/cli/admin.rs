@@ -2,15 +2,18 @@
 
 use clap::{Arg, ArgMatches};
 
+use crate::base::address::HostPort;
+
 /// `--admin-addr`.
 pub(super) fn argument() -> Arg {
     Arg::new("admin-addr")
         .long("admin-addr")
         .value_name("HOST:PORT")
+        .value_parser(HostPort::parse_to_listen)
         .help("Address of /healthz, /readyz and /metrics, such as 127.0.0.1:4090")
 }
 
 /// The address that was given.
-pub(super) fn read(matches: &ArgMatches) -> Option<String> {
+pub(super) fn read(matches: &ArgMatches) -> Option<HostPort> {
     matches.get_one("admin-addr").cloned()
 }

@@ -8,11 +8,15 @@ use super::config_error::ConfigError;
 use super::options::{Api, ClientOptions};
 use super::redaction::mask_login;
 use crate::api::mask;
+use crate::base::address::Authority;
 
 /// Scheme, host, port and path in front of every request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BaseUrl {
     url: Url,
+    /// The host without brackets.
+    host: String,
+    is_loopback: bool,
     /// The path of the base address, without a slash at its end.
     prefix: String,
 }
@@ -35,8 +39,12 @@ impl BaseUrl {
         if url.query().is_some() || url.fragment().is_some() {
             return Err(wrong("must not carry a query or a fragment"));
         }
+        // The parser of URLs reads numbers in other notations as addresses.
+        let (authority, _) =
+            Authority::split(text.trim()).map_err(|problem| wrong(&problem.to_string()))?;
         let prefix = url.path().trim_end_matches('/').to_owned();
-        Ok(Self { url, prefix })
+        let host = authority.host.unbracketed();
+        Ok(Self { url, host, is_loopback: authority.host.is_loopback(), prefix })
     }
 
     /// The address with this path, where it has none of its own.
@@ -57,17 +65,12 @@ impl BaseUrl {
 
     /// True when requests stay on this machine.
     pub fn is_loopback(&self) -> bool {
-        match self.url.host() {
-            Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
-            Some(url::Host::Ipv4(address)) => address.is_loopback(),
-            Some(url::Host::Ipv6(address)) => address.is_loopback(),
-            None => false,
-        }
+        self.is_loopback
     }
 
     /// The host without brackets.
     pub(super) fn host(&self) -> &str {
-        self.url.host_str().unwrap_or_default().trim_matches(['[', ']'])
+        &self.host
     }
 
     /// The port, also where the address leaves it out.

@@ -21,6 +21,7 @@ use super::tls::TlsPeer;
 use super::tls_error::Handshake;
 use super::{Api, Cause, ClientSettings};
 
+use crate::base::address::{Host, HostPort};
 use crate::logging::ignore;
 
 /// True while tests forbid connections to other machines.
@@ -232,9 +233,13 @@ fn shake_hands_over(
 
 /// Connects to the first address of a host that takes the connection.
 fn connect(host: &str, port: u16, context: &mut DialContext<'_>) -> io::Result<ClientSocket> {
-    let addresses = match host.parse::<IpAddr>() {
-        Ok(address) => vec![SocketAddr::new(address, port)],
-        Err(_) => resolve(host, port, context)?,
+    let place = Host::parse(host).map(|host| HostPort { host, port });
+    let place = place.map_err(|problem| {
+        io::Error::new(io::ErrorKind::InvalidInput, format!("{host:?} {problem}"))
+    })?;
+    let addresses = match place.known_addresses() {
+        Some(addresses) => addresses,
+        None => resolve(&place.host.unbracketed(), port, context)?,
     };
     let mut last = io::Error::new(io::ErrorKind::NotFound, format!("{host} has no address"));
     for address in addresses {

@@ -80,6 +80,7 @@ use upstream::forward::Upstream;
 use upstream::pool::UpstreamPools;
 
 use crate::api::id::Ids;
+use crate::base::address::reachable;
 pub use crate::http1::HeadLimits;
 use crate::logging::ignore;
 use crate::net::{ConnectionLimit, Listener, Reach, Shutdown, ShutdownPhase, ShutdownSignal};
@@ -273,14 +274,14 @@ impl Gateway {
         ignore(self.0.is_open.set(()), "whoever is served already stays so");
     }
 
-    /// The address of the shared HTTP port.
+    /// The address at which this machine reaches the shared HTTP port.
     pub fn http_address(&self) -> Option<SocketAddr> {
-        self.0.http.get().copied()
+        self.0.http.get().copied().map(reachable)
     }
 
-    /// The address of the shared HTTPS port.
+    /// The address at which this machine reaches the shared HTTPS port.
     pub fn https_address(&self) -> Option<SocketAddr> {
-        self.0.https.get().copied()
+        self.0.https.get().copied().map(reachable)
     }
 
     /// The authority that visitors must trust.

@@ -11,6 +11,9 @@ use std::sync::{PoisonError, RwLock};
 
 use tokio::net::TcpStream;
 
+use super::resolve;
+use crate::base::address::HostPort;
+
 /// The private listeners of this process.
 static LISTENERS: RwLock<Vec<SocketAddr>> = RwLock::new(Vec::new());
 
@@ -59,13 +62,13 @@ pub fn refusal(address: SocketAddr) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, problem)
 }
 
-/// Connects to the first address of `host:port` that answers.
+/// Connects to the first address of a host that answers.
 ///
 /// # Errors
 /// When none answers, or one of them leads to a private listener.
-pub async fn connect(address: &str) -> io::Result<TcpStream> {
+pub async fn connect(place: &HostPort) -> io::Result<TcpStream> {
     let mut failed = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for address in tokio::net::lookup_host(address).await? {
+    for address in resolve(place).await? {
         check(address)?;
         match TcpStream::connect(address).await {
             Ok(stream) => return Ok(stream),

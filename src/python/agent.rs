@@ -10,6 +10,7 @@ use super::{error, shutdown};
 use crate::agent::capture::CaptureLimit;
 use crate::agent::{self, AgentOptions, SessionState, Trust, WebAddress};
 use crate::api::Secret;
+use crate::base::address::{AddressError, HostPort};
 use crate::thread_runtime::ThreadRuntime;
 
 /// An agent with the threads that serve it.
@@ -39,6 +40,7 @@ struct AgentArguments {
     ca_path: Option<PathBuf>,
     web_addr: Option<String>,
     web_allow_hosts: Vec<String>,
+    unix_socket_roots: Vec<PathBuf>,
     inspect_db_size: i64,
     inspect_file: Option<PathBuf>,
     inspect_file_size: usize,
@@ -60,14 +62,22 @@ impl AgentArguments {
             (None, Some(path)) => Trust::file(&path).map_err(|problem| format!("ca: {problem}"))?,
             (None, None) => Trust::System,
         };
-        let mut options = AgentOptions::new("", Secret(self.authtoken), trust);
-        options.server_addrs = self.server_addrs;
+        let mut options = AgentOptions::new(None, Secret(self.authtoken), trust);
+        let address = |field: &str, text: &str, parsed: Result<HostPort, AddressError>| {
+            parsed.map_err(|problem| format!("{field}: {text:?} {problem}"))
+        };
+        let server_addrs = self.server_addrs.iter();
+        let server_addrs = server_addrs.map(|it| address("server_addr", it, HostPort::parse(it)));
+        options.server_addrs = server_addrs.collect::<Result<_, _>>()?;
         options.web_addr = match self.web_addr {
             None => WebAddress::Off,
-            Some(address) if address.is_empty() => WebAddress::Default,
-            Some(address) => WebAddress::At(address),
+            Some(text) if text.is_empty() => WebAddress::Default,
+            Some(text) => {
+                WebAddress::At(address("web_addr", &text, HostPort::parse_to_listen(&text))?)
+            }
         };
         options.web_allow_hosts = self.web_allow_hosts;
+        options.unix_socket_roots = self.unix_socket_roots;
         options.inspect = CaptureLimit::of_setting(self.inspect_db_size)
             .ok_or("inspect_db_size: must be -1, 0 or a number of bytes")?;
         options.inspect_file = self.inspect_file;
@@ -78,7 +88,10 @@ impl AgentArguments {
         options.heartbeat_interval = seconds(self.heartbeat.0)?;
         options.heartbeat_tolerance = seconds(self.heartbeat.1)?;
         options.remote_management = self.remote_management;
-        options.admin_addr = self.admin_addr;
+        let admin_addr = self.admin_addr.as_deref();
+        let admin_addr =
+            admin_addr.map(|text| address("admin_addr", text, HostPort::parse_to_listen(text)));
+        options.admin_addr = admin_addr.transpose()?;
         let closed = self.closed.iter().map(|address| address.parse());
         options.closed = closed.collect::<Result<_, _>>().map_err(|_| "closed: no address")?;
         Ok(options)

@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::traffic::TrafficEvents;
 use super::{error, shutdown};
 use crate::api::{Origin, Secret};
+use crate::base::address::HostPort;
 use crate::policy::path::AmbiguousPaths;
 use crate::service::config::{load_embedded, replace_settings};
 use crate::service::store::PostgresOptions;
@@ -144,6 +145,10 @@ impl ServiceArguments {
         let trusted_proxies = TrustedProxies::parse(&self.trusted_proxies);
         let ambiguous_paths = self.ambiguous_paths.parse::<AmbiguousPaths>();
         let store = self.store.map(|address| address.parse::<PostgresOptions>());
+        let admin_addr = self.admin_addr.map(|text| {
+            let problem = |problem| format!("admin_addr: {text:?} {problem}");
+            HostPort::parse_to_listen(&text).map_err(problem)
+        });
         Ok(Options {
             path: self.path,
             store: store.transpose().map_err(|problem| problem.to_string())?,
@@ -174,7 +179,7 @@ impl ServiceArguments {
             heartbeat_interval: seconds("heartbeat", self.heartbeat.0)?,
             heartbeat_tolerance: seconds("heartbeat", self.heartbeat.1)?,
             reserve: seconds("reserve", self.reserve)?,
-            admin_addr: self.admin_addr,
+            admin_addr: admin_addr.transpose()?,
             kept_calls: self.kept_calls,
             origin: self.origin.map_or_else(Origin::default, |(seed, begin)| {
                 Origin::seeded(seed, UNIX_EPOCH + Duration::from_micros(begin))

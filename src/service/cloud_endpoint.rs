@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::check::{host_port, is_host};
 use super::store::Document;
 use crate::api::id::prefix;
 use crate::api::{Description, Metadata, Timestamp};
+use crate::base::address::{AddressError, EndpointUrl, Scheme};
 use crate::gateway::is_internal;
 use crate::policy::Scope;
 
@@ -67,46 +67,52 @@ impl CloudAddress {
     /// # Errors
     /// With what is wrong, for a sentence behind the name of the field.
     pub fn read(text: &str) -> Result<Self, String> {
-        let lower = text.to_ascii_lowercase();
-        let (scheme, place) = lower.split_once("://").unwrap_or(("https", &lower));
-        let place = place.trim_end_matches('/');
-        if place.contains('@') {
-            return Err("must not hold a user or a password".to_owned());
-        }
-        let invalid = |problem: &str| Err(format!("{text:?} {problem}"));
-        match scheme {
-            "http" => Self::of_requests(CloudScheme::Http, place, 80),
-            "https" => Self::of_requests(CloudScheme::Https, place, 443),
-            "tcp" => Self::of_bytes(place),
-            "tls" => {
-                return invalid("is not supported: use https://, or the tls tunnel of an agent");
+        let invalid = |problem: String| format!("{text:?} {problem}");
+        let has_scheme = text.contains("://");
+        let url = if has_scheme { text.to_owned() } else { format!("https://{text}") };
+        let url = EndpointUrl::parse(&url).map_err(|problem| match problem {
+            AddressError::Login => "must not hold a user or a password".to_owned(),
+            AddressError::Scheme(_) => {
+                invalid("begins with none of https://, http://, tcp://".to_owned())
             }
-            _ => return invalid("begins with none of https://, http://, tcp://"),
+            problem => invalid(format!(
+                "is not a URL with a host name and nothing behind it: it {problem}"
+            )),
+        })?;
+        let host = url.host_pattern();
+        match (url.scheme, url.port) {
+            (Scheme::Http, port) => Self::of_requests(CloudScheme::Http, host, port, 80),
+            (Scheme::Https, port) => Self::of_requests(CloudScheme::Https, host, port, 443),
+            (Scheme::Tcp, Some(port)) => Self::of_bytes(host, port),
+            (Scheme::Tcp, None) => Err("is not tcp://host:port".to_owned()),
+            _ => Err("is not supported: use https://, or the tls tunnel of an agent".to_owned()),
         }
-        .or_else(|problem| invalid(&problem))
+        .map_err(invalid)
     }
 
-    fn of_requests(scheme: CloudScheme, place: &str, port: u16) -> Result<Self, String> {
-        let host = match place.rsplit_once(':') {
-            Some((host, text)) if text == port.to_string() => host,
-            Some(_) => return Err(format!("may have no port but {port}")),
-            None => place,
-        };
-        if !is_host(host.strip_prefix("*.").unwrap_or(host)) {
-            return Err("is not a URL with a host name and nothing behind it".to_owned());
+    fn of_requests(
+        scheme: CloudScheme,
+        host: String,
+        port: Option<u16>,
+        usual: u16,
+    ) -> Result<Self, String> {
+        if port.is_some_and(|port| port != usual) {
+            return Err(format!("may have no port but {usual}"));
         }
-        if host.starts_with("*.") && is_internal(host) {
+        if host.starts_with("*.") && is_internal(&host) {
             return Err("is not supported: internal endpoints have no wildcards".to_owned());
         }
-        Ok(Self { scheme, host: host.to_owned(), port })
+        Ok(Self { scheme, host, port: usual })
     }
 
-    fn of_bytes(place: &str) -> Result<Self, String> {
-        let (host, port) = host_port(place).map_err(|_| "is not tcp://host:port".to_owned())?;
-        if is_internal(host) {
+    fn of_bytes(host: String, port: u16) -> Result<Self, String> {
+        if host.starts_with("*.") {
+            return Err("is not tcp://host:port".to_owned());
+        }
+        if is_internal(&host) {
             return Err("is not supported: internal TCP endpoints are agents' alone".to_owned());
         }
-        Ok(Self { scheme: CloudScheme::Tcp, host: host.to_owned(), port })
+        Ok(Self { scheme: CloudScheme::Tcp, host, port })
     }
 
     /// The URL without the usual port.

@@ -77,6 +77,7 @@ pub use tokens::new_admin_key;
 
 use crate::admin::AdminListener;
 use crate::api::Secret;
+use crate::base::address::reachable;
 use crate::gateway::{self, Gateway};
 use crate::net::private::PrivateListener;
 use crate::net::{ConnectionLimit, Listener, Shutdown};
@@ -175,14 +176,14 @@ impl Service {
         self.shared.certificates.take_failures()
     }
 
-    /// Where agents connect to, if anywhere.
+    /// The address at which agents of this machine reach the service, if it accepts agents.
     pub fn agent_address(&self) -> Option<SocketAddr> {
-        self.agents.as_ref().map(|agents| agents.address())
+        self.agents.as_ref().map(|agents| reachable(agents.address()))
     }
 
-    /// Where `/healthz`, `/readyz` and `/metrics` are, if anywhere.
+    /// The address at which `/healthz`, `/readyz` and `/metrics` are reached, if anywhere.
     pub fn admin_address(&self) -> Option<SocketAddr> {
-        self.admin.as_ref().map(AdminListener::address)
+        self.admin.as_ref().map(|admin| reachable(admin.address()))
     }
 
     /// The public addresses.

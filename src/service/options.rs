@@ -18,11 +18,12 @@ use super::oauth::OauthOptions;
 use super::store::{self, PostgresOptions};
 use super::{Error, TrustedProxies};
 use crate::api::{Origin, Secret, id};
+use crate::base::address::{Authority, HostPort, Scheme, reachable};
 use crate::gateway;
 use crate::http1::HeadLimits;
 use crate::mux::{DEFAULT_BACKLOG_BYTES, LoginLimits};
-use crate::net::ConnectionCaps;
 use crate::net::descriptors::{self, DescriptorLimit};
+use crate::net::{self, ConnectionCaps};
 use crate::policy::path::AmbiguousPaths;
 use crate::policy::{AddressDatabase, AddressKind, AddressKinds, CODE_PREFIX};
 use crate::service::agents;
@@ -38,9 +39,9 @@ pub struct Options {
     /// What the node is called, one of several on PostgreSQL; the name of the machine by default.
     pub node_name: Option<String>,
     /// Where other nodes reach this one, `host:port`; nowhere by default.
-    pub peer_addr: Option<String>,
+    pub peer_addr: Option<HostPort>,
     /// Where it listens for them, `host:port`, if that is another address; at `peer_addr` by default.
-    pub peer_listen_addr: Option<String>,
+    pub peer_listen_addr: Option<HostPort>,
     /// The key that secrets are encrypted with: 32 bytes in base64. Without one, a service with its database in a
     /// file makes one beside it.
     pub vault_key: Option<Secret>,
@@ -169,7 +170,7 @@ pub struct Options {
     pub audit_retention: Duration,
     /// Where `/healthz`, `/readyz` and `/metrics` are, `host:port`; nowhere by default, and then nothing
     /// is counted.
-    pub admin_addr: Option<String>,
+    pub admin_addr: Option<HostPort>,
     /// Whether each request of a visitor gets a name, which visitor and upstream see as `X-Request-Id`,
     /// and events say; no by default, for requests are slower with it.
     pub request_ids: bool,
@@ -452,7 +453,7 @@ impl Options {
     }
 
     pub(super) async fn bind(&self) -> Result<(TcpListener, SocketAddr), Error> {
-        let bound = TcpListener::bind((self.host.as_str(), self.port)).await;
+        let bound = net::listen_on(&self.host, self.port).await;
         let bound = bound.and_then(|socket| socket.local_addr().map(|address| (socket, address)));
         bound.map_err(|source| self.unbound(source))
     }
@@ -466,21 +467,14 @@ impl Options {
     }
 }
 
-/// The address at which a listener is reached from this machine.
-pub(super) fn url_of(mut address: SocketAddr) -> String {
-    if address.ip().is_unspecified() {
-        address.set_ip(match address.ip() {
-            std::net::IpAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
-            std::net::IpAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
-        });
-    }
-    format!("http://{address}")
+/// The URL at which a listener is reached from this machine.
+pub(super) fn url_of(address: SocketAddr) -> String {
+    format!("http://{}", reachable(address))
 }
 
 /// The host of a public address, without brackets.
 pub(super) fn host_of(url: Option<&str>) -> Option<String> {
-    let url: http::Uri = url?.parse().ok()?;
-    url.host().map(|host| host.trim_matches(['[', ']']).to_owned())
+    Authority::split(url?).ok().map(|(authority, _)| authority.host.unbracketed())
 }
 
 fn check_key(key: Secret) -> Result<Secret, Error> {
@@ -489,11 +483,8 @@ fn check_key(key: Secret) -> Result<Secret, Error> {
 
 fn check_url(url: &str) -> Result<(), Error> {
     let invalid = || Error::PublicUrl(url.to_owned());
-    let parsed: http::Uri = url.parse().map_err(|_| invalid())?;
-    let known = matches!(parsed.scheme_str(), Some("http" | "https"));
-    if known && parsed.host().is_some() && parsed.query().is_none() {
-        Ok(())
-    } else {
-        Err(invalid())
-    }
+    let (authority, rest) = Authority::split(url).map_err(|_| invalid())?;
+    let is_http = matches!(authority.scheme, Scheme::Http | Scheme::Https);
+    let is_path = !rest.contains(['?', '#']) && rest.parse::<http::uri::PathAndQuery>().is_ok();
+    if is_http && (rest.is_empty() || is_path) { Ok(()) } else { Err(invalid()) }
 }

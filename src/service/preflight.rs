@@ -1,10 +1,9 @@
 //! What a service finds out before it listens, without changing anything.
 
-use std::net::IpAddr;
-
 use super::acme::AcmeManager;
 use super::options::Options;
-use super::{Error, check, store};
+use super::{Error, store};
+use crate::base::address::{Host, HostName, HostPort};
 
 impl Options {
     /// Everything that keeps a service from starting, as far as it can be known without listening, and
@@ -35,12 +34,18 @@ impl Options {
             ("agent_host", &self.agent_host),
             ("edge_host", &self.edge_host),
         ];
-        if let Some((key, host)) = hosts.into_iter().find(|(_, host)| !can_be_listened_on(host)) {
-            return Err(Error::setting(key, format!("{host:?} is no host name and no address")));
+        for (key, host) in hosts {
+            let problem = |problem| {
+                Error::setting(
+                    key,
+                    format!("{host:?} is no host name and no address: it {problem}"),
+                )
+            };
+            Host::parse(host).map_err(problem)?;
         }
-        if let Some(domain) = self.base_domain.as_ref().filter(|domain| !check::is_host(domain)) {
+        if let Some(domain) = &self.base_domain {
             let problem = format!("{domain:?} is not a domain such as tunnels.example.com");
-            return Err(Error::setting("base_domain", problem));
+            HostName::parse(domain).map_err(|_| Error::setting("base_domain", problem))?;
         }
         if self.code_prefix.chars().any(|it| it.is_control() || it.is_whitespace()) {
             let problem = format!("{:?} has spaces or control characters", self.code_prefix);
@@ -49,25 +54,12 @@ impl Options {
         Ok(())
     }
 
-    /// Addresses have their form, and no two listeners have the same one.
+    /// No two listeners have the same address.
     pub(super) fn check_addresses(&self) -> Result<(), Error> {
-        let addresses = [
-            ("admin_addr", &self.admin_addr),
-            ("peer_addr", &self.peer_addr),
-            ("peer_listen_addr", &self.peer_listen_addr),
-        ];
-        for (key, address) in addresses {
-            if let Some(address) = address.as_deref().filter(|it| split_address(it).is_none()) {
-                return Err(Error::setting(
-                    key,
-                    format!("{address:?} is not of the form HOST:PORT"),
-                ));
-            }
-        }
         self.check_peer_address()?;
         let listeners = self.listeners();
         for (at, (key, host, port)) in listeners.iter().enumerate() {
-            let same = |(_, other, number): &&(_, &str, u16)| {
+            let same = |(_, other, number): &&(_, Host, u16)| {
                 number == port && (other == host || is_any(other) || is_any(host))
             };
             if let Some((other, ..)) = listeners[..at].iter().find(same) {
@@ -81,32 +73,34 @@ impl Options {
     /// Other nodes can connect to the address that they are told.
     fn check_peer_address(&self) -> Result<(), Error> {
         let Some(address) = &self.peer_addr else { return Ok(()) };
-        let problem = match split_address(address) {
-            Some((host, _)) if is_any(host) => {
+        let problem = match address {
+            HostPort { host, .. } if is_any(host) => {
                 "stands for all addresses of a machine, and nobody can connect to that: name one at which \
                  other nodes reach this one, and listen on all with peer_listen_addr"
             }
-            Some((_, 0)) if self.peer_listen_addr.is_some() => {
+            HostPort { port: 0, .. } if self.peer_listen_addr.is_some() => {
                 "has port 0, and nobody can connect to that: name the one that leads to peer_listen_addr"
             }
             _ => return Ok(()),
         };
-        Err(Error::setting("peer_addr", format!("{address:?} {problem}")))
+        Err(Error::setting("peer_addr", format!("{:?} {problem}", address.to_string())))
     }
 
     /// The settings that name addresses to listen on, with host and port; those that pick a free port are
     /// left out.
-    pub fn listeners(&self) -> Vec<(&'static str, &str, u16)> {
-        let peers = self.peer_listen_addr.as_deref().or(self.peer_addr.as_deref());
+    pub fn listeners(&self) -> Vec<(&'static str, Host, u16)> {
+        let peers = self.peer_listen_addr.as_ref().or(self.peer_addr.as_ref());
         let peers = peers.filter(|_| self.store.is_some());
-        let with_port = |host, port: Option<u16>| port.map(|port| (host, port));
+        // Hosts that cannot be parsed have been reported already.
+        let with_port = |host: &str, port: Option<u16>| Some((Host::parse(host).ok()?, port?));
+        let place = |place: &HostPort| (place.host.clone(), place.port);
         let all = [
-            ("port", Some((self.host.as_str(), self.port))),
-            ("agent_port", with_port(self.agent_host.as_str(), self.agent_port)),
-            ("http_port", with_port(self.edge_host.as_str(), self.http_port)),
-            ("https_port", with_port(self.edge_host.as_str(), self.https_port)),
-            ("admin_addr", self.admin_addr.as_deref().and_then(split_address)),
-            ("peer_addr", peers.and_then(split_address)),
+            ("port", with_port(&self.host, Some(self.port))),
+            ("agent_port", with_port(&self.agent_host, self.agent_port)),
+            ("http_port", with_port(&self.edge_host, self.http_port)),
+            ("https_port", with_port(&self.edge_host, self.https_port)),
+            ("admin_addr", self.admin_addr.as_ref().map(place)),
+            ("peer_addr", peers.map(place)),
         ];
         let chosen = all.into_iter().filter_map(|(key, address)| {
             let (host, port) = address?;
@@ -145,22 +139,7 @@ impl Options {
     }
 }
 
-/// Whether this is an address or a host name; four numbers that are no address are neither.
-fn can_be_listened_on(host: &str) -> bool {
-    let is_number = |label: &str| label.bytes().all(|byte| byte.is_ascii_digit());
-    host.parse::<IpAddr>().is_ok() || check::is_host(host) && !host.split('.').all(is_number)
-}
-
-/// The parts of `host:port`, without the brackets of an IPv6 address.
-fn split_address(address: &str) -> Option<(&str, u16)> {
-    let (host, port) = address.rsplit_once(':')?;
-    if !check::is_host(host) {
-        return None;
-    }
-    Some((host.trim_matches(['[', ']']), port.parse().ok()?))
-}
-
 /// Whether a host stands for all addresses of the machine.
-fn is_any(host: &str) -> bool {
-    host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_unspecified())
+fn is_any(host: &Host) -> bool {
+    host.ip().is_some_and(|address| address.is_unspecified())
 }

@@ -29,6 +29,7 @@ use super::vaults::{KeyCheck, VaultKey};
 use super::{Service, authority, handlers, logins, routes};
 use crate::admin::AdminListener;
 use crate::api::id::Ids;
+use crate::base::address::HostPort;
 use crate::gateway::Gateway;
 use crate::gateway::tls::authority::Authority;
 use crate::net::private::PrivateListener;
@@ -38,7 +39,7 @@ impl Service {
     /// Opens everything that the options name.
     pub(super) async fn launch(options: Options) -> Result<Self, Error> {
         let monitor = Arc::<ServiceMonitor>::default();
-        let admin = admin(options.admin_addr.as_deref(), &monitor).await?;
+        let admin = admin(options.admin_addr.as_ref(), &monitor).await?;
         let (socket, address) = options.bind().await?;
         let url = options::url_of(address);
         let private = PrivateListener::new(address);
@@ -220,12 +221,12 @@ impl Service {
 
 /// Listens for whoever watches the service, where the options say so.
 async fn admin(
-    address: Option<&str>,
+    address: Option<&HostPort>,
     monitor: &Arc<ServiceMonitor>,
 ) -> Result<Option<AdminListener>, Error> {
     let Some(address) = address else { return Ok(None) };
     let started = AdminListener::start(address, monitor.clone()).await;
-    let failed = |source| Error::AdminAddress { address: address.to_owned(), source };
+    let failed = |source| Error::AdminAddress { address: address.to_string(), source };
     started.map(Some).map_err(failed)
 }
 
@@ -245,18 +246,18 @@ async fn join(
 
 /// Listens for other nodes; with it comes the address that they connect to.
 async fn listen_for_peers(
-    address: &str,
+    address: &HostPort,
     options: &Options,
 ) -> Result<(Option<BoundPeerListener>, Option<String>), Error> {
-    let own = options.peer_listen_addr.as_deref();
+    let own = options.peer_listen_addr.as_ref();
     let (key, listens_at) = match own {
         Some(own) => ("peer_listen_addr", own),
         None => ("peer_addr", address),
     };
     let listener = BoundPeerListener::bind(listens_at).await;
-    let failed = |source| Error::PeerAddress { key, address: listens_at.to_owned(), source };
+    let failed = |source| Error::PeerAddress { key, address: listens_at.to_string(), source };
     let listener = listener.map_err(failed)?;
-    let public = own.map_or_else(|| listener.public_address(), |_| address.to_owned());
+    let public = own.map_or_else(|| listener.public_address(), |_| address.to_string());
     Ok((Some(listener), Some(public)))
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::duration::{read_duration, write_duration};
 use crate::api::Secret;
+use crate::base::address::{AddressError, HostPort};
 
 /// The smallest and the largest value of a setting: a number, milliseconds or bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,6 +136,75 @@ impl SettingValue for Vec<String> {
 
     fn text(&self) -> Option<String> {
         (!self.is_empty()).then(|| self.join(","))
+    }
+}
+
+/// Parses an address for a setting. Port 0 picks a free port for listeners.
+fn read_address(text: &OsStr) -> Result<HostPort, String> {
+    let text = utf8(text)?;
+    HostPort::parse_to_listen(text).map_err(|problem| address_problem(text, &problem))
+}
+
+/// A problem of an address. The cause follows where the form does not show it.
+fn address_problem(text: &str, problem: &AddressError) -> String {
+    match problem {
+        AddressError::NoHost | AddressError::NoPort => {
+            format!("{text:?} is not of the form HOST:PORT")
+        }
+        problem => format!("{text:?} is not of the form HOST:PORT: it {problem}"),
+    }
+}
+
+impl SettingValue for Option<HostPort> {
+    fn read(&mut self, text: &OsStr, _: Bounds) -> Result<(), String> {
+        *self = Some(read_address(text)?);
+        Ok(())
+    }
+
+    fn text(&self) -> Option<String> {
+        self.as_ref().map(HostPort::to_string)
+    }
+}
+
+/// Addresses to connect to.
+impl SettingValue for Vec<HostPort> {
+    const KIND: ValueKind = ValueKind::List;
+
+    fn read(&mut self, text: &OsStr, _: Bounds) -> Result<(), String> {
+        let text = utf8(text)?;
+        self.push(HostPort::parse(text).map_err(|problem| address_problem(text, &problem))?);
+        Ok(())
+    }
+
+    fn clear(&mut self) {
+        Vec::clear(self);
+    }
+
+    fn text(&self) -> Option<String> {
+        let shown: Vec<_> = self.iter().map(HostPort::to_string).collect();
+        (!shown.is_empty()).then(|| shown.join(","))
+    }
+}
+
+impl SettingValue for Vec<PathBuf> {
+    const KIND: ValueKind = ValueKind::List;
+
+    fn read(&mut self, text: &OsStr, _: Bounds) -> Result<(), String> {
+        let path = PathBuf::from(text);
+        if !path.is_absolute() {
+            return Err(format!("{} is not an absolute path", quoted(text)));
+        }
+        self.push(path);
+        Ok(())
+    }
+
+    fn clear(&mut self) {
+        Vec::clear(self);
+    }
+
+    fn text(&self) -> Option<String> {
+        let shown: Vec<_> = self.iter().map(|path| path.to_string_lossy()).collect();
+        (!shown.is_empty()).then(|| shown.join(","))
     }
 }
 

@@ -45,6 +45,7 @@ macro_rules! targets {
 }
 
 targets! {
+    addresses,
     bodies,
     calls,
     configurations,

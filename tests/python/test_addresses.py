@@ -1,197 +1,176 @@
-"""What rules know of the addresses of visitors: what files of the operator say."""
-
-from __future__ import annotations
+"""Addresses from outside have one reading, in every field and by every way in."""
 
 import json
+import socket
 import subprocess
 import sys
+import threading
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-from urllib.error import HTTPError
-
-import pytest
 
 import ginnel
-import mmdb
-from ginnel import Service
+import pytest
 
-HOST = "app.example.test"
-
-HERE = {
-    "city": {"names": {"en": "Delft", "nl": "Delft"}},
-    "continent": {"code": "EU", "names": {"en": "Europe"}},
-    "country": {"iso_code": "NL", "is_in_european_union": True, "names": {"en": "Netherlands"}},
-    "location": {
-        "accuracy_radius": 20,
-        "latitude": 52.5,
-        "longitude": 4.25,
-        "time_zone": "Europe/Amsterdam",
-    },
-    "postal": {"code": "2611"},
-    "subdivisions": [{"iso_code": "ZH", "names": {"en": "South Holland"}}],
-}
-SYSTEM = {"autonomous_system_number": 64500, "autonomous_system_organization": "Example"}
-
-LOCATION = {
-    "city": "Delft",
-    "continent": "Europe",
-    "country": "Netherlands",
-    "country_code": "NL",
-    "latitude": "52.5",
-    "longitude": "4.25",
-    "metro_code": "",
-    "postal_code": "2611",
-    "radius": "20",
-    "subdivision": "South Holland",
-    "timezone": "Europe/Amsterdam",
-}
-OLDER = ["city", "country", "country_code", "latitude", "longitude", "radius", "subdivision"]
+NOT_ADDRESSES = [
+    "{port}\n",
+    "{port}\t",
+    "{port}.",
+    "{port}/",
+    "{port}?",
+    "{port}#",
+    "0{port}",
+    "+{port}",
+    " {port}",
+    "0x9daf",
+    "2130706433:{port}",
+    "0177.0.0.1:{port}",
+    "127.1:{port}",
+    "１２７.0.0.1:{port}",
+    "localhost:",
+    "localhost:99999",
+    "http://localhost:{port}/app",
+    "http://localhost:{port}/?site=2",
+    "http://localhost:{port}/#part",
+    "http://ada:secret@localhost:{port}",
+    "ftp://localhost:{port}",
+    "[fe80::1%eth0]:{port}",
+    "::1:{port}",
+]
 
 
-@pytest.fixture
-def files(tmp_path: Path) -> Any:
-    """Settings with files that know the address of this machine."""
-    categories = tmp_path / "categories.csv"
-    categories.write_text("127.0.0.0/8, proxy.anonymous.tor\n127.0.0.1,com.example\n# none\n")
-    return {
-        "geo_database": str(mmdb.write(tmp_path / "geo.mmdb", {"127.0.0.0/8": HERE})),
-        "asn_database": str(mmdb.write(tmp_path / "asn.mmdb", {"127.0.0.0/8": SYSTEM})),
-        "address_categories": str(categories),
-    }
-
-
-@pytest.fixture
-def informed(files: Any) -> Iterator[Service]:
-    with Service(settings=files) as service:
+@pytest.fixture(scope="module")
+def service() -> Iterator[ginnel.Service]:
+    with ginnel.Service() as service:
         yield service
 
 
-def respond(body: str, *expressions: str) -> dict[str, Any]:
-    action = {"type": "custom-response", "config": {"body": body}}
-    return {"expressions": list(expressions), "actions": [action]}
+@pytest.mark.parametrize("form", NOT_ADDRESSES)
+@pytest.mark.parametrize("field", ["addr", "upstream.url"])
+def test_an_address_with_another_reading_is_refused(
+    service: ginnel.Service, tmp_path: Path, form: str, field: str
+) -> None:
+    text = json.dumps(form.format(port=40367))
+    entry = f"proto: http, addr: {text}" if field == "addr" else f"upstream: {{url: {text}}}"
+    version, table = ("2", "tunnels") if field == "addr" else ("3", "endpoints")
+    path = tmp_path / "ginnel.yml"
+    if field == "addr":
+        path.write_text(f"version: {version}\n{table}:\n  web: {{{entry}}}\n", encoding="utf-8")
+    else:
+        lines = f"version: {version}\nagent: {{}}\n{table}:\n- {{name: web, {entry}}}\n"
+        path.write_text(lines, encoding="utf-8")
 
-
-def route(service: Service, *rules: dict[str, Any]) -> None:
-    with service.client() as remote:
-        edge = remote.edges.https.create(hostports=[f"{HOST}:80"])
-        remote.edges.https.routes.create(
-            edge.id, match_type="path_prefix", match="/", policy={"inbound": list(rules)}
-        )
-
-
-def get(service: Service) -> str:
-    try:
-        with service.opener().open(f"http://{HOST}/") as response:
-            text: str = response.read().decode()
-            return text
-    except HTTPError as error:
-        with error:
-            return str(error.code)
-
-
-def test_rules_know_where_and_whose_an_address_is(informed: Service) -> None:
-    names = [f"conn.client_ip.geo.location.{name}" for name in LOCATION]
-    names += [f"conn.geo.{name}" for name in OLDER]
-    names += [f"conn.client_ip.as.{name}" for name in ("number", "organization")]
-    names += [f"conn.client_ip.{name}" for name in ("is_tor_node", "is_on_blocklist", "categories")]
-    names += ["conn.client_ip.geo.location.is_eu"]
-    values = ", ".join(names)
-    route(informed, respond(f"${{json.encode([{values}])}}"))
-
-    expected = [*LOCATION.values(), *(LOCATION[name] for name in OLDER), 64500, "Example"]
-    expected += [True, False, ["com.example", "proxy.anonymous.tor"], True]
-
-    assert json.loads(get(informed)) == expected
-
-
-def test_rules_decide_by_them(informed: Service) -> None:
-    route(
-        informed,
-        respond("blocked", "conn.client_ip.is_on_blocklist"),
-        respond("far", "conn.geo.country_code in ['US', 'CA']"),
-        respond(
-            "here",
-            "conn.geo.country_code == 'NL' && conn.client_ip.as.number == 64500",
-            "'com.example' in conn.client_ip.categories",
-        ),
+    checked = subprocess.run(
+        [sys.executable, "-m", "ginnel", "config", "check", "--config", path],
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
-    assert get(informed) == "here"
+    output = checked.stdout + checked.stderr
+    assert checked.returncode != 0
+    assert field in output
+    assert "secret" not in output
 
 
-def test_an_address_that_is_in_no_file_is_unknown(tmp_path: Path, files: Any) -> None:
-    for key, facts in (("geo_database", HERE), ("asn_database", SYSTEM)):
-        files[key] = str(mmdb.write(tmp_path / f"far-{key}", {"192.0.2.0/24": facts}))
-    Path(files["address_categories"]).write_text("192.0.2.0/24, com.example\n")
-    values = "conn.geo.city, conn.client_ip.as.number, conn.client_ip.categories"
-    with Service(settings=files) as service:
-        route(service, respond(f"${{json.encode([{values}])}}"))
+@pytest.fixture
+def unix_service(tmp_path: Path) -> Iterator[tuple[Path, list[bytes]]]:
+    path, heads = tmp_path / "app.sock", list[bytes]()
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(path))
+    listener.listen()
 
-        assert json.loads(get(service)) == ["", 0, []]
+    def accept() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            with connection:
+                head = b""
+                while b"\r\n\r\n" not in head and (data := connection.recv(65536)):
+                    head += data
+                heads.append(head)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
+
+    threading.Thread(target=accept, daemon=True).start()
+    yield path, heads
+    listener.close()
 
 
-ASKING = {
-    "geo_database": "conn.geo.country == 'x'",
-    "asn_database": "conn.client_ip.as.number == 1",
-    "address_categories": "conn.client_ip.is_tor_node",
-}
+@pytest.mark.skipif(sys.platform == "win32", reason="Unix sockets")
+@pytest.mark.parametrize("proto", ["http", "tcp"])
+def test_a_unix_socket_below_a_root_is_reached(
+    service: ginnel.Service, unix_service: tuple[Path, list[bytes]], proto: str
+) -> None:
+    path, heads = unix_service
+    schemes = ["http"] if proto == "http" else None
+    with ginnel.Agent(service, unix_socket_roots=[path.parent]) as agent, agent.client() as here:
+        tunnel = here.tunnels.start(addr=f"unix:{path}", proto=proto, name="sock", schemes=schemes)
+
+        url = tunnel.public_url.replace("tcp://", "http://")
+        with urllib.request.urlopen(url, timeout=10) as response:
+            assert response.read() == b"ok"
+
+        assert tunnel.config.addr == f"unix:{path}"
+        if proto == "http":
+            assert b"\r\nhost: localhost\r\n" in heads[0].lower()
 
 
-@pytest.mark.parametrize("missing", ASKING)
-def test_a_rule_cannot_ask_what_only_a_missing_file_knows(files: Any, missing: str) -> None:
-    expression = ASKING[missing]
-    others: Any = {key: path for key, path in files.items() if key != missing}
-    with Service(settings=others) as service:
-        with pytest.raises(ginnel.BadRequestError, match=f"need {missing}"):
-            route(service, respond("x", expression))
-
-        rules = {"on_http_request": [respond("x", expression)]}
+@pytest.mark.skipif(sys.platform == "win32", reason="Unix sockets")
+def test_a_unix_socket_outside_of_the_roots_is_refused(
+    service: ginnel.Service, unix_service: tuple[Path, list[bytes]], tmp_path: Path
+) -> None:
+    path, _ = unix_service
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    (inside / "link.sock").symlink_to(path)
+    for roots in ([], [inside]):
         with (
-            ginnel.Agent(service) as agent,
-            agent.client() as local,
-            pytest.raises(ginnel.APIStatusError, match=f"need {missing}"),
+            ginnel.Agent(service, unix_socket_roots=roots) as agent,
+            agent.client() as here,
         ):
-            local.tunnels.start(addr=1, proto="http", name="x", traffic_policy=rules)
+            for socket_path in (path, inside / "link.sock", inside / ".." / "app.sock"):
+                with pytest.raises(ginnel.GinnelError, match="[uU]nix"):
+                    here.tunnels.start(addr=f"unix:{socket_path}", proto="http", name="sock")
 
 
-def test_a_stored_rule_stays_when_its_file_is_taken_away(tmp_path: Path, files: Any) -> None:
-    store = str(tmp_path / "ginnel.db")
-    with Service(path=store, settings=files) as service:
-        route(service, respond("near", "conn.geo.country_code == 'NL'"), respond("far"))
-        assert get(service) == "near"
-    with Service(path=store) as service:
-        assert get(service) == "far"
+def test_backends_and_edges_have_no_unix_sockets(service: ginnel.Service) -> None:
+    with service.client() as remote:
+        for address in ("unix:/run/app.sock", "0x7f000001:80", "127.1:80", "a.test:080", "a.test"):
+            with pytest.raises(ginnel.BadRequestError, match="address"):
+                remote.backends.static.create(address=address)
+        for hostport in ("unix:/a:443", "0x7f.1:443", "a.test:443\n", "１.test.:44３"):
+            with pytest.raises(ginnel.BadRequestError, match="hostports"):
+                remote.edges.https.create(hostports=[hostport])
 
 
-def test_visitors_with_ipv6_are_unknown_to_a_database_of_ipv4(files: Any) -> None:
-    with Service(settings=files | {"edge_host": "::1"}) as service:
-        route(service, respond("${conn.geo.city}/${conn.client_ip.as.number}"))
+@pytest.mark.parametrize("form", ["https://{}", "{}/", "127.0.0.1", "127.0.0.1:", "127.0.0.1:https"])
+def test_an_address_of_a_service_that_cannot_be_is_refused_at_once(
+    service: ginnel.Service, form: str
+) -> None:
+    address = form.format(service.agent_addr)
 
-        assert get(service) == "/0"
-
-
-@pytest.mark.parametrize("key", ["geo_database", "asn_database", "address_categories"])
-def test_a_file_that_is_something_else_ends_the_start(tmp_path: Path, key: str) -> None:
-    wrong = tmp_path / "wrong"
-    for content in [None, "nothing of the kind\n"]:
-        if content:
-            wrong.write_text(content)
-        settings: Any = {key: str(wrong)}
-        with pytest.raises(ginnel.ConfigError, match=key):
-            Service(settings=settings).stop()
+    with pytest.raises(ginnel.ConfigError, match="server_addr"):
+        ginnel.Agent(server_addr=address, authtoken="x")
 
 
-def test_a_check_reads_the_files(tmp_path: Path, files: Any) -> None:
-    wrong = tmp_path / "wrong.csv"
-    wrong.write_text("192.0.2.0/24\n")
+def test_a_hostport_in_another_spelling_is_stored_in_one(service: ginnel.Service) -> None:
+    with service.client() as remote:
+        edge = remote.edges.https.create(hostports=["B\u00dccher.Example.test.:443"])
 
-    def check(path: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "ginnel", "serve", "--check"]
-        options = ["--address-categories", path]
-        return subprocess.run([*command, *options], capture_output=True, text=True, check=False)
+        assert edge.hostports == ["xn--bcher-kva.example.test:443"]
+        with pytest.raises(ginnel.BadRequestError, match="another edge"):
+            remote.edges.https.create(hostports=["XN--bcher-kva.example.test:443"])
+        remote.edges.https.delete(edge.id)
 
-    assert check(files["address_categories"]).returncode == 0
-    refused = check(str(wrong))
-    assert refused.returncode != 0
-    assert "line 1 is not a CIDR" in refused.stdout + refused.stderr
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "::"])
+def test_listeners_on_all_addresses_are_reached_on_loopback(host: str) -> None:
+    with ginnel.Service(host=host, edge_host=host, admin_addr=None) as service:
+        with ginnel.Agent(service, timeout=5) as agent:
+            assert agent.state == "online"
+        for address in (service.url, service.agent_addr):
+            assert address is not None
+            assert "0.0.0.0" not in address
+            assert "[::]" not in address

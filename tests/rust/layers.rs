@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 /// Each folder, and what it may use.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("api", &[]),
+    ("base", &[]),
     ("http1", &[]),
     ("logging", &[]),
     ("metrics", &[]),
@@ -66,7 +67,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 ];
 
 /// What every folder may use.
-const FOR_ALL: &[&str] = &["fork", "logging"];
+const FOR_ALL: &[&str] = &["base", "fork", "logging"];
 
 /// Rooms, and what they may use of their own folder and of those beside it.
 const ROOMS: &[(&str, &str, &[&str])] = &[

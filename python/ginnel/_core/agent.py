@@ -34,6 +34,7 @@ class Agent(InProcess):
         ca: str | PathLike[str] | None = None,
         web_addr: str | None = "127.0.0.1:0",
         web_allow_hosts: Sequence[str] = (),
+        unix_socket_roots: Sequence[str | PathLike[str]] = (),
         inspect_db_size: int = 0,
         inspect_file: str | PathLike[str] | None = None,
         inspect_file_size: int = 50 << 20,
@@ -57,6 +58,9 @@ class Agent(InProcess):
                 is 127.0.0.1:4040 or one of the nine ports after it; None switches it off.
             web_allow_hosts: Hosts that the agent API answers to beside those of this machine: an
                 address, a network, a name, or `.` and the end of names.
+            unix_socket_roots: Folders below which callers of the agent API may forward to Unix
+                sockets, as in `addr="unix:/run/app.sock"`. None by default: the agent API has no
+                key, so every user of this machine could reach the sockets of this process.
             inspect_db_size: How many bytes of captured requests are kept; 0 for 50 MB, -1 to
                 capture nothing.
             inspect_file: A file that captured requests survive a restart in; only its owner may
@@ -101,6 +105,7 @@ class Agent(InProcess):
                 "ca_path": ca,
                 "web_addr": web_addr,
                 "web_allow_hosts": list(web_allow_hosts),
+                "unix_socket_roots": list(unix_socket_roots),
                 "inspect_db_size": inspect_db_size,
                 "inspect_file": inspect_file,
                 "inspect_file_size": inspect_file_size,

@@ -26,6 +26,7 @@ use crate::api::decode;
 use crate::api::local::{endpoints, mocks, tunnels};
 use crate::api::mask;
 use crate::api::{Field, Kind, Operation, Secret};
+use crate::base::address::HostPort;
 use crate::settings::{
     ConfigFile, FileLayout, FileTable, ResolvedSettings, SettingOrigin, SettingSection,
     SettingSources, TableEntry, problem_at, resolve,
@@ -96,7 +97,7 @@ pub struct AgentConfig {
     /// The options of the agent; what others below say is not in them yet.
     options: AgentOptions,
     /// Where the service takes agents, each `host:port`.
-    pub server_addr: Vec<String>,
+    pub server_addr: Vec<HostPort>,
     /// What the service knows the agent by.
     pub authtoken: Option<Secret>,
     /// A file that holds it.
@@ -129,7 +130,7 @@ impl Default for AgentConfig {
     fn default() -> Self {
         Self {
             version: ConfigVersion::default(),
-            options: AgentOptions::new("", Secret::default(), Trust::System),
+            options: AgentOptions::new(None, Secret::default(), Trust::System),
             server_addr: Vec::new(),
             authtoken: None,
             authtoken_file: None,
@@ -339,6 +340,10 @@ mod tests {
         }
     }
 
+    fn a_port(port: u16) -> HostPort {
+        HostPort::parse(&format!("a:{port}")).unwrap()
+    }
+
     #[test]
     fn later_files_win_and_tunnels_are_merged() {
         let config = read(&[
@@ -350,9 +355,9 @@ mod tests {
 
         let options = config.options().unwrap();
         assert_eq!(options.authtoken.0, "two");
-        assert_eq!(options.server_addrs, ["a:1"]);
+        assert_eq!(options.server_addrs, [a_port(1)]);
         assert_eq!(config.tunnels.keys().collect::<Vec<_>>(), ["raw", "web"]);
-        assert_eq!(config.tunnel("raw").unwrap().address.shown(), "localhost:22");
+        assert_eq!(config.tunnel("raw").unwrap().address.to_string(), "localhost:22");
         assert!(config.problems().is_empty());
     }
 
@@ -360,7 +365,8 @@ mod tests {
     fn a_service_has_one_address_or_several() {
         let addresses = |text: &str| {
             let text = format!("version: 2\nauthtoken: x\nserver_addr: {text}\n");
-            read(&[&text]).unwrap().config.options().unwrap().server_addrs
+            let addresses = read(&[&text]).unwrap().config.options().unwrap().server_addrs;
+            addresses.iter().map(HostPort::to_string).collect::<Vec<_>>()
         };
 
         assert_eq!(addresses("a:1"), ["a:1"]);
@@ -392,7 +398,7 @@ mod tests {
 
         let config = read(&[text]).unwrap().config;
 
-        assert_eq!(config.options().unwrap().server_addrs, ["a:1"]);
+        assert_eq!(config.options().unwrap().server_addrs, [a_port(1)]);
         assert_eq!(config.tunnels.keys().collect::<Vec<_>>(), ["raw", "web"]);
         assert_eq!(config.tunnel("web").unwrap().document["domain"], "a.test");
         assert!(config.problems().is_empty(), "{:?}", config.problems());

@@ -7,6 +7,7 @@ use super::{AgentConfig, ConfigVersion, ConsoleChoice, NgrokLogFormat, NgrokLogL
 use crate::agent::capture::CaptureLimit;
 use crate::agent::options::WebAddress;
 use crate::api::Secret;
+use crate::base::address::HostPort;
 use crate::settings::{ByteSize, SettingSection, setting};
 
 /// A row: the field with its type, the key, what stands for the value, and what it means.
@@ -45,7 +46,7 @@ const SERVICE: SettingSection<AgentConfig> = SettingSection {
     title: "Service",
     settings: &[
         row!(
-            server_addr: Vec<String>, "server_addr", "HOST:PORT",
+            server_addr: Vec<HostPort>, "server_addr", "HOST:PORT",
             "The address where the service accepts agents; several for the nodes of a cluster"
         )
         .usual()
@@ -128,6 +129,12 @@ const INSPECTION: SettingSection<AgentConfig> = SettingSection {
             "Hosts, besides this machine and the tunnels' own, that captured requests may be sent to"
         )
         .without_flag(),
+        row!(
+            options.unix_socket_roots: Vec<PathBuf>, "unix_socket_roots", "DIR",
+            "Folders below which callers of the agent API may forward to Unix sockets"
+        )
+        .without_flag()
+        .unset("none"),
         row!(
             options.inspect: CaptureLimit, "inspect_db_size", "BYTES",
             "Maximum size of the captured requests; 0 for the default, -1 for none"

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 
 use crate::agent::capture::CaptureLimit;
 use crate::agent::options::WebAddress;
+use crate::base::address::HostPort;
 use crate::settings::{Bounds, SettingValue, ValueKind};
 
 /// The version of the file.
@@ -203,10 +204,12 @@ impl SettingValue for WebAddress {
         *self = match text.to_str() {
             Some("false") => Self::Off,
             Some("" | "true") | None => return Err("must be host:port or false".to_owned()),
-            Some(port) if port.bytes().all(|byte| byte.is_ascii_digit()) => {
-                Self::At(format!("127.0.0.1:{port}"))
+            Some(text) => {
+                let is_port = text.bytes().all(|byte| byte.is_ascii_digit());
+                let text = if is_port { format!("127.0.0.1:{text}") } else { text.to_owned() };
+                let address = HostPort::parse_to_listen(&text);
+                Self::At(address.map_err(|problem| format!("{text:?} {problem}"))?)
             }
-            Some(address) => Self::At(address.to_owned()),
         };
         Ok(())
     }
@@ -214,7 +217,7 @@ impl SettingValue for WebAddress {
     fn text(&self) -> Option<String> {
         match self {
             Self::Default => None,
-            Self::At(address) => Some(address.clone()),
+            Self::At(address) => Some(address.to_string()),
             Self::Off => Some("false".to_owned()),
         }
     }

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use serde_json::Value;
-use url::Url;
 
 use crate::api::local::endpoints;
 use crate::api::local::tunnels;
 use crate::api::{TextOrNumber, mask};
+use crate::base::address::{AddressError, EndpointUrl};
 use crate::net::tls::certificate;
 
 /// The binding of what everybody reaches.
@@ -60,41 +60,41 @@ impl PublicAddress {
         let shown = mask::target(text);
         let (scheme, place) = text.split_once("://").unwrap_or(("https", text));
         let place = place.strip_suffix('/').unwrap_or(place);
-        if place.contains('@') {
-            return Err("must not hold a user or a password".to_owned());
-        }
-        let (host, port) = host_and_port(place).ok_or_else(|| format!("{shown:?} is not a URL"))?;
-        match (scheme, port) {
-            ("http" | "https", None) => Ok(Self::http(scheme, host)),
-            ("http", Some(80)) | ("https", Some(443)) => Ok(Self::http(scheme, host)),
+        let unknown = || format!("{shown:?} begins with none of https://, http://, tls://, tcp://");
+        let (host, port) = match place {
+            "" => (None, None),
+            _ => {
+                let url = EndpointUrl::parse(&format!("{scheme}://{place}"));
+                let url = url.map_err(|problem| match problem {
+                    AddressError::Login => "must not hold a user or a password".to_owned(),
+                    AddressError::Scheme(_) => unknown(),
+                    problem => format!("{shown:?} is not a URL: it {problem}"),
+                })?;
+                (Some(url.host_pattern()), url.port)
+            }
+        };
+        match (scheme.to_ascii_lowercase().as_str(), port) {
+            (scheme @ ("http" | "https"), None) => Ok(Self::http(scheme, host)),
+            (scheme @ "http", Some(80)) | (scheme @ "https", Some(443)) => {
+                Ok(Self::http(scheme, host))
+            }
             ("tls", None | Some(443)) => Ok(Self { proto: "tls", domain: host, ..Self::default() }),
             ("tcp", None) if host.is_none() => Ok(Self { proto: "tcp", ..Self::default() }),
-            ("tcp", Some(_)) if host.is_some() => {
-                Ok(Self { proto: "tcp", remote_addr: Some(place.to_owned()), ..Self::default() })
+            ("tcp", Some(port)) => {
+                let place = host.map(|host| format!("{host}:{port}"));
+                Ok(Self { proto: "tcp", remote_addr: place, ..Self::default() })
             }
             ("tcp", _) => Err(format!("{shown:?} is neither tcp:// nor tcp://host:port")),
-            ("http" | "https" | "tls", Some(port)) => {
+            (scheme @ ("http" | "https" | "tls"), Some(port)) => {
                 Err(format!("{shown:?}: {scheme} is not served at port {port}"))
             }
-            _ => Err(format!("{shown:?} begins with none of https://, http://, tls://, tcp://")),
+            _ => Err(unknown()),
         }
     }
 
     fn http(scheme: &str, domain: Option<String>) -> Self {
         Self { proto: "http", schemes: Some(vec![scheme.to_owned()]), domain, remote_addr: None }
     }
-}
-
-/// The host and the port of a URL, both of which may be missing; none where there is more, or less.
-fn host_and_port(place: &str) -> Option<(Option<String>, Option<u16>)> {
-    if place.is_empty() {
-        return Some((None, None));
-    }
-    // A scheme without a usual port, so that each port that is written is seen.
-    let url = Url::parse(&format!("endpoint://{place}")).ok()?;
-    let is_bare = url.path().is_empty() && url.query().is_none() && url.fragment().is_none();
-    let host = url.host_str().filter(|host| is_bare && !host.is_empty())?;
-    Some((Some(host.to_ascii_lowercase()), url.port()))
 }
 
 /// What ends the TLS of visitors at the agent, in PEM.
@@ -205,8 +205,8 @@ fn refused_bindings(start: &endpoints::Start, url: &str) -> Vec<String> {
 /// Whether only policies lead to a URL, or to a host alone.
 pub(in crate::agent) fn is_internal_url(url: &str) -> bool {
     let place = url.split_once("://").map_or(url, |(_, place)| place);
-    let host = host_and_port(place.trim_end_matches('/')).and_then(|(host, _)| host);
-    host.is_some_and(|host| host.ends_with(INTERNAL_SUFFIX))
+    let parsed = EndpointUrl::parse(&format!("https://{}", place.trim_end_matches('/')));
+    parsed.is_ok_and(|url| url.host_pattern().ends_with(INTERNAL_SUFFIX))
 }
 
 /// A problem of the tunnel's definition in the words of the endpoint.

@@ -1,19 +1,22 @@
 //! Reads a definition: what all tunnels have, and what each kind of them has.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
 use rustls::ServerConfig;
 use serde_json::{Map, Value};
 
-use super::address::address;
+use super::address;
 use super::endpoint::TlsMaterial;
 use super::{Definition, EndpointDefinition};
-use crate::agent::relay::{AppProtocol, LocalAddress};
+use crate::agent::relay::AppProtocol;
 use crate::agent::tls;
+use crate::agent::unix_sockets::{self, UnixSocketRoots};
 use crate::api::local::tunnels;
 use crate::api::{Description, Metadata, mask};
+use crate::base::address::{HostPort, UpstreamAddress, parse_port};
 use crate::net::tls::certificate;
 use crate::protocol::message::{
     Base64Bytes, Empty, HttpOpts, MutualTlsOptions, TcpOpts, TlsOpts, TlsTerminationOptions,
@@ -69,14 +72,16 @@ pub(super) struct DefinitionReader {
     problems: Vec<String>,
     /// What ends TLS at the agent, where that is no matter of files.
     material: Option<TlsMaterial>,
+    /// Folders below which a Unix socket has to be; none if the owner of the agent names it.
+    roots: Option<UnixSocketRoots>,
     /// How TLS of visitors ends at the agent, once that is read.
     ends_tls: Option<Arc<ServerConfig>>,
 }
 
 impl DefinitionReader {
     /// Nothing is read yet.
-    pub fn new(start: tunnels::Start) -> Self {
-        Self { start, problems: Vec::new(), material: None, ends_tls: None }
+    pub fn new(start: tunnels::Start, roots: Option<UnixSocketRoots>) -> Self {
+        Self { start, problems: Vec::new(), material: None, roots, ends_tls: None }
     }
 
     /// The same with what ends TLS at the agent.
@@ -114,13 +119,14 @@ impl DefinitionReader {
         let metadata = self.limited("metadata", metadata, Metadata::MAX);
         let description = self.start.description.take();
         let description = self.limited("description", description, Description::MAX);
-        let host_header = self.host_header();
+        let host_header = self.host_header(address.as_ref());
         let app_protocol = self.app_protocol(address.as_ref());
         let verify = self.verify();
         Some(Definition {
             name,
             ends_tls: self.ends_tls.take(),
             address: address?,
+            socket_roots: self.roots.take(),
             app_protocol,
             metadata,
             description,
@@ -190,10 +196,10 @@ impl DefinitionReader {
         text
     }
 
-    fn app_protocol(&mut self, address: Option<&LocalAddress>) -> AppProtocol {
+    fn app_protocol(&mut self, address: Option<&UpstreamAddress>) -> AppProtocol {
         match self.start.app_protocol.as_deref() {
             None | Some("http1") => {}
-            Some("http2") if matches!(address, Some(LocalAddress::Files(_))) => {
+            Some("http2") if matches!(address, Some(UpstreamAddress::Files(_))) => {
                 self.problem("app_protocol", "must be http1 for a folder");
             }
             Some("http2") => return AppProtocol::Http2,
@@ -252,11 +258,17 @@ impl DefinitionReader {
 
     fn remote_addr(&mut self) -> String {
         let addr = self.start.remote_addr.take().unwrap_or_default();
-        let port = addr.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
-        if !addr.is_empty() && port.is_none_or(|port| port.is_err()) {
-            self.problem("remote_addr", &format!("{addr:?} is not host:port"));
+        if addr.is_empty() {
+            return addr;
         }
-        addr
+        // Without a host, the service takes its own.
+        if addr.strip_prefix(':').is_some_and(|port| parse_port(port).is_ok_and(|it| it != 0)) {
+            return addr;
+        }
+        HostPort::parse(&addr).map(|place| place.to_string()).unwrap_or_else(|problem| {
+            self.problem("remote_addr", &format!("{addr:?} is not host:port: it {problem}"));
+            addr
+        })
     }
 
     fn tls(&mut self) -> EndpointDefinition {
@@ -369,16 +381,29 @@ impl DefinitionReader {
         }))
     }
 
-    fn address(&mut self, proto: Option<&str>) -> Option<LocalAddress> {
+    fn address(&mut self, proto: Option<&str>) -> Option<UpstreamAddress> {
         let text = std::mem::take(&mut self.start.addr.0);
-        let problem = match address(&text, proto.unwrap_or("http")) {
-            Ok(LocalAddress::Files(folder)) if !folder.is_dir() => {
-                "is not a folder on this machine"
+        let problem = match address::address(&text, proto.unwrap_or("http")) {
+            Ok(UpstreamAddress::Files(folder)) if !folder.is_dir() => {
+                "is not a folder on this machine".to_owned()
             }
+            Ok(UpstreamAddress::Unix(path)) => match self.socket_problem(path.as_path()) {
+                None => return Some(UpstreamAddress::Unix(path)),
+                Some(problem) => problem,
+            },
             Ok(address) => return Some(address),
-            Err(problem) => problem,
+            Err(problem) => address::problem(&text, &problem),
         };
         self.problem("addr", &format!("{:?} {problem}", mask::target(&text)));
         None
+    }
+
+    /// The reason why a Unix socket may not be forwarded to.
+    fn socket_problem(&self, path: &Path) -> Option<String> {
+        let refused = self.roots.as_ref()?.resolve(path).err()?;
+        Some(match refused.kind() {
+            ErrorKind::PermissionDenied => unix_sockets::REFUSAL.to_owned(),
+            _ => format!("is a Unix socket that cannot be found: {refused}"),
+        })
     }
 }

@@ -17,10 +17,12 @@ use std::sync::Arc;
 use rustls::ServerConfig;
 use serde_json::{Map, Value};
 
-use super::relay::{AppProtocol, HostHeader, LocalAddress};
+use super::relay::{AppProtocol, HostHeader};
+use super::unix_sockets::UnixSocketRoots;
 use crate::api::Operation;
 use crate::api::decode::{self, ArgumentError};
 use crate::api::local::{endpoints, tunnels};
+use crate::base::address::UpstreamAddress;
 use crate::protocol::message::{BindOpts, HttpOpts, TcpOpts, TlsOpts};
 pub use endpoint::PublicAddress;
 pub(super) use endpoint::{INTERNAL, PUBLIC, TUNNEL_NAMES, is_internal_url, upstream};
@@ -44,7 +46,9 @@ pub struct Definition {
     /// Its name; empty for an unnamed tunnel.
     pub name: String,
     /// Where it forwards to.
-    pub address: LocalAddress,
+    pub address: UpstreamAddress,
+    /// Folders to which a Unix socket is restricted, if a caller of the agent API named it.
+    pub socket_roots: Option<UnixSocketRoots>,
     /// What is spoken there.
     pub app_protocol: AppProtocol,
     /// Free text that the management API shows.
@@ -103,7 +107,7 @@ impl Definition {
     /// # Errors
     /// When a field is unknown, missing or unusable, one line for each.
     pub fn read(document: &Map<String, Value>) -> Result<Self, Vec<String>> {
-        Self::of(decoded::<tunnels::Start>(document)?)
+        DefinitionReader::new(decoded::<tunnels::Start>(document)?, None).read()
     }
 
     /// Reads an endpoint; the problems name its fields.
@@ -111,25 +115,37 @@ impl Definition {
     /// # Errors
     /// When a field is unknown, missing or unusable, one line for each.
     pub fn read_endpoint(document: &Map<String, Value>) -> Result<Self, Vec<String>> {
-        Self::of_endpoint(decoded::<endpoints::Start>(document)?)
+        Self::read_endpoint_start(decoded::<endpoints::Start>(document)?, None)
     }
 
-    /// What the operation that starts a tunnel for an endpoint asks for; the problems name its fields.
+    /// What the operation that starts a tunnel for an endpoint asks for; the problems name its fields. A Unix
+    /// socket has to be below one of `roots`.
     ///
     /// # Errors
     /// When a field is unusable, one line for each.
-    pub fn of_endpoint(start: endpoints::Start) -> Result<Self, Vec<String>> {
+    pub fn of_endpoint(
+        start: endpoints::Start,
+        roots: &UnixSocketRoots,
+    ) -> Result<Self, Vec<String>> {
+        Self::read_endpoint_start(start, Some(roots.clone()))
+    }
+
+    fn read_endpoint_start(
+        start: endpoints::Start,
+        roots: Option<UnixSocketRoots>,
+    ) -> Result<Self, Vec<String>> {
         let (tunnel, material) = endpoint::tunnel(start)?;
-        let definition = DefinitionReader::new(tunnel).with_tls(material).read();
+        let definition = DefinitionReader::new(tunnel, roots).with_tls(material).read();
         definition.map_err(|problems| problems.iter().map(|it| endpoint::problem(it)).collect())
     }
 
-    /// What the operation that starts a tunnel asks for; the problems name their fields.
+    /// What the operation that starts a tunnel asks for; the problems name their fields. A Unix socket has to be
+    /// below one of `roots`.
     ///
     /// # Errors
     /// When a field is unusable, one line for each.
-    pub fn of(start: tunnels::Start) -> Result<Self, Vec<String>> {
-        DefinitionReader::new(start).read()
+    pub fn of(start: tunnels::Start, roots: &UnixSocketRoots) -> Result<Self, Vec<String>> {
+        DefinitionReader::new(start, Some(roots.clone())).read()
     }
 
     /// The text of the traffic policy, where there is one.
@@ -168,8 +184,8 @@ fn decoded<O: Operation>(document: &Map<String, Value>) -> Result<O, Vec<String>
 }
 
 /// Where a text leads: a port, `host:port` or a URL of HTTP.
-pub(super) fn local_address(text: &str) -> Result<LocalAddress, &'static str> {
-    address::address(text, "http")
+pub(super) fn local_address(text: &str) -> Result<UpstreamAddress, String> {
+    address::address(text, "http").map_err(|problem| address::problem(text, &problem))
 }
 
 /// An error of the fields in the words of a definition.

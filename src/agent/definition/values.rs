@@ -10,6 +10,7 @@ use super::kinds::DefinitionReader;
 use crate::agent::relay::HostHeader;
 use crate::api::local::tunnels::{HeaderChanges, Start};
 use crate::api::mask;
+use crate::base::address::{HostPattern, HostPort, UpstreamAddress};
 use crate::net::tls::certificate;
 use crate::protocol::message::{
     BasicAuthCredential, BasicAuthOptions, CircuitBreakerOptions, HeaderOptions,
@@ -44,8 +45,12 @@ impl DefinitionReader {
         label
     }
 
-    pub(super) fn host_header(&mut self) -> HostHeader {
+    pub(super) fn host_header(&mut self, address: Option<&UpstreamAddress>) -> HostHeader {
         let text = self.start.host_header.take().unwrap_or_default();
+        // Programs behind Unix sockets have no name that visitors could know.
+        if text.is_empty() && matches!(address, Some(UpstreamAddress::Unix(_))) {
+            return HostHeader::Rewrite;
+        }
         // A line end would begin another header.
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             self.problem("host_header", "must be preserve, rewrite or a host");
@@ -58,7 +63,24 @@ impl DefinitionReader {
         if new.is_some() && old.is_some() && new != old {
             self.problem("hostname", "is the older name of domain; use only one of them");
         }
-        new.or(old).unwrap_or_default()
+        let (field, text) = match (new, old) {
+            (Some(new), _) => ("domain", new),
+            (None, old) => ("hostname", old.unwrap_or_default()),
+        };
+        if text.is_empty() {
+            return text;
+        }
+        let pattern = HostPattern::parse(&text).map(|pattern| pattern.to_string());
+        // Tunnels without a name of their own come back to their address.
+        let is_address = || HostPort::parse(&text).is_ok_and(|it| it.socket_address().is_some());
+        match pattern {
+            Ok(domain) => domain,
+            Err(_) if is_address() => text,
+            Err(problem) => {
+                self.problem(field, &format!("{text:?} {problem}"));
+                String::new()
+            }
+        }
     }
 
     pub(super) fn schemes(&mut self) -> Option<Vec<&'static str>> {

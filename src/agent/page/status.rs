@@ -150,8 +150,8 @@ fn options(shared: &AgentInner) -> Map<String, Value> {
     let time = |duration: Duration| format!("{}ms", duration.as_millis());
     let shown = json!({
         "server_addr": match options.server_addrs.as_slice() {
-            [one] => json!(one),
-            several => json!(several),
+            [one] => json!(one.to_string()),
+            several => several.iter().map(ToString::to_string).collect(),
         },
         "root_cas": match &options.trust {
             Trust::System => "trusted",
@@ -162,7 +162,7 @@ fn options(shared: &AgentInner) -> Map<String, Value> {
         "metadata": options.metadata,
         "web_addr": match &options.web_addr {
             WebAddress::Default => json!("127.0.0.1:4040"),
-            WebAddress::At(address) => json!(address),
+            WebAddress::At(address) => json!(address.to_string()),
             WebAddress::Off => json!(false),
         },
         "web_allow_hosts": options.web_allow_hosts,

@@ -1,11 +1,10 @@
 //! Connections to local services.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::pki_types::ServerName;
 use rustls::{AlertDescription, ClientConfig};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -13,8 +12,11 @@ use tokio_rustls::client::TlsStream;
 
 use super::quick_ack::{QuickAckReader, ResponseWait};
 use super::{BoxReader, BoxWriter};
+use crate::agent::unix_sockets::UnixSocketRoots;
+use crate::base::address::{HostPort, UnixPath};
 use crate::logging::or_debug;
-use crate::net::private;
+use crate::net::tls::server_name;
+use crate::net::{private, resolve};
 use crate::reuse::{PolledSocket, ReuseBan, ReuseBans};
 
 /// How long a local service may take to accept a connection.
@@ -55,22 +57,53 @@ impl ForbiddenAddresses {
     }
 }
 
-/// How a host and a port are connected to.
+/// How a local service is connected to.
 #[derive(Debug, Clone)]
 pub(super) struct Dialer {
-    pub host: String,
-    pub port: u16,
+    pub place: DialPlace,
     /// None where it is reached in the clear.
     pub tls: Option<Arc<ClientConfig>>,
     pub closed: ForbiddenAddresses,
     pub bans: ReuseBans,
 }
 
+/// What a dialer connects to.
+#[derive(Debug, Clone)]
+pub(super) enum DialPlace {
+    Tcp(HostPort),
+    Unix {
+        path: UnixPath,
+        /// None for a socket that the owner of the agent has named.
+        roots: Option<UnixSocketRoots>,
+        ban: ReuseBan,
+    },
+}
+
+impl DialPlace {
+    /// A Unix socket.
+    pub fn unix(path: UnixPath) -> Self {
+        Self::Unix { path, roots: None, ban: ReuseBan::default() }
+    }
+
+    /// Allows a Unix socket only below these roots.
+    pub fn restrict(&mut self, allowed: Option<UnixSocketRoots>) {
+        if let Self::Unix { roots, .. } = self {
+            *roots = allowed;
+        }
+    }
+}
+
 impl Dialer {
     /// Opens a connection; what is wanted of ALPN is agreed on.
     pub async fn dial(&self) -> io::Result<LocalStream> {
+        let place = match &self.place {
+            DialPlace::Tcp(place) => place,
+            DialPlace::Unix { path, roots, ban } => {
+                return dial_unix(path, roots.as_ref(), ban.clone()).await;
+            }
+        };
         let response_wait = ResponseWait::default();
-        let (stream, address) = self.dial_tcp().await?;
+        let (stream, address) = self.dial_tcp(place).await?;
         let ban = self.bans.of(address);
         let Some(config) = &self.tls else {
             let (read, write) = stream.into_split();
@@ -82,7 +115,7 @@ impl Dialer {
                 ban,
             });
         };
-        let name = ServerName::try_from(self.host.clone()).map_err(io::Error::other)?;
+        let name = server_name(&place.host)?;
         let connecting = TlsConnector::from(config.clone()).connect(name, PolledSocket(stream));
         let stream = tokio::time::timeout(DIAL_TIMEOUT, connecting).await?.map_err(explained)?;
         if !agrees(config, &stream) {
@@ -92,15 +125,23 @@ impl Dialer {
         Ok(LocalStream { read: Box::pin(read), write: Box::pin(write), response_wait, ban })
     }
 
-    /// Opens a TCP connection, without TLS, and closes it at once. Returns true on success.
+    /// Opens a connection, without TLS, and closes it at once. Returns true on success.
     pub async fn can_connect(&self) -> bool {
-        matches!(tokio::time::timeout(PROBE_TIMEOUT, self.dial_tcp()).await, Ok(Ok(_)))
+        let connecting = async {
+            match &self.place {
+                DialPlace::Tcp(place) => self.dial_tcp(place).await.map(drop),
+                DialPlace::Unix { path, roots, ban } => {
+                    dial_unix(path, roots.as_ref(), ban.clone()).await.map(drop)
+                }
+            }
+        };
+        matches!(tokio::time::timeout(PROBE_TIMEOUT, connecting).await, Ok(Ok(())))
     }
 
-    async fn dial_tcp(&self) -> io::Result<(TcpStream, SocketAddr)> {
-        let problem = format!("{} has no address", self.host);
+    async fn dial_tcp(&self, place: &HostPort) -> io::Result<(TcpStream, SocketAddr)> {
+        let problem = format!("{} has no address", place.host);
         let mut failed = io::Error::new(io::ErrorKind::NotFound, problem);
-        for address in addresses(&self.host, self.port).await? {
+        for address in resolve(place).await? {
             self.closed.check(address)?;
             match tokio::time::timeout(DIAL_TIMEOUT, TcpStream::connect(address)).await {
                 Ok(Ok(stream)) => {
@@ -113,6 +154,62 @@ impl Dialer {
             }
         }
         Err(failed)
+    }
+}
+
+/// Connects to a Unix socket. A socket that a caller of the agent API has named is looked up again each time, as
+/// links can change.
+#[cfg(unix)]
+async fn dial_unix(
+    path: &UnixPath,
+    roots: Option<&UnixSocketRoots>,
+    ban: ReuseBan,
+) -> io::Result<LocalStream> {
+    let path = match roots {
+        Some(roots) => roots.resolve(path.as_path())?,
+        None => path.as_path().to_owned(),
+    };
+    let connecting = tokio::net::UnixStream::connect(path);
+    let stream = tokio::time::timeout(DIAL_TIMEOUT, connecting).await??;
+    let (read, write) = stream.into_split();
+    let read: BoxReader = Box::pin(unix_reader::UnixReader(read));
+    let response_wait = ResponseWait::default();
+    Ok(LocalStream { read, write: Box::pin(write), response_wait, ban })
+}
+
+#[cfg(not(unix))]
+async fn dial_unix(
+    _: &UnixPath,
+    _: Option<&UnixSocketRoots>,
+    _: ReuseBan,
+) -> io::Result<LocalStream> {
+    Err(io::Error::new(io::ErrorKind::Unsupported, "this system has no Unix sockets"))
+}
+
+#[cfg(unix)]
+mod unix_reader {
+    use std::io;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use socket2::SockRef;
+    use tokio::io::{AsyncRead, ReadBuf};
+    use tokio::net::unix::OwnedReadHalf;
+
+    use crate::reuse::ask_kernel;
+
+    /// The receiving half of a connection to a Unix socket.
+    pub(super) struct UnixReader(pub OwnedReadHalf);
+
+    impl AsyncRead for UnixReader {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            buffer: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            let read = Pin::new(&mut self.0).poll_read(cx, buffer);
+            ask_kernel(SockRef::from(self.0.as_ref()), cx, buffer, read)
+        }
     }
 }
 
@@ -135,16 +232,4 @@ fn explained(error: io::Error) -> io::Error {
 
 fn disagreement() -> io::Error {
     io::Error::other("its TLS does not agree on HTTP/2 (h2 by ALPN)")
-}
-
-/// The addresses of a host; `localhost` needs no resolver.
-async fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-    if let Ok(ip) = host.parse::<IpAddr>() {
-        return Ok(vec![SocketAddr::new(ip, port)]);
-    }
-    if host.eq_ignore_ascii_case("localhost") {
-        let loopback = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
-        return Ok(loopback.map(|ip| SocketAddr::new(ip, port)).to_vec());
-    }
-    Ok(tokio::net::lookup_host((host, port)).await?.collect())
 }

@@ -412,7 +412,7 @@ impl Visit<'_> {
     }
 
     fn unreachable(&self, error: &std::io::Error) -> String {
-        let address = self.front.upstream.address().shown();
+        let address = self.front.upstream.address().to_string();
         format!("The agent could not connect to the local service at {address}: {error}.")
     }
 

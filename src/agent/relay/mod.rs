@@ -30,4 +30,4 @@ pub use http::{HttpForwarder, once, serve};
 pub use io::{BoxReader, BoxWriter};
 pub use quick_ack::ResponseWait;
 pub use rewrite::HostHeader;
-pub use upstream::{AppProtocol, LocalAddress, LocalUpstream};
+pub use upstream::{AppProtocol, LocalUpstream};

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll};
 
+use socket2::SockRef;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::tcp::OwnedReadHalf;
 
@@ -50,7 +51,7 @@ impl QuickAckReader {
     fn acknowledge(&self) {
         #[cfg(any(target_os = "linux", target_os = "android"))]
         {
-            let set = socket2::SockRef::from(self.read.as_ref()).set_tcp_quickack(true);
+            let set = SockRef::from(self.read.as_ref()).set_tcp_quickack(true);
             ignore(set, "without it things are slow, but right");
         }
     }
@@ -63,7 +64,7 @@ impl AsyncRead for QuickAckReader {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let read = Pin::new(&mut self.read).poll_read(cx, buffer);
-        let read = ask_kernel(self.read.as_ref(), cx, buffer, read);
+        let read = ask_kernel(SockRef::from(self.read.as_ref()), cx, buffer, read);
         let state = &self.response_wait.0;
         match state.load(Ordering::Relaxed) {
             WAITING if read.is_ready() => state.store(BEGUN, Ordering::Relaxed),

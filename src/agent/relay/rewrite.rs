@@ -1,5 +1,6 @@
 //! The changes that the relay makes to heads: the host, and where redirects lead.
 
+use crate::base::address::{Authority, Scheme};
 use crate::http1::{
     FORWARDED_HOST, HTTP2_SETTINGS, HeadWriter, elements, is_proper_upgrade, lines_of,
 };
@@ -77,18 +78,18 @@ pub(super) fn without_improper_upgrades(head: &[u8]) -> Vec<u8> {
     output
 }
 
-/// The head of an answer whose `Location` at the local host leads to the public one instead; none
-/// when there is nothing to change.
+/// The head of a response whose `Location`, `Content-Location` or `Refresh` names the local host, with the public
+/// one in its place. None if nothing has to be changed.
 pub(super) fn response(head: &[u8], local: &str, public: &[u8], scheme: &str) -> Option<Vec<u8>> {
     let mut changed = false;
     let mut output = Vec::with_capacity(head.len() + 64);
     let mut writer = HeadWriter::resume(&mut output);
     for line in lines_of(head) {
-        let location = line.is("location");
-        match location.then(|| rest_after_host(line.0, local)).flatten() {
-            Some(rest) => {
-                let place = [scheme.as_bytes(), b"://", public, rest].concat();
-                writer.field("Location", place);
+        let place = Place { local, public, scheme };
+        let field = REDIRECTS.iter().find(|(name, _)| line.is(name));
+        match field.and_then(|(name, find)| Some((name, place.rewrite(line.0, *find)?))) {
+            Some((name, value)) => {
+                writer.field(name, value);
                 changed = true;
             }
             None => {
@@ -100,13 +101,72 @@ pub(super) fn response(head: &[u8], local: &str, public: &[u8], scheme: &str) ->
     changed.then_some(output)
 }
 
-/// What follows the host in a `Location` line that leads to `host`.
-fn rest_after_host<'a>(line: &'a [u8], host: &str) -> Option<&'a [u8]> {
-    let value = line.get(line.iter().position(|byte| *byte == b':')? + 1..)?.trim_ascii();
-    let rest = value.strip_prefix(b"http://").or_else(|| value.strip_prefix(b"https://"))?;
-    let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#'));
-    let (authority, rest) = rest.split_at_checked(end.unwrap_or(rest.len()))?;
-    authority.eq_ignore_ascii_case(host.as_bytes()).then_some(rest)
+/// Finds the URL in the value of a field, by its bounds.
+type FindUrl = fn(&str) -> Option<(usize, usize)>;
+
+/// The fields that lead to other places.
+const REDIRECTS: [(&str, FindUrl); 3] = [
+    ("Location", |value| Some((0, value.len()))),
+    ("Content-Location", |value| Some((0, value.len()))),
+    ("Refresh", refresh_url),
+];
+
+/// A local service and its public address.
+struct Place<'a> {
+    /// The host that the local service sees, with a port unless it is the default.
+    local: &'a str,
+    public: &'a [u8],
+    scheme: &'a str,
+}
+
+impl Place<'_> {
+    /// The value of a field whose URL leads to the local service, with the public address instead.
+    fn rewrite(&self, line: &[u8], find: FindUrl) -> Option<Vec<u8>> {
+        let value = line.get(line.iter().position(|byte| *byte == b':')? + 1..)?.trim_ascii();
+        // Bytes outside ASCII may follow the host, in any encoding.
+        let text = value.iter().map(|byte| if byte.is_ascii() { *byte as char } else { '_' });
+        let text: String = text.collect();
+        let (start, end) = find(&text)?;
+        let url = text.get(start..end)?;
+        let rest = url.len() - self.rest_behind(url)?.len();
+        let (before, after) = (value.get(..start)?, value.get(start + rest..)?);
+        Some([before, self.scheme.as_bytes(), b"://", self.public, after].concat())
+    }
+
+    /// What follows the authority of a URL that leads to the local service.
+    fn rest_behind<'u>(&self, url: &'u str) -> Option<&'u str> {
+        // Without a scheme, that of the local service is meant, and a local service has only one port.
+        let absolute = url.starts_with("//").then(|| format!("http:{url}"));
+        let (authority, rest) = Authority::split(absolute.as_deref().unwrap_or(url)).ok()?;
+        if !matches!(authority.scheme, Scheme::Http | Scheme::Https) {
+            return None;
+        }
+        let own = Authority::with_scheme(authority.scheme, self.local).ok()?;
+        (own == authority).then(|| url.get(url.len() - rest.len()..))?
+    }
+}
+
+/// Finds the URL in `5; url=http://a.test/`, as browsers do: `url` in any case, and quotes are optional.
+fn refresh_url(value: &str) -> Option<(usize, usize)> {
+    let begin = value.find([';', ','])? + 1;
+    let trimmed = |at: usize| value.get(at..).map(|rest| value.len() - rest.trim_start().len());
+    let mut at = trimmed(begin)?;
+    let is_named = value.get(at..at + 3).is_some_and(|name| name.eq_ignore_ascii_case("url"));
+    if is_named {
+        let equals = trimmed(at + 3)?;
+        if !value.get(equals..)?.starts_with('=') {
+            return None;
+        }
+        at = trimmed(equals + 1)?;
+    }
+    let rest = value.get(at..)?;
+    match rest.chars().next()? {
+        quote @ ('"' | '\'') => {
+            let length = rest.get(1..)?.find(quote).unwrap_or(rest.len() - 1);
+            Some((at + 1, at + 1 + length))
+        }
+        _ => Some((at, value.len())),
+    }
 }
 
 #[cfg(test)]
@@ -123,6 +183,13 @@ mod tests {
         let expected = "GET / HTTP/1.1\r\nHost: localhost:80\r\nA: 1\r\n\
             X-Forwarded-Host: shop.test\r\nX-Original-Host: shop.test\r\n\r\n";
         assert_eq!(String::from_utf8(output).unwrap(), expected);
+    }
+
+    fn redirected(field: &str, local: &str) -> Option<String> {
+        let head = format!("HTTP/1.1 302 Found\r\n{field}\r\n\r\n");
+        let output = response(head.as_bytes(), local, b"shop.test", "https")?;
+        let output = String::from_utf8(output).unwrap();
+        Some(output.lines().nth(1).unwrap().to_owned())
     }
 
     #[test]
@@ -150,17 +217,43 @@ mod tests {
 
     #[test]
     fn a_redirect_to_the_local_host_leads_to_the_public_one() {
-        let output = |location: &str| {
-            let head = format!("HTTP/1.1 302 Found\r\nLocation: {location}\r\n\r\n");
-            response(head.as_bytes(), "localhost:80", b"shop.test", "https")
-                .map(|output| String::from_utf8(output).unwrap())
-        };
+        for (field, expected) in [
+            ("Location: http://LOCALHOST:80/a?b", "Location: https://shop.test/a?b"),
+            ("location: HTTP://localhost/a", "Location: https://shop.test/a"),
+            ("Location: //localhost/a", "Location: https://shop.test/a"),
+            ("Location: http://localhost.:80", "Location: https://shop.test"),
+            ("Location: https://localhost:443#a", "Location: https://shop.test#a"),
+            ("Location: http://localhost:/a", "Location: https://shop.test/a"),
+            ("Content-Location: http://localhost/a", "Content-Location: https://shop.test/a"),
+            ("Refresh: 0; url=http://localhost/a", "Refresh: 0; url=https://shop.test/a"),
+            ("Refresh: 5;URL = 'http://localhost/a'", "Refresh: 5;URL = 'https://shop.test/a'"),
+            ("Refresh: 5, http://localhost/a", "Refresh: 5, https://shop.test/a"),
+        ] {
+            assert_eq!(redirected(field, "localhost").as_deref(), Some(expected), "{field}");
+        }
+        let with_port = redirected("Location: //localhost:8080/\u{e9}", "localhost:8080");
+        assert_eq!(with_port.as_deref(), Some("Location: https://shop.test/\u{e9}"));
+    }
 
-        assert_eq!(
-            output("http://LOCALHOST:80/a?b").unwrap(),
-            "HTTP/1.1 302 Found\r\nLocation: https://shop.test/a?b\r\n\r\n"
-        );
-        assert_eq!(output("http://localhost:8080/a"), None);
-        assert_eq!(output("/a"), None);
+    #[test]
+    fn other_redirects_stay() {
+        for field in [
+            "Location: http://localhost:8080/a",
+            "Location: http://localhost:443/a",
+            "Location: http://user@localhost/a",
+            "Location: http://localhost.test/a",
+            "Location: http://local%68ost/a",
+            "Location: ftp://localhost/a",
+            "Location: /a",
+            "Location: localhost/a",
+            "Location:",
+            "Refresh: 5",
+            "Refresh: 5; url",
+            "Refresh: 5; url=\"",
+            "Refresh: 5; url=/a",
+            "Link: <http://localhost/a>",
+        ] {
+            assert_eq!(redirected(field, "localhost"), None, "{field}");
+        }
     }
 }

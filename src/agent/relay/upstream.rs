@@ -6,33 +6,14 @@ use std::sync::Arc;
 
 use rustls::ClientConfig;
 
-use super::dial::{Dialer, ForbiddenAddresses, LocalStream};
+use super::dial::{DialPlace, Dialer, ForbiddenAddresses, LocalStream};
 use super::files;
 use super::http2::{self, LocalHttp2Connection};
 use super::io::PIPE_BYTES;
 use super::quick_ack::ResponseWait;
+use crate::agent::unix_sockets::UnixSocketRoots;
+use crate::base::address::UpstreamAddress;
 use crate::reuse::{ReuseBan, ReuseBans};
-
-/// Where a tunnel forwards to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LocalAddress {
-    /// A host and a port, reached in the clear.
-    Tcp {
-        /// A name or an address; IPv6 without brackets.
-        host: String,
-        /// The port.
-        port: u16,
-    },
-    /// A host and a port, reached by TLS.
-    Tls {
-        /// A name or an address; IPv6 without brackets.
-        host: String,
-        /// The port.
-        port: u16,
-    },
-    /// A folder whose files are served.
-    Files(PathBuf),
-}
 
 /// What a local service speaks to HTTP tunnels.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -47,7 +28,7 @@ pub enum AppProtocol {
 /// A local service that can be connected to.
 #[derive(Debug, Clone)]
 pub struct LocalUpstream {
-    address: LocalAddress,
+    address: UpstreamAddress,
     kind: UpstreamKind,
 }
 
@@ -61,49 +42,31 @@ enum UpstreamKind {
     Files(PathBuf),
 }
 
-impl LocalAddress {
-    /// A host as it stands before a port.
-    pub fn bracketed(host: &str) -> String {
-        if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
-    }
-
-    /// The address as the agent API shows it.
-    pub fn shown(&self) -> String {
-        match self {
-            Self::Tcp { host, port } => join(host, *port),
-            Self::Tls { host, port } => format!("https://{}", join(host, *port)),
-            Self::Files(folder) => format!("file://{}", folder.display()),
-        }
-    }
-
-    /// The address as it stands in a `Host` header.
-    pub fn authority(&self) -> String {
-        match self {
-            Self::Tcp { host, port: 80 } | Self::Tls { host, port: 443 } => Self::bracketed(host),
-            Self::Tcp { host, port } | Self::Tls { host, port } => join(host, *port),
-            Self::Files(_) => "localhost".to_owned(),
-        }
-    }
-}
-
 impl LocalUpstream {
     /// A local service that is sent what visitors send; nothing is connected yet.
-    pub fn new(address: LocalAddress, tls: Arc<ClientConfig>, closed: ForbiddenAddresses) -> Self {
-        let dialer = |host: &String, port: u16, tls| Dialer {
-            host: host.clone(),
-            port,
-            tls,
-            closed,
-            bans: ReuseBans::default(),
+    pub fn new(
+        address: UpstreamAddress,
+        tls: Arc<ClientConfig>,
+        closed: ForbiddenAddresses,
+    ) -> Self {
+        let dialer = |place: DialPlace, tls| {
+            UpstreamKind::PerVisitor(Dialer { place, tls, closed, bans: ReuseBans::default() })
         };
         let kind = match &address {
-            LocalAddress::Tcp { host, port } => UpstreamKind::PerVisitor(dialer(host, *port, None)),
-            LocalAddress::Tls { host, port } => {
-                UpstreamKind::PerVisitor(dialer(host, *port, Some(tls)))
-            }
-            LocalAddress::Files(folder) => UpstreamKind::Files(folder.clone()),
+            UpstreamAddress::Tcp(place) => dialer(DialPlace::Tcp(place.clone()), None),
+            UpstreamAddress::Tls(place) => dialer(DialPlace::Tcp(place.clone()), Some(tls)),
+            UpstreamAddress::Unix(path) => dialer(DialPlace::unix(path.clone()), None),
+            UpstreamAddress::Files(folder) => UpstreamKind::Files(folder.clone()),
         };
         Self { address, kind }
+    }
+
+    /// The same local service; if it is a Unix socket, only below these roots.
+    pub(crate) fn below(mut self, roots: Option<UnixSocketRoots>) -> Self {
+        if let UpstreamKind::PerVisitor(dialer) = &mut self.kind {
+            dialer.place.restrict(roots);
+        }
+        self
     }
 
     /// The same local service, spoken to with this protocol.
@@ -129,7 +92,7 @@ impl LocalUpstream {
     }
 
     /// Where it is.
-    pub fn address(&self) -> &LocalAddress {
+    pub fn address(&self) -> &UpstreamAddress {
         &self.address
     }
 
@@ -171,8 +134,4 @@ impl LocalUpstream {
             }
         }
     }
-}
-
-fn join(host: &str, port: u16) -> String {
-    format!("{}:{port}", LocalAddress::bracketed(host))
 }

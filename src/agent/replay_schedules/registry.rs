@@ -8,10 +8,10 @@ use chrono::{DateTime, Local, SecondsFormat};
 use tokio::sync::watch;
 
 use crate::agent::capture::CaptureRecord;
-use crate::agent::relay::LocalAddress;
 use crate::agent::replay::{ReplayError, number_within, replay_address};
 use crate::api::local::replay_schedules::{Add, ReplaySchedule};
 use crate::api::{Note, Timestamp};
+use crate::base::address::UpstreamAddress;
 use crate::net::{Shutdown, ShutdownPhase};
 
 /// How many schedules run at a time.
@@ -45,7 +45,7 @@ pub struct ScheduleOptions {
     pub target: String,
     pub tunnel_name: String,
     /// In place of the tunnel's local service.
-    pub address: Option<LocalAddress>,
+    pub address: Option<UpstreamAddress>,
     pub interval: Duration,
     pub times: Option<u32>,
     pub until: Option<DateTime<Local>>,
@@ -250,7 +250,7 @@ impl RunningSchedule {
             id: self.id.clone(),
             captured_id: captured_id.clone(),
             tunnel_name: tunnel_name.clone(),
-            addr: Note(address.as_ref().map(LocalAddress::shown).unwrap_or_default()),
+            addr: Note(address.as_ref().map(UpstreamAddress::to_string).unwrap_or_default()),
             interval: i64::try_from(interval.as_millis()).unwrap_or(i64::MAX),
             times: times.map(i64::from),
             until: until.map(time),

@@ -8,10 +8,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use tokio::net::lookup_host;
 use tokio::time::timeout;
 
-use crate::net::random_fraction;
+use crate::base::address::HostPort;
+use crate::net::{random_fraction, resolve};
 
 /// The shortest and the longest rest of an address that leads to the node of the other session.
 const MIN_REST: Duration = Duration::from_secs(1);
@@ -22,7 +22,7 @@ const ONLY_NODE_REST: Duration = Duration::from_secs(600);
 /// The addresses of the service, as one session tries them.
 #[derive(Debug)]
 pub(super) struct AddressBook {
-    names: Vec<String>,
+    names: Vec<HostPort>,
     /// Which name is tried next.
     next: usize,
     /// How often all of them were tried.
@@ -34,7 +34,7 @@ pub(super) struct AddressBook {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum NextAddress {
     /// One of these, which the name resolves to; the first one that accepts.
-    Try { name: String, addresses: Vec<SocketAddr> },
+    Try { name: HostPort, addresses: Vec<SocketAddr> },
     /// Nothing before this time.
     Rest(Instant),
 }
@@ -48,7 +48,7 @@ struct RestingAddress {
 
 impl AddressBook {
     /// The addresses, of which the one at `first` is tried first, counted around.
-    pub fn new(names: &[String], first: usize) -> Self {
+    pub fn new(names: &[HostPort], first: usize) -> Self {
         let next = first.checked_rem(names.len()).unwrap_or(0);
         Self { names: names.to_vec(), next, rounds: 0, resting: Vec::new() }
     }
@@ -63,7 +63,7 @@ impl AddressBook {
         occupied: Option<SocketAddr>,
         now: Instant,
         limit: Duration,
-    ) -> Result<NextAddress, (String, io::Error)> {
+    ) -> Result<NextAddress, (HostPort, io::Error)> {
         for _ in 0..self.names.len() {
             let round = self.rounds;
             let Some(name) = self.advance() else { break };
@@ -109,7 +109,7 @@ impl AddressBook {
         self.resting.clear();
     }
 
-    fn advance(&mut self) -> Option<String> {
+    fn advance(&mut self) -> Option<HostPort> {
         let name = self.names.get(self.next).cloned();
         self.next += 1;
         if self.next >= self.names.len() {
@@ -137,10 +137,6 @@ impl AddressBook {
     }
 }
 
-async fn resolve(name: &str) -> io::Result<Vec<SocketAddr>> {
-    Ok(lookup_host(name).await?.collect())
-}
-
 /// Whether two addresses are one; a resolver may add a scope.
 fn is_same(one: SocketAddr, other: SocketAddr) -> bool {
     (one.ip(), one.port()) == (other.ip(), other.port())
@@ -166,12 +162,12 @@ mod tests {
     }
 
     fn book(names: &[&str], first: usize) -> AddressBook {
-        AddressBook::new(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>(), first)
+        AddressBook::new(&names.iter().map(|name| name.parse().unwrap()).collect::<Vec<_>>(), first)
     }
 
     async fn tried(book: &mut AddressBook, occupied: Option<SocketAddr>, now: Instant) -> String {
         match book.next(occupied, now, MIN_REST).await.unwrap() {
-            NextAddress::Try { name, .. } => name,
+            NextAddress::Try { name, .. } => name.to_string(),
             NextAddress::Rest(until) => format!("{:?}", until.duration_since(now)),
         }
     }

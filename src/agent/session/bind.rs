@@ -197,7 +197,7 @@ async fn bind_endpoint(
     let bind = Bind {
         id: before.id,
         proto: proto.to_owned(),
-        forwards_to: tunnel.definition.address.shown(),
+        forwards_to: tunnel.definition.address.to_string(),
         forwards_proto: String::new(),
         opts: tunnel.options.clone(),
         extra: BindExtra {
@@ -228,7 +228,7 @@ async fn bind_labeled(
     };
     let bind = BindLabeled {
         labels,
-        forwards_to: tunnel.definition.address.shown(),
+        forwards_to: tunnel.definition.address.to_string(),
         forwards_proto: String::new(),
         metadata: tunnel.definition.metadata.clone(),
     };

@@ -20,6 +20,7 @@ use crate::agent::backoff::Backoff;
 use crate::agent::inner::AgentInner;
 use crate::agent::options::AgentOptions;
 use crate::agent::slot::SessionSlot;
+use crate::base::address::HostPort;
 use crate::logging::ignore;
 use crate::mux::{Code, Incoming, MuxSession, Side, heartbeat};
 use crate::net::tls::server_name;
@@ -87,12 +88,12 @@ impl SessionKeeper {
         let address = address.map_err(|error| retriable(&name, error))?;
         let entered = self.enter(shared, stream, address).await;
         if let Err(ConnectError::SameNode { is_only }) = entered {
-            tracing::debug!(address = name, "the other session leads to the same node");
+            tracing::debug!(address = %name, "the other session leads to the same node");
             self.addresses.rest(address, Instant::now(), is_only);
         }
         let connected = entered?;
         let node = connected.online.node.as_deref();
-        tracing::info!(address = name, node, "connected to the service");
+        tracing::info!(address = %name, node, "connected to the service");
         self.addresses.succeeded();
         Ok(connected)
     }
@@ -134,7 +135,7 @@ impl SessionKeeper {
     async fn reach(
         &mut self,
         shared: &AgentInner,
-    ) -> Result<(String, ServiceStream), ConnectError> {
+    ) -> Result<(HostPort, ServiceStream), ConnectError> {
         let limit = self.backoff.connect_timeout(shared.options.connect_timeout, Instant::now());
         let (name, addresses) = self.next_address(&shared.claims, limit).await?;
         match timeout(limit, dial(&name, &addresses, &shared.tls)).await {
@@ -148,7 +149,7 @@ impl SessionKeeper {
         &mut self,
         claims: &NodeClaims,
         limit: Duration,
-    ) -> Result<(String, Vec<SocketAddr>), ConnectError> {
+    ) -> Result<(HostPort, Vec<SocketAddr>), ConnectError> {
         loop {
             let other = claims.get(self.slot.other());
             if other != self.other {
@@ -198,7 +199,7 @@ impl SessionKeeper {
     }
 }
 
-fn retriable(name: &str, problem: impl Display) -> ConnectError {
+fn retriable(name: &HostPort, problem: impl Display) -> ConnectError {
     ConnectError::Retriable(format!("{name}: {problem}"))
 }
 
@@ -215,7 +216,7 @@ fn keep_beating(options: &AgentOptions, session: &MuxSession) -> watch::Receiver
 }
 
 async fn dial(
-    name: &str,
+    name: &HostPort,
     addresses: &[SocketAddr],
     tls: &Arc<ClientConfig>,
 ) -> io::Result<ServiceStream> {
@@ -223,7 +224,7 @@ async fn dial(
     stream.set_nodelay(true)?;
     let keepalive = socket2::TcpKeepalive::new().with_time(Duration::from_secs(30));
     socket2::SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
-    TlsConnector::from(tls.clone()).connect(server_name(name)?, stream).await
+    TlsConnector::from(tls.clone()).connect(server_name(&name.host)?, stream).await
 }
 
 fn auth_request(options: &AgentOptions, client_id: &str, cookie: &Hidden) -> Auth {

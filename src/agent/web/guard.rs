@@ -9,6 +9,7 @@ use http::{HeaderMap, Method};
 
 use super::rejection::WebRejection;
 use crate::agent::hosts::AllowedHosts;
+use crate::base::address::{Authority, Scheme};
 
 /// Refuses what may come from a page of another site.
 pub(super) fn check(head: &Parts, hosts: &AllowedHosts) -> Result<(), WebRejection> {
@@ -25,7 +26,8 @@ fn check_host<'a>(head: &'a Parts, hosts: &AllowedHosts) -> Result<&'a str, WebR
     let host = host.filter(|_| more.is_none()).and_then(|host| host.to_str().ok());
     let host = host.unwrap_or_default();
     // A target with a host of its own must name the same.
-    let same = head.uri.authority().is_none_or(|own| own.as_str().eq_ignore_ascii_case(host));
+    let parsed = |text| Authority::with_scheme(Scheme::Http, text).ok();
+    let same = head.uri.authority().is_none_or(|own| parsed(own.as_str()) == parsed(host));
     if same && hosts.allow(host) { Ok(host) } else { Err(WebRejection::wrong_host(host)) }
 }
 
@@ -42,8 +44,8 @@ pub(in crate::agent) fn check_site(headers: &HeaderMap) -> Result<(), WebRejecti
 fn check_origin(headers: &HeaderMap, host: &str) -> Result<(), WebRejection> {
     check_site(headers)?;
     let Some(origin) = headers.get(ORIGIN) else { return Ok(()) };
-    let origin = origin.to_str().ok().and_then(|origin| origin.strip_prefix("http://"));
-    if origin.is_some_and(|origin| origin.eq_ignore_ascii_case(host)) {
+    let origin = origin.to_str().ok().and_then(|origin| Authority::parse(origin).ok());
+    if origin.is_some_and(|origin| Authority::with_scheme(Scheme::Http, host) == Ok(origin)) {
         Ok(())
     } else {
         Err(WebRejection::cross_site())

@@ -89,7 +89,7 @@ async fn list_tunnels(agent: Shared, _: tunnels::List) -> WebResult<tunnels::Lis
 }
 
 async fn start_tunnel(agent: Shared, start: tunnels::Start) -> WebResult<tunnels::Start> {
-    let tunnel = start_defined(&agent, Definition::of(start)).await?;
+    let tunnel = start_defined(&agent, Definition::of(start, &agent.socket_roots)).await?;
     Ok(agent.show(&tunnel))
 }
 
@@ -147,7 +147,7 @@ async fn list_endpoints(agent: Shared, _: endpoints::List) -> WebResult<endpoint
 }
 
 async fn start_endpoint(agent: Shared, start: endpoints::Start) -> WebResult<endpoints::Start> {
-    let tunnel = start_defined(&agent, Definition::of_endpoint(start)).await?;
+    let tunnel = start_defined(&agent, Definition::of_endpoint(start, &agent.socket_roots)).await?;
     Ok(tunnel.show_endpoint())
 }
 
@@ -161,7 +161,7 @@ async fn replace_endpoint(
     replace: endpoints::Replace,
 ) -> WebResult<endpoints::Replace> {
     let old = agent.tunnels.find(&replace.name);
-    let definition = replace.definition(old.as_deref());
+    let definition = replace.definition(old.as_deref(), &agent.socket_roots);
     let Some(old) = old else {
         return Ok(start_defined(&agent, definition).await?.show_endpoint());
     };

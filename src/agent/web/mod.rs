@@ -30,8 +30,8 @@ use super::options::WebAddress;
 use crate::net::descriptors::{self, DescriptorLimit};
 use crate::net::private::PrivateListener;
 use crate::net::{
-    ApiTimeouts, ConnectionCaps, ConnectionLimit, Listener, Shutdown, ShutdownPhase, routed,
-    serve_api,
+    ApiTimeouts, ConnectionCaps, ConnectionLimit, Listener, Shutdown, ShutdownPhase, listen_at,
+    routed, serve_api,
 };
 
 /// Where the local API usually listens, and how many ports after that are tried.
@@ -58,8 +58,8 @@ pub(super) async fn listen(address: &WebAddress) -> Result<Option<TcpListener>, 
     match address {
         WebAddress::Off => Ok(None),
         WebAddress::At(address) => {
-            let bound = TcpListener::bind(address.as_str()).await;
-            bound.map(Some).map_err(|source| failed(address, source))
+            let bound = listen_at(address).await;
+            bound.map(Some).map_err(|source| failed(&address.to_string(), source))
         }
         WebAddress::Default => {
             let (host, first, more) = DEFAULT_ADDRESS;

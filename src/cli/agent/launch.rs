@@ -11,6 +11,7 @@ use super::event_log::{EventLog, RequestLog, UrlKind};
 use super::targets::TargetWatch;
 use crate::agent::definition::Definition;
 use crate::agent::{Agent, AgentOptions, SessionState, StartError, Trust, TunnelBindError};
+use crate::base::address::HostPort;
 use crate::cli::error::CliError;
 use crate::cli::ngrok::{EventFollower, NgrokLog};
 use crate::cli::output::complain;
@@ -34,7 +35,7 @@ pub(in crate::cli) struct LaunchPlan {
     /// How long visitors in flight may take at the end.
     pub grace: Duration,
     /// Where the agent is watched, if anywhere.
-    pub admin_addr: Option<String>,
+    pub admin_addr: Option<HostPort>,
     pub view: ViewOptions,
     /// A service to run beside the agent, which then connects to it.
     pub service: Option<service::Options>,
@@ -154,7 +155,7 @@ fn say_nothing_to_read(is_drawn: bool) {
 }
 
 fn connect_to(options: &mut AgentOptions, service: &Service) {
-    options.server_addrs = service.agent_address().iter().map(ToString::to_string).collect();
+    options.server_addrs = service.agent_address().map(HostPort::from).into_iter().collect();
     options.authtoken = service.authtoken().cloned().unwrap_or_default();
     options.trust = Trust::Pem(service.gateway().authority().pem().as_bytes().to_vec());
     let own = service.url().strip_prefix("http://").map(str::parse::<std::net::SocketAddr>);

@@ -1,7 +1,6 @@
 //! The host names of edges: whether they lead anywhere, and whether a certificate is for them.
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, ToSocketAddrs};
 
 use serde_json::Value;
 
@@ -10,7 +9,9 @@ use super::network::{self, SOME_NAME, matches_name};
 use super::reach;
 use crate::api::Operation;
 use crate::api::remote::{edges, tls_certificates};
+use crate::base::address::{Host, HostPort};
 use crate::client::Api;
+use crate::net::resolve_now;
 use crate::service::Options;
 
 /// How many names are looked at.
@@ -149,10 +150,9 @@ impl EdgeNames {
 }
 
 fn is_resolved(host: &str) -> bool {
-    let host = host.trim_matches(['[', ']']);
     let name = host.strip_prefix('*').map(|rest| format!("{SOME_NAME}{rest}"));
-    host.parse::<IpAddr>().is_ok()
-        || (name.as_deref().unwrap_or(host), 443).to_socket_addrs().is_ok()
+    let parsed = Host::parse(name.as_deref().unwrap_or(host));
+    parsed.is_ok_and(|host| resolve_now(&HostPort { host, port: 443 }).is_ok())
 }
 
 fn listed(names: &[&String]) -> String {

@@ -1,7 +1,7 @@
 //! What the public needs: ports, names and certificates.
 
 use std::io::ErrorKind;
-use std::net::{IpAddr, TcpListener, ToSocketAddrs};
+use std::net::IpAddr;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,7 +9,9 @@ use x509_parser::pem::Pem;
 
 use super::finding::Finding;
 use super::reach;
+use crate::base::address::{Authority, Host, HostPort, Scheme};
 use crate::net::tls::x509::LeafFields;
+use crate::net::{listen_on_now, resolve_now};
 use crate::service::Options;
 
 /// A label that no tunnel has: what it resolves to, any other does.
@@ -27,9 +29,9 @@ pub(super) fn ports(options: &Options, is_running: bool) -> Vec<Finding> {
     listeners.iter().map(|(key, host, port)| self::port(key, host, *port, is_running)).collect()
 }
 
-fn port(name: &str, host: &str, port: u16, is_running: bool) -> Finding {
+fn port(name: &str, host: &Host, port: u16, is_running: bool) -> Finding {
     let at = format!("{name}: {host}:{port}");
-    match TcpListener::bind((host, port)) {
+    match listen_on_now(&host.to_string(), port) {
         Ok(_) => Finding::ok("port", format!("{at} is free")),
         Err(error) if error.kind() == ErrorKind::AddrInUse && is_running => {
             Finding::ok("port", format!("{at} is in use, and the service runs"))
@@ -56,9 +58,11 @@ pub(super) fn domain(domain: &str) -> Vec<Finding> {
 }
 
 fn resolve(name: &str) -> Finding {
-    match (name, 443).to_socket_addrs() {
+    let place = Host::parse(name).map(|host| HostPort { host, port: 443 });
+    match place.map_err(std::io::Error::other).and_then(|place| resolve_now(&place)) {
         Ok(found) => {
-            let addresses: Vec<_> = found.map(|address| IpAddr::to_string(&address.ip())).collect();
+            let addresses: Vec<_> =
+                found.iter().map(|address| IpAddr::to_string(&address.ip())).collect();
             Finding::ok("dns", format!("{name} is {}", addresses.join(", ")))
         }
         Err(error) => {
@@ -93,13 +97,13 @@ pub(super) fn certified_names(options: &Options) -> Vec<String> {
 /// obtains certificates itself, these are.
 fn coverage(options: &Options, path: &Path, leaf: &LeafFields) -> Option<Finding> {
     let tunnels = options.base_domain.as_ref().map(|domain| format!("{SOME_NAME}.{domain}"));
-    let own = options.public_url.as_deref().and_then(|url| url.parse::<http::Uri>().ok());
-    let own = own.filter(|url| url.scheme_str() == Some("https"));
-    let own = own.and_then(|url| url.host().map(str::to_owned));
+    let own = options.public_url.as_deref().and_then(|url| Authority::split(url).ok());
+    let own = own.filter(|(url, _)| url.scheme == Scheme::Https);
+    let own = own.map(|(url, _)| url.host.unbracketed());
     let needed: Vec<_> = tunnels.into_iter().chain(own).collect();
     let covers = |name: &String| {
         leaf.dns_names.iter().any(|pattern| matches_name(pattern, name))
-            || leaf.ips.iter().any(|ip| ip == name.trim_matches(['[', ']']))
+            || leaf.ips.iter().any(|ip| ip == name)
     };
     let missing: Vec<_> = needed.iter().filter(|name| !covers(name)).collect();
     let missing: Vec<_> = missing.iter().map(|name| name.replace(SOME_NAME, "*")).collect();

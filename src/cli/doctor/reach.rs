@@ -9,6 +9,7 @@ use super::finding::Finding;
 use crate::api::local::status;
 use crate::api::remote::api_keys;
 use crate::api::{Operation, Secret, encode};
+use crate::base::address::Host;
 use crate::client::{Api, ApiResponse, Client, ClientOptions, Error};
 use crate::logging::or_debug;
 
@@ -52,8 +53,7 @@ fn clock_beside(url: &str, theirs: SystemTime, ours: SystemTime) -> Finding {
 }
 
 /// Whether a management API responds at an address of this machine, whoever asks.
-pub(super) fn is_service(host: &str, port: u16) -> bool {
-    let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+pub(super) fn is_service(host: &Host, port: u16) -> bool {
     let url = format!("http://{host}:{port}");
     // The key is refused, in words that no other server has.
     let key = Some(Secret(SOME_KEY.to_owned()));

@@ -6,17 +6,19 @@ use std::time::Duration;
 
 use clap::{Arg, ArgMatches, Command, value_parser};
 use serde_json::{Value, json};
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::run::{connecting, options};
 use crate::agent::{Agent, AgentOptions, SessionState, WebAddress};
 use crate::api::mask;
+use crate::base::address::HostPort;
 use crate::cli::agent::online;
 use crate::cli::error::{CliError, Exit};
 use crate::cli::output::say;
 use crate::cli::runtime;
 use crate::files;
+use crate::net::resolve;
 
 /// How long the whole may take beyond the time for connecting.
 const SPARE_TIME: Duration = Duration::from_secs(2);
@@ -69,9 +71,10 @@ struct Diagnosis {
 impl Diagnosis {
     async fn run(&mut self, options: AgentOptions) -> Result<(), CliError> {
         let names = options.server_addrs.clone();
+        let shown = names.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         let limit = options.connect_timeout + SPARE_TIME;
         let deadline = Instant::now() + limit;
-        say(&format!("Connecting to {}, for at most {:.0?} ...", names.join(", "), limit));
+        say(&format!("Connecting to {}, for at most {:.0?} ...", shown, limit));
         let reached = timeout_at(deadline, self.reach(&names)).await;
         let late = || format!("no response within {limit:.0?}");
         let reached = reached.unwrap_or_else(|_| Err(late()));
@@ -81,21 +84,21 @@ impl Diagnosis {
             }
             Err(reason) => Err(reason),
         };
-        let failed = |reason| format!("{}: {reason}", names.join(", "));
+        let failed = |reason| format!("{shown}: {reason}");
         connected.map_err(|reason| CliError::new(Exit::Unreachable, failed(reason)))
     }
 
     /// Connects to the addresses of the service; fails where none of them accepts.
-    async fn reach(&mut self, names: &[String]) -> Result<(), String> {
+    async fn reach(&mut self, names: &[HostPort]) -> Result<(), String> {
         let (mut is_reached, mut reason) = (false, String::new());
         for name in names {
             let began = Instant::now();
-            let found = timeout(STEP_TIMEOUT, lookup_host(name)).await;
+            let found = timeout(STEP_TIMEOUT, resolve(name)).await;
             let found: Result<Vec<_>, _> = match found {
-                Ok(found) => found.map(Iterator::collect).map_err(|error| error.to_string()),
+                Ok(found) => found.map_err(|error| error.to_string()),
                 Err(_) => Err(format!("not resolved within {STEP_TIMEOUT:?}")),
             };
-            self.note("resolve", name, began, &found.as_ref().map(drop));
+            self.note("resolve", &name.to_string(), began, &found.as_ref().map(drop));
             let found = match found {
                 Ok(found) => found,
                 Err(error) => {

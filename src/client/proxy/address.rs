@@ -1,14 +1,14 @@
 //! The address of a proxy, as users and the environment write it.
 
 use std::fmt;
-use std::net::Ipv4Addr;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::header::HeaderValue;
 use percent_encoding::percent_decode_str;
-use url::{Host, Url};
+use url::Url;
 
+use crate::base::address::Host;
 use crate::client::config_error::ConfigError;
 use crate::client::redaction::mask_login;
 
@@ -122,7 +122,9 @@ fn parse(address: &str) -> Result<ProxyAddress, String> {
     }
     Ok(ProxyAddress {
         scheme,
-        host: host(&url, written_host)?,
+        host: Host::parse(written_host)
+            .map_err(|problem| format!("the host {written_host:?} {problem}"))?
+            .unbracketed(),
         port: url.port().unwrap_or(scheme.default_port()),
         authorization: login.as_ref().and_then(basic),
         login,
@@ -151,20 +153,6 @@ fn written_host(address: &str) -> Result<&str, String> {
 
 fn fits(user: usize, password: usize) -> bool {
     (1..=MAX_LOGIN_BYTES).contains(&user) && password <= MAX_LOGIN_BYTES
-}
-
-/// The host without brackets. Of schemes that the parser of addresses does not know, it takes any text.
-fn host(url: &Url, written: &str) -> Result<String, String> {
-    let text = url.host_str().unwrap_or_default();
-    match Host::parse(text).map_err(|error| error.to_string())? {
-        Host::Domain(name) => Ok(name),
-        // A port without its host is one, for example.
-        Host::Ipv4(_) if written.parse::<Ipv4Addr>().is_err() => {
-            Err(format!("{written} is a number, not a host"))
-        }
-        Host::Ipv4(address) => Ok(address.to_string()),
-        Host::Ipv6(address) => Ok(address.to_string()),
-    }
 }
 
 fn login(url: &Url) -> Option<ProxyLogin> {

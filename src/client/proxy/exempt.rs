@@ -6,6 +6,7 @@
 use std::net::IpAddr;
 
 use super::super::base_url::BaseUrl;
+use crate::base::address::Host;
 
 /// Whether a list, separated by commas or white space, names an origin.
 pub(super) fn is_exempt(origin: &BaseUrl, list: &str) -> bool {
@@ -38,9 +39,8 @@ fn is_of_network(rule: &str, host: &str) -> bool {
         Some((network, length)) => (network, Some(length)),
         None => (rule, None),
     };
-    let network =
-        network.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(network);
-    let (Ok(network), Ok(host)) = (network.parse::<IpAddr>(), host.parse::<IpAddr>()) else {
+    let address = |text: &str| Host::parse(text).ok().and_then(|host| host.ip());
+    let (Some(network), Some(host)) = (address(network), address(host)) else {
         return false;
     };
     let (network, host, bits) = match (network, host) {

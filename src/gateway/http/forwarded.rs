@@ -4,11 +4,12 @@
 //! Visitors can write such headers as well, so they count only where they come from a proxy that is
 //! trusted; everybody else's are removed before anything looks at the request.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use http::header::{Entry, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+use crate::base::address::Host;
 use crate::gateway::http::error_response::{self, ErrorResponse};
 use crate::gateway::listener::trusted_proxies::TrustedProxies;
 use crate::http1::{
@@ -181,9 +182,8 @@ impl ReportedScheme {
 
 /// An address as proxies write it, with a port or, as usual, without.
 fn address(text: &str) -> Option<SocketAddr> {
-    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
-    let address = bare.parse::<IpAddr>().map(|address| SocketAddr::new(address, 0));
-    address.or_else(|_| text.parse()).ok()
+    let address = Host::parse(text).ok().and_then(|host| host.ip());
+    address.map(|address| SocketAddr::new(address, 0)).or_else(|| text.parse().ok())
 }
 
 #[cfg(test)]

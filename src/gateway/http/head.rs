@@ -4,9 +4,10 @@ use http::header::{
     CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, Entry, HOST, PROXY_AUTHENTICATE,
     PROXY_AUTHORIZATION, TE, UPGRADE,
 };
-use http::uri::{Authority, PathAndQuery};
+use http::uri::{self, Authority, PathAndQuery};
 use http::{HeaderMap, HeaderValue, Method, Request, Uri, Version};
 
+use crate::base::address::{self, Scheme};
 use crate::gateway::http::error_response::{self, ERROR_CODE, ErrorResponse};
 use crate::gateway::http::forwarded::VisitorOrigin;
 use crate::http1::{
@@ -61,7 +62,7 @@ pub(crate) fn admit<B>(request: &mut Request<B>) -> Result<(), ErrorResponse> {
         return if is_fine { Ok(()) } else { Err(error_response::BAD_REQUEST) };
     };
     if !is_authority(authority.as_str().as_bytes())
-        || host.is_some_and(|host| differs(host, authority))
+        || host.is_some_and(|host| differs(host, uri.scheme(), authority))
     {
         return Err(error_response::BAD_REQUEST);
     }
@@ -156,8 +157,17 @@ fn needs_host<B>(request: &Request<B>) -> bool {
         || (request.version() == Version::HTTP_2 && request.uri().authority().is_none())
 }
 
-fn differs(host: &HeaderValue, authority: &Authority) -> bool {
-    !host.as_bytes().eq_ignore_ascii_case(authority.as_str().as_bytes())
+/// Returns true if `Host` and the target of a request lead to different places; a written default port and a
+/// trailing dot are no difference.
+fn differs(host: &HeaderValue, scheme: Option<&uri::Scheme>, authority: &Authority) -> bool {
+    if host.as_bytes().eq_ignore_ascii_case(authority.as_str().as_bytes()) {
+        return false;
+    }
+    let is_secure = scheme == Some(&uri::Scheme::HTTPS);
+    let scheme = if is_secure { Scheme::Https } else { Scheme::Http };
+    let parsed = |text: &str| address::Authority::with_scheme(scheme, text).ok();
+    let host = host.to_str().ok().and_then(parsed);
+    host.is_none() || host != parsed(authority.as_str())
 }
 
 /// Whether this can be a host with or without a port (RFC 3986, section 3.2); the empty one is allowed.

@@ -1,7 +1,6 @@
 //! Opens listeners: ports for HTTP, for HTTPS and for bytes.
 
 use std::future::{Future, ready};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::num::NonZeroU16;
 use std::sync::Arc;
 
@@ -9,13 +8,17 @@ use arc_swap::ArcSwap;
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
 
+use crate::base::address::{Host, HostPort, reachable};
 use crate::gateway::http::connection::HostSelection;
 use crate::gateway::http::server;
 use crate::gateway::routing::virtual_host::VirtualHost;
 use crate::gateway::tls::policy::ALPN;
 use crate::gateway::{GatewayError, GatewayState, tcp};
 use crate::logging::or_debug;
-use crate::net::{AcceptedConnection, ConnectionTask, Listener, ProxyProtocol, ShutdownSignal};
+use crate::net::{
+    AcceptedConnection, ConnectionTask, Listener, ProxyProtocol, ShutdownSignal, listen_on,
+    listen_on_now, resolve_now,
+};
 
 impl GatewayState {
     /// A port that nobody listens on now; none where there is none.
@@ -27,19 +30,21 @@ impl GatewayState {
     /// The address of a port for visitors, as endpoints at it have it.
     pub(crate) fn address_of(&self, port: u16) -> String {
         let host = self.settings.host.as_str();
-        let address = (host, port).to_socket_addrs().ok().and_then(|mut found| found.next());
+        let place = Host::parse(host).map(|host| HostPort { host, port });
+        let found = place.ok().and_then(|place| resolve_now(&place).ok());
+        let address = found.and_then(|found| found.into_iter().next());
         address.map_or_else(|| format!("{host}:{port}"), |it| reachable(it).to_string())
     }
 
     /// Listens on a port of the service's host.
     pub(crate) async fn listen(&self, port: u16) -> Result<TcpListener, GatewayError> {
-        let bound = TcpListener::bind((self.settings.host.as_str(), port)).await;
+        let bound = listen_on(&self.settings.host, port).await;
         bound.map_err(|source| self.listen_error(port, source))
     }
 
     /// Listens on a port of the service's host; works on any thread.
     pub(crate) fn bind_port_now(&self, port: u16) -> Result<std::net::TcpListener, GatewayError> {
-        let bound = std::net::TcpListener::bind((self.settings.host.as_str(), port));
+        let bound = listen_on_now(&self.settings.host, port);
         bound.map_err(|source| self.listen_error(port, source))
     }
 
@@ -167,15 +172,4 @@ impl GatewayState {
     fn listen_error(&self, port: u16, source: std::io::Error) -> GatewayError {
         GatewayError::Listen { address: format!("{}:{port}", self.settings.host), source }
     }
-}
-
-/// An address that can be connected to from this machine.
-pub(crate) fn reachable(mut address: SocketAddr) -> SocketAddr {
-    if address.ip().is_unspecified() {
-        address.set_ip(match address.ip() {
-            IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-            IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
-        });
-    }
-    address
 }

@@ -7,8 +7,8 @@ use arc_swap::ArcSwap;
 use tokio::net::TcpListener;
 
 use crate::api::{Origin, Secret};
+use crate::base::address::reachable;
 use crate::gateway::http::connection::HostSelection;
-use crate::gateway::listener::open::reachable;
 use crate::gateway::routing::backend::Backend;
 use crate::gateway::routing::endpoint::{
     self, BindError, EndpointRoutes, PoolKey, PoolPlace, PoolSeat, PublicEndpoint,

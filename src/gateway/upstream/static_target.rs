@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio_rustls::TlsConnector;
 
+use crate::base::address::{AddressError, HostPort};
 use crate::gateway::Io;
 use crate::gateway::routing::target::{
     BoxFuture, ConnectionReuse, DialError, RouteRef, Target, Visitor,
@@ -14,12 +15,13 @@ use crate::reuse::PolledSocket;
 /// A target at one fixed address.
 pub(crate) struct StaticTarget {
     key: String,
-    address: String,
+    address: Result<HostPort, AddressError>,
     tls: Option<TlsConnector>,
 }
 
 impl StaticTarget {
-    /// A target at `host:port`. The APIs of this process are no targets.
+    /// A target at `host:port`. The APIs of this process are no targets. An address that older versions stored,
+    /// and that is not one, cannot be dialled.
     ///
     /// TLS hides the traffic; whose certificate it is is not asked, because nothing in the
     /// configuration could say whom to trust.
@@ -27,7 +29,7 @@ impl StaticTarget {
         let scheme = if has_tls { "tls" } else { "tcp" };
         let config = has_tls.then(tls::unverified_client_config).transpose()?;
         let tls = config.map(|config| TlsConnector::from(Arc::new(config)));
-        Ok(Self { key: format!("{scheme}://{address}"), address: address.to_owned(), tls })
+        Ok(Self { key: format!("{scheme}://{address}"), address: HostPort::parse(address), tls })
     }
 }
 
@@ -43,11 +45,13 @@ impl Target for StaticTarget {
     fn dial<'a>(&'a self, _: &'a Visitor, _: &'a RouteRef) -> BoxFuture<'a, Result<Io, DialError>> {
         Box::pin(async {
             let dialed = async {
-                let stream = private::connect(&self.address).await?;
+                let address =
+                    self.address.as_ref().map_err(|it| std::io::Error::other(it.clone()))?;
+                let stream = private::connect(address).await?;
                 stream.set_nodelay(true)?;
                 let stream = PolledSocket(stream);
                 let Some(connector) = &self.tls else { return Ok(Box::new(stream) as Io) };
-                let name = tls::server_name(&self.address)?;
+                let name = tls::server_name(&address.host)?;
                 Ok::<_, std::io::Error>(Box::new(connector.connect(name, stream).await?) as Io)
             };
             dialed.await.map_err(|problem| DialError::Unreachable(problem.to_string()))

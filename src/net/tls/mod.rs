@@ -34,6 +34,7 @@ pub(crate) use accepted_socket::AcceptedSocket;
 pub use accepted_socket::AsyncReadWrite;
 use verifier::AnyCertificate;
 
+use crate::base::address::Host;
 use crate::logging::or_debug;
 
 /// How long the first message of a client may be that is looked at before it is read, in bytes: less than
@@ -134,13 +135,15 @@ pub(crate) fn only_signed_by(authorities: &[u8]) -> Result<Arc<dyn ClientCertVer
     Ok(verifier)
 }
 
-/// The name that the certificate of `host:port` must be for.
+/// Returns the name that the certificate of a host must be for.
 ///
 /// # Errors
-/// When the host is neither a name nor an address.
-pub(crate) fn server_name(address: &str) -> io::Result<ServerName<'static>> {
-    let host = address.rsplit_once(':').map_or("", |(host, _)| host);
-    ServerName::try_from(host.trim_matches(['[', ']']).to_owned()).map_err(io::Error::other)
+/// If certificates cannot contain the name.
+pub(crate) fn server_name(host: &Host) -> io::Result<ServerName<'static>> {
+    match host.ip() {
+        Some(address) => Ok(ServerName::from(address)),
+        None => ServerName::try_from(host.to_string()).map_err(io::Error::other),
+    }
 }
 
 /// Agrees on TLS with a client.

@@ -10,6 +10,7 @@ use super::allow::AllowRules;
 use super::provider::{ADDRESS_SCOPES, GROUP_SCOPES, LoginProvider, OPENID};
 use super::providers::{OauthApplication, OauthApplications, OauthProvider};
 use super::visit::LOGIN_PATH;
+use crate::base::address::Host;
 
 /// The code for somebody whom none of the lists lets in, and what that is.
 pub const NOT_ALLOWED: (u16, &str) = (3440, "You are logged in, but not allowed to come in here.");
@@ -255,10 +256,7 @@ pub fn is_login_url(text: &str) -> bool {
 
 /// Whether a host is this machine by its name.
 pub(super) fn is_loopback(host: &str) -> bool {
-    let host = host.trim_matches(['[', ']']).to_ascii_lowercase();
-    host == "localhost"
-        || host.ends_with(".localhost")
-        || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+    Host::parse(host).is_ok_and(|host| host.is_loopback())
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use url::Url;
 
 use crate::api::Secret;
+use crate::base::address::{EndpointUrl, HostPattern, HostPort, Scheme};
 use crate::gateway::{
     AllowDeny, Credentials, EndpointOptions, EndpointSpec, HeaderChangesSpec, LoginSpec, Proto,
     TlsTerminationSpec, UpstreamProtocol, Webhook,
@@ -140,27 +141,37 @@ impl BindAddress {
         if url.is_empty() {
             let name = names.iter().find(|name| !name.is_empty()).map(|name| (*name).to_owned());
             // Agents that come back repeat what the answer to their bind said.
-            let is_address = |name: &String| name.parse::<std::net::SocketAddr>().is_ok();
-            return Ok(match name {
-                Some(addr) if is_address(&addr) => Self { host: None, addr: Some(addr) },
-                host => Self { host, addr: None },
-            });
+            let is_address =
+                |name: &String| HostPort::parse(name).is_ok_and(|it| it.socket_address().is_some());
+            return match name {
+                Some(addr) if is_address(&addr) => Ok(Self { host: None, addr: Some(addr) }),
+                Some(host) => {
+                    let pattern = HostPattern::parse(&host).map_err(|problem| {
+                        AgentRefusal::from(format!("the host name {host:?} {problem}"))
+                    })?;
+                    Ok(Self { host: Some(pattern.to_string()), addr: None })
+                }
+                None => Ok(Self::default()),
+            };
         }
         if BARE_SCHEMES.contains(&url) {
             return Ok(Self::default());
         }
         let parsed = Url::parse(url).map_err(|error| format!("the address {url:?}: {error}"))?;
         refuse_parts(&parsed)?;
-        let host = parsed.host_str().unwrap_or_default();
-        let is_address = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok();
-        match parsed.port() {
+        let problem = |problem| format!("the address {url:?} {problem}");
+        let parsed = EndpointUrl::parse(url).map_err(problem)?;
+        let is_usual = |port: &u16| {
+            let is_http = matches!(parsed.scheme, Scheme::Http | Scheme::Https);
+            is_http && parsed.scheme.default_port() == Some(*port)
+        };
+        let host = parsed.host_pattern();
+        match parsed.port.filter(|port| !is_usual(port)) {
             // An address of the service's own, asked for again.
-            Some(port) if is_address || parsed.scheme() == "tcp" => {
+            Some(port) if parsed.host.ip().is_some() || parsed.scheme == Scheme::Tcp => {
                 Ok(Self { host: None, addr: Some(format!("{host}:{port}")) })
             }
-            _ => {
-                Ok(Self { host: Some(host.to_owned()).filter(|host| !host.is_empty()), addr: None })
-            }
+            _ => Ok(Self { host: Some(host), addr: None }),
         }
     }
 

@@ -54,7 +54,7 @@ impl BoundAgentListener {
             std::io::ErrorKind::AddrInUse => Error::AddressInUse(format!("{host}:{port}")),
             _ => Error::Bind { address: format!("{host}:{port}"), source },
         };
-        let socket = TcpListener::bind((host.as_str(), port)).await.map_err(failed)?;
+        let socket = net::listen_on(&host, port).await.map_err(failed)?;
         let address = socket.local_addr().map_err(failed)?;
         authority.add_host(&host);
         authority.add_address(address.ip());

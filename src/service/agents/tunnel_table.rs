@@ -4,9 +4,9 @@
 //! more tunnels there are.
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::IpAddr;
 use std::sync::Arc;
 
+use crate::base::address::{EndpointUrl, Scheme};
 use crate::gateway::is_internal;
 
 /// What a tunnel is found by.
@@ -128,21 +128,19 @@ fn around<V>(values: &[V], skipped: usize) -> impl Iterator<Item = &V> {
 /// The host name in the address of a tunnel; none for an address of numbers, or a name that only policies
 /// lead to.
 pub(crate) fn public_host(url: &str) -> Option<&str> {
-    let place = url.split("://").nth(1)?;
-    let host = place.rsplit_once(':').map_or(place, |(host, _)| host);
-    let is_address = host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
-    Some(host).filter(|host| !is_address && !is_internal(host))
+    let parsed = EndpointUrl::parse(url).ok()?;
+    let host = url.split("://").nth(1)?.split(':').next()?;
+    Some(host).filter(|host| parsed.host.ip().is_none() && !is_internal(host))
 }
 
 /// The port in the address of a tunnel that has it for itself: names for HTTP share theirs.
 pub(crate) fn own_port(url: &str) -> Option<u16> {
-    let (proto, place) = url.split_once("://")?;
-    let (host, port) = place.rsplit_once(':')?;
-    let is_own = match proto {
-        "http" | "https" => host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok(),
-        _ => !is_internal(host),
+    let url = EndpointUrl::parse(url).ok()?;
+    let is_own = match url.scheme {
+        Scheme::Http | Scheme::Https => url.host.ip().is_some(),
+        _ => !is_internal(&url.host_pattern()),
     };
-    port.parse().ok().filter(|_| is_own)
+    url.port.filter(|_| is_own)
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::ServeConfig;
 use crate::api::Secret;
+use crate::base::address::HostPort;
 use crate::gateway::TrustedProxies;
 use crate::http1::{MAX_HEAD_BYTES, MAX_HEAD_FIELDS};
 use crate::logging::{LogFormat, LogLevels};
@@ -20,6 +21,7 @@ type PublicPort = Option<NonZeroU16>;
 type OptionalRate = Option<(u32, Duration)>;
 type OptionalStore = Option<PostgresOptions>;
 type OptionalText = Option<String>;
+type OptionalAddress = Option<HostPort>;
 
 /// A row: the field with its type, the key, what stands for the value, and what it means.
 macro_rules! row {
@@ -60,11 +62,11 @@ const STORAGE: SettingSection<ServeConfig> = SettingSection {
         )
         .unset("the name of the machine"),
         row!(
-            options.peer_addr: OptionalText, "peer_addr", "HOST:PORT",
+            options.peer_addr: OptionalAddress, "peer_addr", "HOST:PORT",
             "The address at which other nodes reach this one"
         ),
         row!(
-            options.peer_listen_addr: OptionalText, "peer_listen_addr", "HOST:PORT",
+            options.peer_listen_addr: OptionalAddress, "peer_listen_addr", "HOST:PORT",
             "The address to listen on for other nodes, if they reach this one at another"
         )
         .unset("that of peer_addr"),
@@ -624,7 +626,7 @@ const MONITORING: SettingSection<ServeConfig> = SettingSection {
     title: "Monitoring",
     settings: &[
         row!(
-            options.admin_addr: OptionalText, "admin_addr", "HOST:PORT",
+            options.admin_addr: OptionalAddress, "admin_addr", "HOST:PORT",
             "Address of /healthz, /readyz and /metrics, such as 127.0.0.1:4090"
         ).usual()
         .unset("nowhere, and nothing is counted"),

@@ -13,11 +13,11 @@ use crate::api::remote::reserved_domains::{
     DeletePolicy, DomainRegion, Get, List, ProvisioningJob, ReservedDomain, Update,
 };
 use crate::api::remote::tls_certificates::TlsCertificate;
+use crate::base::address::HostPattern;
 use crate::service::accounts::{self, Caller};
 use crate::service::address::Base;
 use crate::service::agents::OnlineTunnel;
 use crate::service::certificates::{CERTIFICATE, ManagedName};
-use crate::service::check;
 use crate::service::cluster::RemoteTunnel;
 use crate::service::context::{ServiceState, StoredResource, found, remove, wrong_prefix};
 use crate::service::domains::{self, DOMAIN, DOMAINS, HOSTPORTS_OWNER};
@@ -190,16 +190,13 @@ fn check_owner(domain: &ReservedDomain, caller: &Caller) -> Result<(), Refusal> 
     Err(Refusal::new(code::DOMAIN_NEEDS_OWNER, message))
 }
 
-/// A host name in lower case; a leading `*.` is allowed, an address is not.
+/// Returns a host name in its normal form. A leading `*.` is allowed, an address is not.
 fn check_name(domain: &str) -> Result<String, Refusal> {
-    let name = domain.trim_end_matches('.').to_ascii_lowercase();
-    let labels = name.strip_prefix("*.").unwrap_or(&name);
-    let is_address = labels.parse::<std::net::IpAddr>().is_ok();
-    if is_address || !check::is_host(labels) || labels.starts_with('[') {
-        let message = format!("domain: {domain:?} is not a host name");
-        return Err(Refusal::new(code::INVALID_VALUE, message));
-    }
-    Ok(name)
+    let name = HostPattern::parse(domain).map_err(|problem| {
+        let message = format!("domain: {domain:?} is not a host name: it {problem}");
+        Refusal::new(code::INVALID_VALUE, message)
+    })?;
+    Ok(name.to_string())
 }
 
 /// Refuses a name that is reserved, or that would divide or swallow the name of another owner.

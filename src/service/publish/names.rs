@@ -48,7 +48,7 @@ impl PublishedNames {
 
 /// The names and ports in `host:port`, in lower case; a host may start with `*.`.
 pub(super) fn names_of(hostports: Option<&[String]>) -> Vec<(String, u16)> {
-    let hostports = hostports.unwrap_or_default().iter().map(|text| text.to_ascii_lowercase());
+    let hostports = hostports.unwrap_or_default().iter();
     hostports
         .filter_map(|text| {
             let (star, rest) = match text.strip_prefix("*.") {

@@ -1,5 +1,6 @@
 //! The targets, one file each.
 
+pub mod addresses;
 pub mod bodies;
 pub mod calls;
 pub mod configurations;

@@ -74,7 +74,7 @@ impl Linked {
         let service = Service::start(options).await.unwrap();
         let wire = Wire::to(service.agent_address().unwrap()).await;
         let mut options = options_of(&service);
-        options.server_addrs = vec![wire.address.to_string()];
+        options.server_addrs = vec![wire.address.into()];
         options.heartbeat_interval = agent_beat;
         options.heartbeat_tolerance = agent_beat * 2;
         let agent = Agent::start(options).await.unwrap();

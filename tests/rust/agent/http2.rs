@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use ginnel::agent::Trust;
 use ginnel::agent::relay::{
-    AppProtocol, ForbiddenAddresses, HostHeader, HttpForwarder, LocalAddress, LocalUpstream,
+    AppProtocol, ForbiddenAddresses, HostHeader, HttpForwarder, LocalUpstream,
 };
+use ginnel::base::address::{Host, HostPort, UpstreamAddress};
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
 use http::{HeaderMap, Request, Response};
@@ -81,15 +82,15 @@ async fn within<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, future).await.expect("in time")
 }
 
-fn address(port: u16) -> LocalAddress {
-    LocalAddress::Tcp { host: "127.0.0.1".to_owned(), port }
+fn address(port: u16) -> UpstreamAddress {
+    UpstreamAddress::Tcp(HostPort { host: Host::parse("127.0.0.1").unwrap(), port })
 }
 
 fn front_to(port: u16, host_header: HostHeader) -> Arc<HttpForwarder> {
     front(speaks_http2(address(port)), host_header)
 }
 
-fn speaks_http2(address: LocalAddress) -> LocalUpstream {
+fn speaks_http2(address: UpstreamAddress) -> LocalUpstream {
     let tls = Trust::Anything.config().unwrap();
     LocalUpstream::new(address, tls, ForbiddenAddresses::default()).speaking(AppProtocol::Http2)
 }
@@ -526,7 +527,8 @@ fn tls_config(protocols: &[&[u8]]) -> rustls::ServerConfig {
 async fn tls_agrees_on_http2() {
     let visited = async |protocols: &[&[u8]]| {
         let port = with_tls(protocols).await;
-        let address = LocalAddress::Tls { host: "127.0.0.1".to_owned(), port };
+        let address =
+            UpstreamAddress::Tls(HostPort { host: Host::parse("127.0.0.1").unwrap(), port });
         let mut visit = visit_front(&front(speaks_http2(address), HostHeader::Preserve));
         let request = "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
         visit.send(request).await;

@@ -139,7 +139,11 @@ fn place(url: &str) -> String {
 async fn agent_of(served: &Served) -> Agent {
     let trust = Trust::file(served.text("ca_path").as_ref()).unwrap();
     let token = Secret(served.text("authtoken"));
-    let mut options = AgentOptions::new(served.text("agent_addr"), token, trust);
+    let mut options = AgentOptions::new(
+        served.text("agent_addr").parse::<ginnel::base::address::HostPort>().unwrap(),
+        token,
+        trust,
+    );
     options.web_addr = WebAddress::Off;
     let agent = Agent::start(options).await.unwrap();
     online(&agent).await;

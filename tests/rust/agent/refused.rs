@@ -46,7 +46,7 @@ impl Refusing {
         let authority = own.gateway().authority().clone();
         let acceptor = TlsAcceptor::from(authority.server_config(&[]).unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let server = listener.local_addr().unwrap().to_string();
+        let server = ginnel::base::address::HostPort::from(listener.local_addr().unwrap());
         let trust = Trust::Pem(authority.pem().as_bytes().to_vec());
         let mut options = AgentOptions::new(server, Secret("x".to_owned()), trust);
         options.web_addr = WebAddress::Off;

@@ -6,9 +6,8 @@ use std::time::Instant;
 use ginnel::agent::Trust;
 use ginnel::agent::capture::{CaptureLimit, CaptureRecord, CaptureSource, CaptureStore};
 use ginnel::agent::metrics::TunnelMetrics;
-use ginnel::agent::relay::{
-    self, ForbiddenAddresses, HostHeader, HttpForwarder, LocalAddress, LocalUpstream,
-};
+use ginnel::agent::relay::{self, ForbiddenAddresses, HostHeader, HttpForwarder, LocalUpstream};
+use ginnel::base::address::{Host, HostPort, UpstreamAddress};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -22,7 +21,11 @@ pub struct Visit {
 }
 
 /// Visits a tunnel to this address.
-fn visit_at(address: LocalAddress, host_header: HostHeader, closed: ForbiddenAddresses) -> Visit {
+fn visit_at(
+    address: UpstreamAddress,
+    host_header: HostHeader,
+    closed: ForbiddenAddresses,
+) -> Visit {
     visit_front(&front(
         LocalUpstream::new(address, Trust::Anything.config().unwrap(), closed),
         host_header,
@@ -68,7 +71,7 @@ pub fn visit_front(front: &Arc<HttpForwarder>) -> Visit {
 async fn visit() -> (Visit, TcpListener) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    let address = LocalAddress::Tcp { host: "localhost".to_owned(), port };
+    let address = UpstreamAddress::Tcp(HostPort { host: Host::parse("localhost").unwrap(), port });
     (visit_at(address, HostHeader::Preserve, ForbiddenAddresses::default()), listener)
 }
 
@@ -221,7 +224,7 @@ async fn an_upgrade_turns_into_a_plain_connection() {
 #[tokio::test]
 async fn a_service_that_is_away_is_a_502_with_a_record() {
     let port = free_address().port();
-    let address = LocalAddress::Tcp { host: "127.0.0.1".to_owned(), port };
+    let address = UpstreamAddress::Tcp(HostPort { host: Host::parse("127.0.0.1").unwrap(), port });
     let mut visit = visit_at(address, HostHeader::Preserve, ForbiddenAddresses::default());
 
     visit.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
@@ -430,7 +433,7 @@ async fn smuggled_requests_are_refused_before_they_are_forwarded() {
 async fn a_rewritten_host_and_its_redirects() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    let address = LocalAddress::Tcp { host: "localhost".to_owned(), port };
+    let address = UpstreamAddress::Tcp(HostPort { host: Host::parse("localhost").unwrap(), port });
     let mut visit = visit_at(address, HostHeader::Rewrite, ForbiddenAddresses::default());
 
     visit.send("GET / HTTP/1.1\r\nHost: shop.test\r\n\r\n").await;
@@ -459,7 +462,10 @@ async fn a_tunnel_to_the_agents_own_api_is_refused() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let own = listener.local_addr().unwrap();
     let closed = ForbiddenAddresses::new(&[own]);
-    let address = LocalAddress::Tcp { host: "localhost".to_owned(), port: own.port() };
+    let address = UpstreamAddress::Tcp(HostPort {
+        host: Host::parse("localhost").unwrap(),
+        port: own.port(),
+    });
     let mut visit = visit_at(address, HostHeader::Preserve, closed);
 
     visit.send("GET /api/tunnels HTTP/1.1\r\nHost: x\r\n\r\n").await;
@@ -476,7 +482,7 @@ async fn a_folder_serves_its_files_and_nothing_else() {
     std::fs::write(folder.join("a b.txt"), "hello").unwrap();
     std::fs::write(folder.join("sub/index.html"), "<p>index").unwrap();
     let get = |path: &'static str| {
-        let address = LocalAddress::Files(folder.clone());
+        let address = UpstreamAddress::Files(folder.clone());
         async move {
             let mut visit = visit_at(address, HostHeader::Preserve, ForbiddenAddresses::default());
             visit
@@ -499,7 +505,8 @@ async fn a_folder_serves_its_files_and_nothing_else() {
 
 #[tokio::test]
 async fn a_body_that_cannot_be_followed_gets_no_mock() {
-    let address = LocalAddress::Tcp { host: "localhost".to_owned(), port: 1 };
+    let address =
+        UpstreamAddress::Tcp(HostPort { host: Host::parse("localhost").unwrap(), port: 1 });
     let tls = Trust::Anything.config().unwrap();
     let upstream = LocalUpstream::new(address, tls, ForbiddenAddresses::default());
     let front = front(upstream, HostHeader::Preserve);

@@ -35,7 +35,7 @@ impl Outage {
     async fn start() -> Self {
         let service = Service::start(Options::default()).await.unwrap();
         let wire = Wire::to(&[service.agent_address().unwrap()]).await;
-        let server_addrs = vec![wire.address.to_string()];
+        let server_addrs = vec![wire.address.into()];
         let agent = Agent::start(AgentOptions { server_addrs, ..options_of(&service) });
         let agent = agent.await.unwrap();
         online(&agent).await;

@@ -98,9 +98,10 @@ pub async fn agent_of(service: &Service) -> Agent {
 pub fn options_of(service: &Service) -> AgentOptions {
     let trust = Trust::Pem(service.gateway().authority().pem().as_bytes().to_vec());
     let token = service.authtoken().cloned().unwrap();
-    let server = service.agent_address().unwrap().to_string();
+    let server = service.agent_address().map(ginnel::base::address::HostPort::from);
     let mut options = AgentOptions::new(server, token, trust);
-    options.web_addr = WebAddress::At("127.0.0.1:0".to_owned());
+    options.web_addr =
+        WebAddress::At(ginnel::base::address::HostPort::parse_to_listen("127.0.0.1:0").unwrap());
     options
 }
 

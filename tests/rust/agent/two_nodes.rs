@@ -102,7 +102,7 @@ impl Nodes {
         let mut options = options_of(&self.a);
         let pem = |node: &Service| node.gateway().authority().pem().as_bytes().to_vec();
         options.trust = Trust::Pem([pem(&self.a), pem(&self.b)].concat());
-        options.server_addrs = addresses.iter().map(ToString::to_string).collect();
+        options.server_addrs = addresses.iter().map(|address| (*address).into()).collect();
         options
     }
 
@@ -258,7 +258,7 @@ async fn a_service_that_is_one_place_gets_one_session() {
     let address = service.agent_address().unwrap();
     let wires = [Wire::to(&[address]).await, Wire::to(&[address]).await];
     let mut options = options_of(&service);
-    options.server_addrs = wires.each_ref().map(|wire| wire.address.to_string()).to_vec();
+    options.server_addrs = wires.each_ref().map(|wire| wire.address.into()).to_vec();
     let agent = Agent::start(options).await.unwrap();
     online(&agent).await;
 
@@ -341,7 +341,7 @@ async fn a_node_that_knows_no_token_yet_does_not_end_the_agent() {
     let mut options = nodes.agent_options(&[first, second]);
     options.trust = Trust::Anything;
     let wire = Wire::to(&[second]).await;
-    options.server_addrs[1] = wire.address.to_string();
+    options.server_addrs[1] = wire.address.into();
     let agent = Agent::start(options).await.unwrap();
     online(&agent).await;
 

@@ -187,7 +187,11 @@ async fn a_refused_agent_says_why_and_does_not_try_again() {
     let service = Service::start(service::Options::default()).await.unwrap();
     let trust = Trust::Pem(service.gateway().authority().pem().as_bytes().to_vec());
     let token = ginnel::api::Secret(format!("{}_{}", "0".repeat(27), "0".repeat(21)));
-    let mut options = AgentOptions::new(service.agent_address().unwrap().to_string(), token, trust);
+    let mut options = AgentOptions::new(
+        service.agent_address().map(ginnel::base::address::HostPort::from),
+        token,
+        trust,
+    );
     options.web_addr = WebAddress::Off;
 
     let mut agent = Agent::start(options).await.unwrap();

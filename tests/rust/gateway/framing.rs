@@ -8,7 +8,8 @@
 use std::time::Duration;
 
 use ginnel::agent::Trust;
-use ginnel::agent::relay::{ForbiddenAddresses, HostHeader, LocalAddress, LocalUpstream};
+use ginnel::agent::relay::{ForbiddenAddresses, HostHeader, LocalUpstream};
+use ginnel::base::address::UpstreamAddress;
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -263,7 +264,7 @@ impl AsyncConnect for At {
 }
 
 /// An agent's tunnel without a service before it.
-struct Relay(LocalAddress);
+struct Relay(UpstreamAddress);
 
 impl AsyncConnect for Relay {
     async fn connect(&self) -> impl AsyncRead + AsyncWrite + Unpin {
@@ -274,7 +275,7 @@ impl AsyncConnect for Relay {
 }
 
 /// An upstream that answers when it has got as many bytes of a body as `X-Length` says.
-async fn counting() -> LocalAddress {
+async fn counting() -> UpstreamAddress {
     let address = upstream(|mut peer| async move {
         let head = peer.head().await;
         let length = header(&head, "x-length").unwrap_or("0").parse().unwrap();
@@ -284,7 +285,7 @@ async fn counting() -> LocalAddress {
         }
     })
     .await;
-    LocalAddress::Tcp { host: address.ip().to_string(), port: address.port() }
+    UpstreamAddress::Tcp(address.into())
 }
 
 const HEAD: &str = "POST / HTTP/1.1\r\nHost: a.test\r\n";
@@ -391,7 +392,7 @@ async fn answers_are_read_by_the_grammar() {
     let edge = site.edge("a.test").await;
     site.route(&edge, "/", json!({"backend": site.at(address).await})).await;
     let site_at = site.service.service.gateway().http_address().unwrap();
-    let relay = Relay(LocalAddress::Tcp { host: address.ip().to_string(), port: address.port() });
+    let relay = Relay(UpstreamAddress::Tcp(address.into()));
 
     let mut wrong = Vec::new();
     for (at, (answer, expected)) in table.iter().enumerate() {

@@ -26,7 +26,7 @@ pub(super) fn options(database: &PostgresOptions, name: &str) -> Options {
     Options {
         store: Some(database.clone()),
         node_name: Some(name.to_owned()),
-        peer_addr: Some("127.0.0.1:0".to_owned()),
+        peer_addr: ginnel::base::address::HostPort::parse_to_listen("127.0.0.1:0").ok(),
         base_domain: Some("tunnels.test".to_owned()),
         ..Options::default()
     }
@@ -98,9 +98,11 @@ impl Nodes {
     pub async fn agent(&self, node: usize) -> Agent {
         let token = self.nodes[0].authtoken().cloned().unwrap();
         let trust = Trust::Pem(self.nodes[node].gateway().authority().pem().as_bytes().to_vec());
-        let server = self.nodes[node].agent_address().unwrap().to_string();
+        let server = self.nodes[node].agent_address().map(ginnel::base::address::HostPort::from);
         let mut options = AgentOptions::new(server, token, trust);
-        options.web_addr = WebAddress::At("127.0.0.1:0".to_owned());
+        options.web_addr = WebAddress::At(
+            ginnel::base::address::HostPort::parse_to_listen("127.0.0.1:0").unwrap(),
+        );
         let agent = Agent::start(options).await.unwrap();
         online(&agent).await;
         agent
@@ -188,8 +190,8 @@ async fn every_node_shows_the_nodes_sessions_and_tunnels_of_all() {
 async fn a_node_may_be_reached_at_another_address_than_it_listens_on() {
     let database = new_database();
     let options = Options {
-        peer_addr: Some("node-a.internal:4400".to_owned()),
-        peer_listen_addr: Some("127.0.0.1:0".to_owned()),
+        peer_addr: "node-a.internal:4400".parse().ok(),
+        peer_listen_addr: ginnel::base::address::HostPort::parse_to_listen("127.0.0.1:0").ok(),
         ..options(&database, "a")
     };
     let service = Service::start(options).await.unwrap();
@@ -412,7 +414,7 @@ async fn without_news_the_api_refuses_and_traffic_goes_on() {
 #[tokio::test]
 async fn an_agent_of_ours_has_its_tunnels_at_two_nodes() {
     let mut nodes = Nodes::start(&["a", "b"]).await;
-    let addresses = nodes.nodes.iter().map(|node| node.agent_address().unwrap().to_string());
+    let addresses = nodes.nodes.iter().map(|node| node.agent_address().unwrap().into());
     let mut options = options_of(&nodes.nodes[0]);
     options.server_addrs = addresses.collect();
     let agent = Agent::start(options).await.unwrap();

@@ -14,7 +14,7 @@ use crate::agent::two_nodes::Wire;
 async fn edge_with_tunnel_at_the_other_node(nodes: &Nodes) -> (Agent, Wire) {
     let wire = Wire::to(&[nodes.nodes[1].agent_address().unwrap()]).await;
     let mut options = options_of(&nodes.nodes[0]);
-    options.server_addrs = vec![wire.address.to_string()];
+    options.server_addrs = vec![wire.address.into()];
     let agent = Agent::start(options).await.unwrap();
     online(&agent).await;
     let labeled = json!({"name": "group", "addr": mirror().await, "labels": ["app=shop"]});

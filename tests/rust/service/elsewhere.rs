@@ -58,7 +58,7 @@ async fn a_port_leads_to_the_other_node_while_its_agent_is_gone_here() {
         wires.push(Wire::to(&[node.agent_address().unwrap()]).await);
     }
     let mut options = options_of(&nodes.nodes[0]);
-    options.server_addrs = wires.iter().map(|wire| wire.address.to_string()).collect();
+    options.server_addrs = wires.iter().map(|wire| wire.address.into()).collect();
     let agent = Agent::start(options).await.unwrap();
     online(&agent).await;
     let definition = json!({"name": "db", "addr": mirror().await, "proto": "tcp"});
@@ -185,8 +185,8 @@ async fn a_wildcard_does_not_serve_a_name_whose_node_cannot_be_reached() {
     let database = new_database();
     // No way leads from one to the other.
     let nowhere = |name| Options {
-        peer_addr: Some("127.0.0.1:1".to_owned()),
-        peer_listen_addr: Some("127.0.0.1:0".to_owned()),
+        peer_addr: "127.0.0.1:1".parse().ok(),
+        peer_listen_addr: ginnel::base::address::HostPort::parse_to_listen("127.0.0.1:0").ok(),
         ..options(&database, name)
     };
     let nodes = Nodes::with([nowhere("a"), nowhere("b")]).await;

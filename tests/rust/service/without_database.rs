@@ -32,7 +32,7 @@ async fn comes_back(server: &PostgresServer) {
 
 async fn agent_at(nodes: &Nodes, wires: &[&Wire], host: &str) -> Agent {
     let mut options = options_of(&nodes.nodes[0]);
-    options.server_addrs = wires.iter().map(|wire| wire.address.to_string()).collect();
+    options.server_addrs = wires.iter().map(|wire| wire.address.into()).collect();
     let agent = Agent::start(options).await.unwrap();
     let mut state = agent.watch();
     let all = state.wait_for(|state| state.sessions().count() == wires.len());

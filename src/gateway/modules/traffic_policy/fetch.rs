@@ -12,6 +12,7 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::redirect::Policy;
 use url::{Host, Url};
 
+use crate::base;
 use crate::net::{OutOfReach, Reach, private, tls};
 use crate::policy::{Fetch, FetchFailed, Fetched};
 
@@ -185,8 +186,8 @@ async fn checked(url: &str, reach: Reach) -> Result<Option<PinnedResolver>, Fetc
     }
     let port = url.port_or_known_default().filter(|port| private::has_port(*port));
     let (Some(port), Some(host)) = (port, url.host_str()) else { return Ok(None) };
-    let name = host.trim_matches(['[', ']']);
-    let addresses = tokio::net::lookup_host((name, port)).await.map_err(failed)?;
+    let name = base::address::Host::parse(host).map_err(failed)?.unbracketed();
+    let addresses = tokio::net::lookup_host((name.as_str(), port)).await.map_err(failed)?;
     let addresses: Vec<_> = addresses.collect();
     addresses.iter().try_for_each(|address| {
         private::check(*address).map_err(failed)?;

@@ -18,11 +18,12 @@ use super::serve::serve;
 use super::sessions::{PeerSession, PeerSessions};
 use super::target::NodeTarget;
 use super::{PeerServices, ended};
+use crate::base::address::HostPort;
 use crate::gateway::tls::NodeTls;
 use crate::gateway::tls::authority::Authority;
 use crate::logging::or_debug;
 use crate::mux::{Incoming, MuxSession, SessionLimits, Side, heartbeat};
-use crate::net::{AcceptedConnection, tls};
+use crate::net::{AcceptedConnection, resolve, tls};
 use crate::protocol::read_kind;
 use crate::protocol::rpc::{self, IncomingCall};
 use crate::service::Error;
@@ -122,7 +123,10 @@ impl Linker {
     }
 
     async fn dial(&self, address: &str) -> io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
-        let stream = TcpStream::connect(address).await?;
+        let place = HostPort::parse(address).map_err(|problem| {
+            io::Error::new(io::ErrorKind::InvalidInput, format!("{address:?} {problem}"))
+        })?;
+        let stream = TcpStream::connect(resolve(&place).await?.as_slice()).await?;
         stream.set_nodelay(true)?;
         let name = ServerName::try_from(NODE_NAME).map_err(io::Error::other)?;
         TlsConnector::from(self.tls.client.clone()).connect(name, stream).await

@@ -39,11 +39,12 @@ use self::message::{SessionCommand, SessionCommandAnswer};
 use self::sessions::PeerSession;
 use super::Cluster;
 use super::directory::{Directory, KnownNode};
+use crate::base::address::{Host, HostPort};
 use crate::gateway::Gateway;
 use crate::gateway::tls::authority::Authority;
 use crate::logging::or_debug;
 use crate::mux::Code;
-use crate::net::{ConnectionCaps, ConnectionLimit, Listener, ProxyProtocol, Shutdown};
+use crate::net::{ConnectionCaps, ConnectionLimit, Listener, ProxyProtocol, Shutdown, listen_at};
 use crate::protocol::rpc;
 use crate::service::Error;
 use crate::service::agents::{AgentCommand, Registry};
@@ -59,7 +60,7 @@ const MAX_CONNECTIONS: usize = 2048;
 /// A socket on which no node is let in yet: its address stands in the row of the node.
 pub(crate) struct BoundPeerListener {
     socket: TcpListener,
-    host: String,
+    host: Host,
     address: SocketAddr,
 }
 
@@ -107,11 +108,10 @@ impl BoundPeerListener {
     ///
     /// # Errors
     /// When the address cannot be listened on.
-    pub async fn bind(address: &str) -> std::io::Result<Self> {
-        let socket = TcpListener::bind(address).await?;
+    pub async fn bind(address: &HostPort) -> std::io::Result<Self> {
+        let socket = listen_at(address).await?;
         let bound = socket.local_addr()?;
-        let host = address.rsplit_once(':').map_or(address, |(host, _)| host).to_owned();
-        Ok(Self { socket, host, address: bound })
+        Ok(Self { socket, host: address.host.clone(), address: bound })
     }
 
     /// Where other nodes reach it: at the host that was named, and the port that it has.

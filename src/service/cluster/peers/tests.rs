@@ -14,6 +14,7 @@ use super::epochs::{EpochQuestion, EpochResponse, ask};
 use super::{BoundPeerListener, CommandFailure, PeerServices, Peers};
 use crate::api::Secret;
 use crate::api::id::prefix;
+use crate::base::address::HostPort;
 use crate::gateway::tls::authority::Authority;
 use crate::gateway::upstream::static_target::StaticTarget;
 use crate::gateway::{
@@ -51,7 +52,11 @@ async fn nodes_of<const N: usize>(versions: [u32; N]) -> [Node; N] {
     let authority = Authority::open(None).unwrap();
     let mut bound = Vec::new();
     for _ in versions {
-        bound.push(BoundPeerListener::bind("127.0.0.1:0").await.unwrap());
+        bound.push(
+            BoundPeerListener::bind(&HostPort::parse_to_listen("127.0.0.1:0").unwrap())
+                .await
+                .unwrap(),
+        );
     }
     let rows = bound.iter().zip(versions).enumerate();
     let rows: Vec<_> = rows.map(|(at, (it, version))| row(at, it, version)).collect();
@@ -423,7 +428,8 @@ async fn nodes_of_two_versions_speak_the_lower_one() {
 #[tokio::test]
 async fn who_has_no_certificate_of_the_authority_is_not_let_in() {
     let authority = Authority::open(None).unwrap();
-    let listener = BoundPeerListener::bind("127.0.0.1:0").await.unwrap();
+    let listener =
+        BoundPeerListener::bind(&HostPort::parse_to_listen("127.0.0.1:0").unwrap()).await.unwrap();
     let (address, known) = (listener.public_address(), row(2, &listener, PROTOCOL_VERSION));
     let gateway = Gateway::start(GatewaySettings::default(), authority.clone()).await.unwrap();
     let directory = Arc::new(Directory::new(&id(2)));
@@ -435,7 +441,8 @@ async fn who_has_no_certificate_of_the_authority_is_not_let_in() {
     let peers = listener.open(directory, &authority, services).unwrap();
 
     let strangers = Authority::open(None).unwrap();
-    let other = BoundPeerListener::bind("127.0.0.1:0").await.unwrap();
+    let other =
+        BoundPeerListener::bind(&HostPort::parse_to_listen("127.0.0.1:0").unwrap()).await.unwrap();
     let theirs = Arc::new(Directory::new(&id(1)));
     // It has the smaller identifier, so it is the one that connects.
     theirs.note([(known.id.clone(), Some(known))], [], Instant::now(), 0);

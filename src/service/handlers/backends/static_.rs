@@ -16,14 +16,14 @@ pub(super) fn handlers() -> Vec<Handler> {
 }
 
 async fn create(service: Context, params: Create) -> OperationResult<Create> {
-    check_address(&params.address)?;
+    let address = checked_address(&params.address)?;
     let create = service.change(move |change| {
         let backend = StaticBackend {
             id: change.new_id(prefix::STATIC)?,
             created_at: Some(change.now()),
             description: Some(params.description.unwrap_or_default()),
             metadata: Some(params.metadata.unwrap_or_default()),
-            address: Some(params.address),
+            address: Some(address),
             tls: Some(decided(params.tls.unwrap_or_default())),
             ..StaticBackend::default()
         };
@@ -43,8 +43,8 @@ async fn get(service: Context, params: Get) -> OperationResult<Get> {
 
 async fn update(service: Context, mut params: Update) -> OperationResult<Update> {
     // Generated clients of Python send an empty one for what their caller left out.
-    params.address = params.address.filter(|address| !address.is_empty());
-    params.address.as_deref().map_or(Ok(()), check_address)?;
+    let address = params.address.take().filter(|address| !address.is_empty());
+    params.address = address.as_deref().map(checked_address).transpose()?;
     let update = service.change(move |change| {
         let mut backend: StaticBackend = found(change, &params.id)?;
         backend.description = params.description.or(backend.description);
@@ -65,18 +65,21 @@ fn decided(tls: StaticBackendTls) -> StaticBackendTls {
     StaticBackendTls { enabled: Some(tls.enabled.unwrap_or(false)) }
 }
 
-fn check_address(address: &str) -> Result<(), Refusal> {
+/// The address in its normal form.
+fn checked_address(address: &str) -> Result<String, Refusal> {
     if address.is_empty() {
         return Err(Refusal::new(code::ADDRESS_MISSING, "address: must not be empty"));
     }
-    host_port(address).map(drop).map_err(|flaw| match flaw {
-        Flaw::Form => {
-            let message = format!("address: {address:?} is not of the form host:port");
+    let parsed = host_port(address).map_err(|flaw| match flaw {
+        Flaw::Form(problem) => {
+            let message =
+                format!("address: {address:?} is not of the form host:port: it {problem}");
             Refusal::new(code::ADDRESS_INVALID, message)
         }
-        Flaw::Port => {
+        Flaw::Port(_) => {
             let message = format!("address: the port of {address:?} is not from 1 to 65535");
             Refusal::new(code::ADDRESS_PORT, message)
         }
-    })
+    })?;
+    Ok(format!("{}:{}", parsed.0, parsed.1))
 }

@@ -46,27 +46,36 @@ impl NamesOwner {
     }
 }
 
-/// Refuses what is not `host:port`; a host may start with `*.`.
-pub(super) fn check(hostports: &[String]) -> Result<(), Refusal> {
+/// Returns the entries in their normal form, with international names as `xn--`. A host may start with `*.`.
+///
+/// # Errors
+/// If an entry is not `host:port`.
+pub(super) fn checked(hostports: Option<Vec<String>>) -> Result<Option<Vec<String>>, Refusal> {
+    let Some(hostports) = hostports else { return Ok(None) };
     if hostports.len() > MAX_HOSTPORTS {
         let message =
             format!("hostports: has {} entries, the limit is {MAX_HOSTPORTS}", hostports.len());
         return Err(Refusal::new(code::INVALID_VALUE, message));
     }
-    for (index, text) in hostports.iter().enumerate() {
-        let place = format!("hostports[{index}]");
-        host_port(text.strip_prefix("*.").unwrap_or(text)).map_err(|flaw| match flaw {
-            Flaw::Form => {
-                let message = format!("{place}: {text:?} is not of the form host:port");
+    let entries = hostports.iter().enumerate().map(|(index, text)| {
+        let below = text.strip_prefix("*.");
+        let star = if below.is_some() { "*." } else { "" };
+        let parsed = host_port(below.unwrap_or(text)).map_err(|flaw| match flaw {
+            Flaw::Form(problem) => {
+                let message = format!(
+                    "hostports[{index}]: {text:?} is not of the form host:port: it {problem}"
+                );
                 Refusal::new(code::HOSTPORT_INVALID, message)
             }
-            Flaw::Port => {
-                let message = format!("{place}: the port of {text:?} is not from 1 to 65535");
+            Flaw::Port(_) => {
+                let message =
+                    format!("hostports[{index}]: the port of {text:?} is not from 1 to 65535");
                 Refusal::new(code::HOSTPORT_PORT, message)
             }
-        })?;
-    }
-    Ok(())
+        });
+        parsed.map(|(host, port)| format!("{star}{host}:{port}"))
+    });
+    entries.collect::<Result<_, _>>().map(Some)
 }
 
 /// Refuses hosts of an edge that an agent's endpoint has now.

@@ -57,7 +57,7 @@ pub(super) fn handlers() -> Vec<Handler> {
 }
 
 async fn create(service: Context, call: Create) -> OperationResult<Create> {
-    let hostports = call.hostports;
+    let hostports = hostports::checked(call.hostports)?;
     check_hostports(&service, hostports.as_deref())?;
     let modules = CheckedModules::<HttpsEdge>::check(&service, |modules, checker| {
         https_modules!(check_modules, [call, modules, checker])
@@ -109,7 +109,7 @@ pub(in crate::service::handlers) fn with_routes(
 }
 
 async fn update(service: Context, call: Update) -> OperationResult<Update> {
-    let hostports = call.hostports;
+    let hostports = hostports::checked(call.hostports)?;
     check_hostports(&service, hostports.as_deref())?;
     let modules = CheckedModules::<HttpsEdge>::check(&service, |modules, checker| {
         https_modules!(check_modules, [call, modules, checker])
@@ -140,7 +140,6 @@ async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
 
 fn check_hostports(service: &Context, hostports: Option<&[String]>) -> Result<(), Refusal> {
     let hostports = hostports.unwrap_or_default();
-    hostports::check(hostports)?;
     hostports::check_names(service, hostports)
 }
 

@@ -59,8 +59,7 @@ pub(super) fn handlers() -> Vec<Handler> {
 }
 
 async fn create(service: Context, call: Create) -> OperationResult<Create> {
-    let hostports = call.hostports;
-    hostports::check(hostports.as_deref().unwrap_or_default())?;
+    let hostports = hostports::checked(call.hostports)?;
     let modules = CheckedModules::<TcpEdge>::check(&service, |modules, checker| {
         tcp_modules!(check_modules, [call, modules, checker])
     });
@@ -92,8 +91,7 @@ async fn get(service: Context, params: Get) -> OperationResult<Get> {
 }
 
 async fn update(service: Context, call: Update) -> OperationResult<Update> {
-    let hostports = call.hostports;
-    hostports::check(hostports.as_deref().unwrap_or_default())?;
+    let hostports = hostports::checked(call.hostports)?;
     let modules = CheckedModules::<TcpEdge>::check(&service, |modules, checker| {
         tcp_modules!(check_modules, [call, modules, checker])
     });

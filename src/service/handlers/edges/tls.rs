@@ -59,7 +59,7 @@ pub(super) fn handlers() -> Vec<Handler> {
 }
 
 async fn create(service: Context, call: Create) -> OperationResult<Create> {
-    let hostports = call.hostports;
+    let hostports = hostports::checked(call.hostports)?;
     check_hostports(&service, hostports.as_deref())?;
     let modules = CheckedModules::<TlsEdge>::check(&service, |modules, checker| {
         tls_modules!(check_modules, [call, modules, checker])
@@ -92,7 +92,7 @@ async fn get(service: Context, params: Get) -> OperationResult<Get> {
 }
 
 async fn update(service: Context, call: Update) -> OperationResult<Update> {
-    let hostports = call.hostports;
+    let hostports = hostports::checked(call.hostports)?;
     check_hostports(&service, hostports.as_deref())?;
     let modules = CheckedModules::<TlsEdge>::check(&service, |modules, checker| {
         tls_modules!(check_modules, [call, modules, checker])
@@ -118,7 +118,6 @@ async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
 
 fn check_hostports(service: &Context, hostports: Option<&[String]>) -> Result<(), Refusal> {
     let hostports = hostports.unwrap_or_default();
-    hostports::check(hostports)?;
     hostports::check_tls_names(hostports)?;
     hostports::check_names(service, hostports)
 }

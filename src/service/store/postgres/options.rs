@@ -13,6 +13,7 @@ use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 use url::Url;
 
 use super::{passwords, services};
+use crate::base::address;
 
 /// How long a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -197,7 +198,11 @@ impl Parameters {
         };
         let host = decode(url.host_str().unwrap_or_default())?;
         let mut parameters = Self {
-            host: host.map(|host| host.trim_matches(['[', ']']).to_owned()),
+            host: host.map(|host| match address::Host::parse(&host) {
+                Ok(host @ address::Host::V6(_)) => host.unbracketed(),
+                // A name, several, or the folder of a socket.
+                _ => host,
+            }),
             port: url.port(),
             user: decode(url.username())?,
             database: decode(url.path().trim_start_matches('/'))?,

@@ -1,0 +1,42 @@
+//! Host names that may stand for all names below them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::{AddressError, HostName};
+
+/// A host name, or `*.` and a host name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct HostPattern {
+    /// If true, the pattern stands for all names below the name.
+    pub is_wildcard: bool,
+    /// The name.
+    pub name: HostName,
+}
+
+impl HostPattern {
+    /// Parses a name or a wildcard.
+    ///
+    /// # Errors
+    /// If the text is neither.
+    pub fn parse(text: &str) -> Result<Self, AddressError> {
+        let below = text.strip_prefix("*.");
+        let name = HostName::parse(below.unwrap_or(text))?;
+        Ok(Self { is_wildcard: below.is_some(), name })
+    }
+}
+
+impl fmt::Display for HostPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let star = if self.is_wildcard { "*." } else { "" };
+        write!(f, "{star}{}", self.name)
+    }
+}
+
+impl FromStr for HostPattern {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        Self::parse(text)
+    }
+}
