@@ -34,7 +34,8 @@
 //! `service` use `settings`; `gateway`, `service` and `agent` count with `metrics`, and the last two show
 //! that with `admin`, which listens with `net`, and show pages with `web`; `net` uses `http1` as well. `api`,
 //! `coding`, `http1`, `metrics`, `mux`, `reuse` and `web` use none of the others. Every folder may tell `logging` what happens,
-//! which uses nothing but what a process must not share with its forks (`fork.rs`).
+//! which uses nothing but what a process must not share with its forks (`fork.rs`), and every folder parses names and
+//! addresses with `base`, which uses nothing.
 //! `tests/rust/layers.rs` holds the code to that.
 
 #[cfg(feature = "service")]

@@ -18,7 +18,7 @@ use super::oauth::OauthOptions;
 use super::store::{self, PostgresOptions};
 use super::{Error, TrustedProxies};
 use crate::api::{Origin, Secret, id};
-use crate::base::address::{Authority, HostPort, Scheme, reachable};
+use crate::base::address::{Authority, HostName, HostPort, Scheme, reachable};
 use crate::gateway;
 use crate::http1::HeadLimits;
 use crate::mux::{DEFAULT_BACKLOG_BYTES, LoginLimits};
@@ -332,7 +332,7 @@ impl Options {
             https_port: self.https_port,
             public_http_port: self.public_http_port,
             public_https_port: self.public_https_port,
-            base_domain: self.base_domain.clone(),
+            base_domain: self.base_domain.as_deref().map(normal_domain),
             tls_endpoints: self.tls_endpoints,
             code_prefix: self.code_prefix.clone(),
             enforce_ip_restrictions: self.enforce_ip_restrictions,
@@ -465,6 +465,11 @@ impl Options {
             _ => Error::Bind { address, source },
         }
     }
+}
+
+/// A domain in its normal form; one that is not a host name is refused elsewhere.
+fn normal_domain(domain: &str) -> String {
+    HostName::parse(domain).map_or_else(|_| domain.to_owned(), |name| name.to_string())
 }
 
 /// The URL at which a listener is reached from this machine.

@@ -160,7 +160,7 @@ def test_a_hostport_in_another_spelling_is_stored_in_one(service: ginnel.Service
         edge = remote.edges.https.create(hostports=["B\u00dccher.Example.test.:443"])
 
         assert edge.hostports == ["xn--bcher-kva.example.test:443"]
-        with pytest.raises(ginnel.BadRequestError, match="another edge"):
+        with pytest.raises(ginnel.ConflictError, match="another edge"):
             remote.edges.https.create(hostports=["XN--bcher-kva.example.test:443"])
         remote.edges.https.delete(edge.id)
 

@@ -166,6 +166,7 @@ fn options(shared: &AgentInner) -> Map<String, Value> {
             WebAddress::Off => json!(false),
         },
         "web_allow_hosts": options.web_allow_hosts,
+        "unix_socket_roots": options.unix_socket_roots,
         "inspect_db_size": match options.inspect {
             CaptureLimit::Nothing => -1,
             CaptureLimit::Bytes(bytes) => i64::try_from(bytes).unwrap_or(i64::MAX),
