@@ -43,7 +43,7 @@ wire! {
 
     /// Where an endpoint forwards to.
     pub struct EndpointUpstream {
-        /// A port, `host:port`, a URL, or `unix:/path` below `unix_socket_roots`.
+        /// A port, `host:port` or a URL.
         pub url: Option<TextOrNumber>,
         /// What is spoken there: `http1` or `http2`; left out for bytes.
         pub protocol: Option<String>,

@@ -30,7 +30,7 @@ wire! {
 
     /// The configuration of a tunnel.
     pub struct AgentTunnelConfig {
-        /// The local address, `host:port` or `unix:/path`.
+        /// The local address, `host:port`.
         pub addr: String,
         /// Whether requests are captured.
         pub inspect: bool,
@@ -159,7 +159,7 @@ resource! {
         GET "/tunnels" List() -> [tunnels: AgentTunnel];
         /// Start a tunnel; returns when the service has bound its public address.
         POST "/tunnels" Start(
-            /// Where to forward to: a port, `host:port`, a URL, or `unix:/path` below `unix_socket_roots`.
+            /// Where to forward to: a port, `host:port` or a URL.
             addr: TextOrNumber,
             [
             /// `http`, `tcp` or `tls`; left out for a labeled tunnel.
