@@ -33,7 +33,7 @@ pub(crate) async fn listen_at(place: &HostPort) -> io::Result<TcpListener> {
 /// Listens on a port of a host, as settings name it.
 ///
 /// # Errors
-/// If the text is not a host, or none of its addresses can be bound.
+/// If the text is not a host, or its addresses cannot be bound.
 pub(crate) async fn listen_on(host: &str, port: u16) -> io::Result<TcpListener> {
     listen_at(&parse_place(host, port)?).await
 }

@@ -9,8 +9,9 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
-import ginnel
 import pytest
+
+import ginnel
 
 NOT_ADDRESSES = [
     "{port}\n",
@@ -26,7 +27,7 @@ NOT_ADDRESSES = [
     "2130706433:{port}",
     "0177.0.0.1:{port}",
     "127.1:{port}",
-    "１２７.0.0.1:{port}",
+    "\uff11\uff12\uff17.0.0.1:{port}",
     "localhost:",
     "localhost:99999",
     "http://localhost:{port}/app",
@@ -52,12 +53,11 @@ def test_an_address_with_another_reading_is_refused(
 ) -> None:
     text = json.dumps(form.format(port=40367))
     entry = f"proto: http, addr: {text}" if field == "addr" else f"upstream: {{url: {text}}}"
-    version, table = ("2", "tunnels") if field == "addr" else ("3", "endpoints")
     path = tmp_path / "ginnel.yml"
     if field == "addr":
-        path.write_text(f"version: {version}\n{table}:\n  web: {{{entry}}}\n", encoding="utf-8")
+        path.write_text(f"version: 2\ntunnels:\n  web: {{{entry}}}\n", encoding="utf-8")
     else:
-        lines = f"version: {version}\nagent: {{}}\n{table}:\n- {{name: web, {entry}}}\n"
+        lines = f"version: 3\nagent: {{}}\nendpoints:\n- {{name: web, {entry}}}\n"
         path.write_text(lines, encoding="utf-8")
 
     checked = subprocess.run(
@@ -91,7 +91,9 @@ def unix_service(tmp_path: Path) -> Iterator[tuple[Path, list[bytes]]]:
                 while b"\r\n\r\n" not in head and (data := connection.recv(65536)):
                     head += data
                 heads.append(head)
-                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
+                connection.sendall(
+                    b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"
+                )
 
     threading.Thread(target=accept, daemon=True).start()
     yield path, heads
@@ -131,7 +133,7 @@ def test_a_unix_socket_outside_of_the_roots_is_refused(
             agent.client() as here,
         ):
             for socket_path in (path, inside / "link.sock", inside / ".." / "app.sock"):
-                with pytest.raises(ginnel.GinnelError, match="[uU]nix"):
+                with pytest.raises(ginnel.GinnelError, match=r"[uU]nix"):
                     here.tunnels.start(addr=f"unix:{socket_path}", proto="http", name="sock")
 
 
@@ -140,12 +142,14 @@ def test_backends_and_edges_have_no_unix_sockets(service: ginnel.Service) -> Non
         for address in ("unix:/run/app.sock", "0x7f000001:80", "127.1:80", "a.test:080", "a.test"):
             with pytest.raises(ginnel.BadRequestError, match="address"):
                 remote.backends.static.create(address=address)
-        for hostport in ("unix:/a:443", "0x7f.1:443", "a.test:443\n", "１.test.:44３"):
+        for hostport in ("unix:/a:443", "0x7f.1:443", "a.test:443\n", "\uff11.test.:44\uff13"):
             with pytest.raises(ginnel.BadRequestError, match="hostports"):
                 remote.edges.https.create(hostports=[hostport])
 
 
-@pytest.mark.parametrize("form", ["https://{}", "{}/", "127.0.0.1", "127.0.0.1:", "127.0.0.1:https"])
+@pytest.mark.parametrize(
+    "form", ["https://{}", "{}/", "127.0.0.1", "127.0.0.1:", "127.0.0.1:https"]
+)
 def test_an_address_of_a_service_that_cannot_be_is_refused_at_once(
     service: ginnel.Service, form: str
 ) -> None:

@@ -72,7 +72,7 @@ pub(super) struct DefinitionReader {
     problems: Vec<String>,
     /// What ends TLS at the agent, where that is no matter of files.
     material: Option<TlsMaterial>,
-    /// Folders below which a Unix socket has to be; none if the owner of the agent names it.
+    /// Folders that have to contain a Unix socket. Unset if the owner of the agent names it.
     roots: Option<UnixSocketRoots>,
     /// How TLS of visitors ends at the agent, once that is read.
     ends_tls: Option<Arc<ServerConfig>>,

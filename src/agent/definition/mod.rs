@@ -118,7 +118,7 @@ impl Definition {
         Self::read_endpoint_start(decoded::<endpoints::Start>(document)?, None)
     }
 
-    /// What the operation that starts a tunnel for an endpoint asks for; the problems name its fields. A Unix
+    /// Reads the call that starts a tunnel for an endpoint. The problems name its fields. A Unix
     /// socket has to be below one of `roots`.
     ///
     /// # Errors
@@ -139,7 +139,7 @@ impl Definition {
         definition.map_err(|problems| problems.iter().map(|it| endpoint::problem(it)).collect())
     }
 
-    /// What the operation that starts a tunnel asks for; the problems name their fields. A Unix socket has to be
+    /// Reads the call that starts a tunnel. The problems name their fields. A Unix socket has to be
     /// below one of `roots`.
     ///
     /// # Errors

@@ -67,13 +67,13 @@ pub(super) struct Dialer {
     pub bans: ReuseBans,
 }
 
-/// What a dialer connects to.
+/// The target of a dialer.
 #[derive(Debug, Clone)]
 pub(super) enum DialPlace {
     Tcp(HostPort),
     Unix {
         path: UnixPath,
-        /// None for a socket that the owner of the agent has named.
+        /// Unset if the owner of the agent has named the socket.
         roots: Option<UnixSocketRoots>,
         ban: ReuseBan,
     },

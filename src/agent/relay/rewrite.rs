@@ -79,7 +79,7 @@ pub(super) fn without_improper_upgrades(head: &[u8]) -> Vec<u8> {
 }
 
 /// The head of a response whose `Location`, `Content-Location` or `Refresh` names the local host, with the public
-/// one in its place. None if nothing has to be changed.
+/// one instead. Returns `None` if the head can stay as it is.
 pub(super) fn response(head: &[u8], local: &str, public: &[u8], scheme: &str) -> Option<Vec<u8>> {
     let mut changed = false;
     let mut output = Vec::with_capacity(head.len() + 64);
@@ -133,7 +133,7 @@ impl Place<'_> {
         Some([before, self.scheme.as_bytes(), b"://", self.public, after].concat())
     }
 
-    /// What follows the authority of a URL that leads to the local service.
+    /// Returns the part behind the authority of a URL that leads to the local service.
     fn rest_behind<'u>(&self, url: &'u str) -> Option<&'u str> {
         // Without a scheme, that of the local service is meant, and a local service has only one port.
         let absolute = url.starts_with("//").then(|| format!("http:{url}"));

@@ -122,7 +122,7 @@ impl Authority {
     }
 }
 
-/// Reports what follows an authority that has to stand alone.
+/// Rejects a path, query or fragment behind an authority.
 pub(super) fn reject_rest(rest: &str) -> Result<(), AddressError> {
     match rest.bytes().next() {
         None => Ok(()),

@@ -13,7 +13,7 @@ use super::{AddressError, Host, HostName, Scheme, parse_port};
 pub struct EndpointUrl {
     /// The scheme.
     pub scheme: Scheme,
-    /// If true, the host stands for all names below it.
+    /// If true, the URL covers all names below the host.
     pub is_wildcard: bool,
     /// The host.
     pub host: Host,

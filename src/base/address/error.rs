@@ -3,7 +3,7 @@
 /// Reason why a text is not an address, as a phrase that follows the field and the value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// There is no text, or no host.
+    /// The text or its host is empty.
     #[error("has no host")]
     NoHost,
     /// A character that cannot be a part of an address.
@@ -20,7 +20,7 @@ pub enum AddressError {
     /// Letters outside ASCII that IDNA does not allow.
     #[error("is not a valid international host name")]
     International,
-    /// Letters outside ASCII that stand for ASCII letters, such as full-width digits.
+    /// Letters outside ASCII that are mapped to ASCII letters, such as full-width digits.
     #[error("contains letters that only look like ASCII; write it as {0:?}")]
     LookAlike(String),
     /// An IPv6 address that is malformed.
@@ -29,13 +29,13 @@ pub enum AddressError {
     /// An IPv6 address with a zone.
     #[error("is an IPv6 address with a zone, which is not supported; use an address without one")]
     Zone,
-    /// An IPv6 address whose end cannot be told from a port.
+    /// An IPv6 address without brackets, so that its last group could be a port.
     #[error("has more than one colon; write an IPv6 address in brackets, as in [::1]:80")]
     Brackets,
     /// A URL where only a host and a port belong.
     #[error("is a URL; write only host:port")]
     Url,
-    /// There is no port where one is required.
+    /// A required port is missing.
     #[error("has no port; write host:port")]
     NoPort,
     /// The port is not a number, or not a port.

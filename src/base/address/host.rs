@@ -19,10 +19,10 @@ pub enum Host {
 }
 
 impl Host {
-    /// Parses a host that stands alone: a name, an IPv4 address, or an IPv6 address with or without brackets.
+    /// Parses a host without a port: a name, an IPv4 address, or an IPv6 address with or without brackets.
     ///
     /// # Errors
-    /// If the text is none of them.
+    /// If the text is not a host.
     pub fn parse(text: &str) -> Result<Self, AddressError> {
         if has_blank(text) {
             return Err(AddressError::Blank);

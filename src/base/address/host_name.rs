@@ -60,7 +60,7 @@ impl HostName {
     fn parse_international(text: &str) -> Result<Self, AddressError> {
         let ascii = idna::domain_to_ascii(text).map_err(|_| AddressError::International)?;
         let name = Self::parse_ascii(&ascii).map_err(|problem| match problem {
-            // The mapped text is not what the user wrote.
+            // The user wrote other letters than those that were mapped.
             AddressError::Number => AddressError::LookAlike(ascii.clone()),
             problem => problem,
         })?;

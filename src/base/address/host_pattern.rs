@@ -1,4 +1,4 @@
-//! Host names that may stand for all names below them.
+//! Host names and wildcards.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use super::{AddressError, HostName};
 /// A host name, or `*.` and a host name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HostPattern {
-    /// If true, the pattern stands for all names below the name.
+    /// If true, the pattern covers all names below the name.
     pub is_wildcard: bool,
     /// The name.
     pub name: HostName,

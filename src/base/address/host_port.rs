@@ -28,7 +28,7 @@ impl HostPort {
         if parsed.port == 0 { Err(AddressError::Port { lowest: 1 }) } else { Ok(parsed) }
     }
 
-    /// Parses an address to listen on; port 0 stands for a free port.
+    /// Parses an address to listen on. Port 0 picks a free port.
     ///
     /// # Errors
     /// If the text is not of the form.

@@ -46,7 +46,7 @@ impl UpstreamAddress {
     /// for TLS.
     ///
     /// # Errors
-    /// If the text is none of them, or does not go with the protocol.
+    /// If the text has another form, or one that the protocol does not support.
     pub fn parse(text: &str, protocol: UpstreamProtocol) -> Result<Self, AddressError> {
         if let Some(path) = text.strip_prefix("unix:") {
             return parse_unix(path, protocol);
@@ -71,7 +71,7 @@ impl UpstreamAddress {
         }
     }
 
-    /// The address as it stands in a `Host` header.
+    /// The value of a `Host` header for the address.
     pub fn authority(&self) -> String {
         match self {
             Self::Tcp(HostPort { host, port: 80 }) | Self::Tls(HostPort { host, port: 443 }) => {
@@ -172,7 +172,7 @@ fn parse_place(text: &str, protocol: UpstreamProtocol) -> Result<UpstreamAddress
     if before.contains('@') {
         return Err(AddressError::Login);
     }
-    // Behind a port alone, even a slash would be a mistake: `80/` is what a URL parser reads as an address.
+    // Without a scheme, even a slash is an error: URL parsers read `80/` as an IPv4 address.
     if !rest.is_empty() {
         reject_rest(rest)?;
         return Err(AddressError::Path);
@@ -210,7 +210,7 @@ fn parse_host(text: &str, default_port: Option<u16>) -> Result<HostPort, Address
 impl fmt::Display for UpstreamAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // Without a scheme, port 443 would stand for TLS.
+            // Without a scheme, port 443 would mean TLS.
             Self::Tcp(place) if place.port == 443 => write!(f, "http://{place}"),
             Self::Tcp(place) => place.fmt(f),
             Self::Tls(place) => write!(f, "https://{place}"),

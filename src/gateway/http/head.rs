@@ -158,7 +158,7 @@ fn needs_host<B>(request: &Request<B>) -> bool {
 }
 
 /// Returns true if `Host` and the target of a request lead to different places; a written default port and a
-/// trailing dot are no difference.
+/// trailing dot do not matter.
 fn differs(host: &HeaderValue, scheme: Option<&uri::Scheme>, authority: &Authority) -> bool {
     if host.as_bytes().eq_ignore_ascii_case(authority.as_str().as_bytes()) {
         return false;

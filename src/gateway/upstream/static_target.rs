@@ -20,7 +20,7 @@ pub(crate) struct StaticTarget {
 }
 
 impl StaticTarget {
-    /// A target at `host:port`. The APIs of this process are no targets. An address that older versions stored,
+    /// A target at `host:port`. The APIs of this process cannot be targets. An address that older versions stored,
     /// and that is not one, cannot be dialled.
     ///
     /// TLS hides the traffic; whose certificate it is is not asked, because nothing in the
