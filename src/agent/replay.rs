@@ -209,7 +209,7 @@ impl AgentInner {
         address: UpstreamAddress,
     ) -> Result<HttpForwarder, ReplayError> {
         let refused =
-            |problem: &str| ReplayError::Address(format!("{} {problem}", address.to_string()));
+            |problem: &str| ReplayError::Address(format!("{} {problem}", address));
         let LocalService::Http(front) = &tunnel.service else {
             return Err(ReplayError::NoTunnel(tunnel.name.clone()));
         };

@@ -8,7 +8,7 @@ use http::header::HeaderValue;
 use percent_encoding::percent_decode_str;
 use url::Url;
 
-use crate::base::address::Host;
+use crate::base::address::{AddressError, Host};
 use crate::client::config_error::ConfigError;
 use crate::client::redaction::mask_login;
 
@@ -122,9 +122,7 @@ fn parse(address: &str) -> Result<ProxyAddress, String> {
     }
     Ok(ProxyAddress {
         scheme,
-        host: Host::parse(written_host)
-            .map_err(|problem| format!("the host {written_host:?} {problem}"))?
-            .unbracketed(),
+        host: host(written_host)?,
         port: url.port().unwrap_or(scheme.default_port()),
         authorization: login.as_ref().and_then(basic),
         login,
@@ -153,6 +151,16 @@ fn written_host(address: &str) -> Result<&str, String> {
 
 fn fits(user: usize, password: usize) -> bool {
     (1..=MAX_LOGIN_BYTES).contains(&user) && password <= MAX_LOGIN_BYTES
+}
+
+/// Returns the host without brackets.
+fn host(written: &str) -> Result<String, String> {
+    let parsed = Host::parse(written).map_err(|problem| match problem {
+        // For example a port without its host.
+        AddressError::Number => format!("{written} is a number, not a host"),
+        problem => format!("the host {written:?} {problem}"),
+    });
+    Ok(parsed?.unbracketed())
 }
 
 fn login(url: &Url) -> Option<ProxyLogin> {
