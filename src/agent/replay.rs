@@ -208,8 +208,7 @@ impl AgentInner {
         tunnel: &RunningTunnel,
         address: UpstreamAddress,
     ) -> Result<HttpForwarder, ReplayError> {
-        let refused =
-            |problem: &str| ReplayError::Address(format!("{} {problem}", address));
+        let refused = |problem: &str| ReplayError::Address(format!("{} {problem}", address));
         let LocalService::Http(front) = &tunnel.service else {
             return Err(ReplayError::NoTunnel(tunnel.name.clone()));
         };

@@ -115,6 +115,8 @@ fn upstream_addresses_have_many_forms() {
         ("b\u{fc}cher.test", "xn--bcher-kva.test:80"),
         ("unix:/run/app.sock", "unix:/run/app.sock"),
         ("unix:///run/app.sock", "unix:/run/app.sock"),
+        ("unix:8080", "unix:8080"),
+        ("http://unix:8080", "unix:8080"),
     ] {
         assert_eq!(shown(text, UpstreamProtocol::Http).as_deref(), Ok(expected), "{text}");
     }

@@ -48,7 +48,10 @@ impl UpstreamAddress {
     /// # Errors
     /// If the text has another form, or one that the protocol does not support.
     pub fn parse(text: &str, protocol: UpstreamProtocol) -> Result<Self, AddressError> {
-        if let Some(path) = text.strip_prefix("unix:") {
+        // A host can have the name `unix`. Sockets have absolute paths, so digits are a port.
+        if let Some(path) = text.strip_prefix("unix:")
+            && parse_port(path).is_err()
+        {
             return parse_unix(path, protocol);
         }
         if let Some(path) = text.strip_prefix("file://") {
