@@ -317,6 +317,10 @@ class EdgeSettings(TypedDict, total=False):
     """Maximum number of concurrent requests on an HTTP/2 connection; from 1 to 10000; by
     default 128.
     """
+    rate_limit_ipv6_prefix: int
+    """The length of the IPv6 prefix that rate limits by conn.client_ip count as one visitor;
+    from 1 to 128; by default 64.
+    """
     max_head_size: int | str
     """The largest head of a visitor's request, with its first line; larger ones get 431; from
     1KiB to 64KiB; by default 64KiB.
@@ -466,8 +470,8 @@ class ServiceSettings(TypedDict, total=False):
     """Require the PROXY protocol, version 2, from trusted proxies, for visitors and agents; by
     default false.
     """
-    ambiguous_paths: Literal["reject", "normalize"]
-    """Treatment of ambiguous paths, if a route or a rule looks at paths; by default reject."""
+    ambiguous_paths: Literal["auto", "reject", "normalize", "preserve"]
+    """Treatment of ambiguous paths, if a route or a rule looks at paths; by default auto."""
     enforce_ip_restrictions: bool
     """Reject clients that IP restrictions do not allow; false only warns, for operators who
     are locked out; by default true.

@@ -95,7 +95,7 @@ impl Targets {
     /// Tries the targets whose pause is over, and forgets those that no tunnel leads to any more.
     async fn try_due(&mut self, upstreams: Vec<LocalUpstream>) {
         let by_address =
-            upstreams.into_iter().map(|upstream| (upstream.address().shown(), upstream));
+            upstreams.into_iter().map(|upstream| (upstream.address().to_string(), upstream));
         let by_address: BTreeMap<_, _> = by_address.collect();
         self.0.retain(|address, _| by_address.contains_key(address));
         for (address, upstream) in by_address {

@@ -4,7 +4,7 @@
 //! Visitors can write such headers as well, so they count only where they come from a proxy that is
 //! trusted; everybody else's are removed before anything looks at the request.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use http::header::{Entry, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue};
