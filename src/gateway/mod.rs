@@ -74,7 +74,7 @@ use routing::endpoint::EndpointPools;
 use routing::hosts::{HostChanges, Hosts};
 use routing::virtual_host::VirtualHost;
 use secrets::SecretTable;
-use tls::authority::Authority;
+use tls::authority::LocalAuthority;
 use tls::certificate_error::CertificateError;
 use upstream::forward::Upstream;
 use upstream::pool::UpstreamPools;
@@ -103,7 +103,7 @@ pub(crate) struct GatewayState {
     /// What it was started with.
     settings: GatewaySettings,
     live: Arc<ArcSwap<LiveGatewaySettings>>,
-    authority: Arc<Authority>,
+    authority: Arc<LocalAuthority>,
     /// Where what follows a change of the configuration runs.
     runtime: tokio::runtime::Handle,
     groups: ArcSwap<Option<Arc<dyn TunnelGroups>>>,
@@ -191,7 +191,7 @@ impl Gateway {
     /// When an address cannot be listened on, or TLS cannot be set up.
     pub async fn start(
         settings: GatewaySettings,
-        authority: Arc<Authority>,
+        authority: Arc<LocalAuthority>,
     ) -> Result<Self, GatewayError> {
         let live = Arc::new(ArcSwap::from_pointee(settings.live()));
         let proxies = live.clone();
@@ -285,7 +285,7 @@ impl Gateway {
     }
 
     /// The authority that visitors must trust.
-    pub fn authority(&self) -> &Arc<Authority> {
+    pub fn authority(&self) -> &Arc<LocalAuthority> {
         &self.0.authority
     }
 

@@ -370,11 +370,11 @@ mod tests {
     use tokio_rustls::TlsConnector;
 
     use super::*;
-    use crate::gateway::tls::authority::Authority;
+    use crate::gateway::tls::authority::LocalAuthority;
     use crate::gateway::{EndpointOptions, EndpointSpec, GatewaySettings};
 
     /// The authority of visitors, and how one of them speaks TLS, who wants HTTP/2.
-    fn visitor_of(authority: &Authority) -> (Vec<u8>, ClientConfig) {
+    fn visitor_of(authority: &LocalAuthority) -> (Vec<u8>, ClientConfig) {
         let (signer, own) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -394,7 +394,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_visitor_who_agrees_on_http2_at_the_wrong_node_is_spoken_to_so() {
-        let authority = Authority::open(None).unwrap();
+        let authority = LocalAuthority::open(None).unwrap();
         let (signers, config) = visitor_of(&authority);
         let settings = GatewaySettings { tls_endpoints: true, ..GatewaySettings::default() };
         let gateway = Gateway::start(settings, authority).await.unwrap();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::Error;
 use super::store::{Store, StoreError, Transaction, View};
-use crate::gateway::tls::authority::Authority;
+use crate::gateway::tls::authority::LocalAuthority;
 use crate::gateway::tls::authority_key::AuthorityKey;
 
 /// The setting with the certificate, as PEM.
@@ -26,11 +26,11 @@ pub(super) async fn open(
     stored: Option<AuthorityKey>,
     database: Option<PathBuf>,
     certificate: Option<(PathBuf, PathBuf)>,
-) -> Result<Arc<Authority>, Error> {
+) -> Result<Arc<LocalAuthority>, Error> {
     let opened = tokio::task::spawn_blocking(move || {
         let authority = match stored {
-            Some(key) => Authority::of(key),
-            None => Authority::open(database.as_deref()),
+            Some(key) => LocalAuthority::of(key),
+            None => LocalAuthority::open(database.as_deref()),
         };
         let authority = authority.map_err(Error::Authority)?;
         if let Some((chain, key)) = certificate {

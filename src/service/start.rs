@@ -31,7 +31,7 @@ use crate::admin::AdminListener;
 use crate::api::id::Ids;
 use crate::base::address::HostPort;
 use crate::gateway::Gateway;
-use crate::gateway::tls::authority::Authority;
+use crate::gateway::tls::authority::LocalAuthority;
 use crate::net::private::PrivateListener;
 use crate::net::{ConnectionLimit, Shutdown, serve_api};
 
@@ -340,7 +340,7 @@ async fn open(
         }
         let path = path.as_deref();
         Store::open_filled(path, origin, missing_log, |change| {
-            Authority::open(path).map_err(Error::Authority)?;
+            LocalAuthority::open(path).map_err(Error::Authority)?;
             files.prepare(change, tokens).map(drop)
         })
     });

@@ -47,7 +47,7 @@ const RENEW_AFTER: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 const LOGIN_SALT: &[u8] = b"ginnel: logins of visitors";
 
 /// A certificate authority with the certificates that it has issued.
-pub struct Authority {
+pub struct LocalAuthority {
     pem: String,
     path: Option<PathBuf>,
     pub(super) issuer: Issuer<'static, KeyPair>,
@@ -108,7 +108,7 @@ struct ProvidedCertificate {
     ends: Option<Timestamp>,
 }
 
-impl Authority {
+impl LocalAuthority {
     /// The authority of a database; made when there is none. Without a database it ends with the
     /// process.
     ///
@@ -157,7 +157,7 @@ impl Authority {
         self.login_key.clone()
     }
 
-    /// The file that holds [`Authority::pem`], if there is one.
+    /// The file that holds [`LocalAuthority::pem`], if there is one.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
@@ -321,7 +321,7 @@ impl IssuedCertificate {
 }
 
 /// Finds the certificate for the name that a visitor asks for.
-struct CertificateResolver(Arc<Authority>);
+struct CertificateResolver(Arc<LocalAuthority>);
 
 impl fmt::Debug for CertificateResolver {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -339,7 +339,7 @@ impl ResolvesServerCert for CertificateResolver {
 /// Makes sure that a certificate and its key, both PEM files, can be shown.
 ///
 /// # Errors
-/// As those of [`Authority::provide`].
+/// As those of [`LocalAuthority::provide`].
 pub fn check_certificate(chain: &Path, key: &Path) -> Result<(), CertificateError> {
     certified(chain, key).map(drop)
 }

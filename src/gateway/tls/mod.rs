@@ -10,7 +10,7 @@ pub(crate) mod named;
 mod nodes;
 pub(crate) mod policy;
 
-pub use authority::Authority;
+pub use authority::LocalAuthority;
 pub use authority_key::AuthorityKey;
 pub use certificate_error::CertificateError;
 pub use nodes::NodeTls;

@@ -9,7 +9,7 @@ use rcgen::{ExtendedKeyUsagePurpose, KeyPair, PKCS_ECDSA_P256_SHA256};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, DEFAULT_VERSIONS, RootCertStore, ServerConfig};
 
-use crate::gateway::tls::authority::Authority;
+use crate::gateway::tls::authority::LocalAuthority;
 use crate::gateway::tls::certificate_error::CertificateError;
 use crate::gateway::tls::leaf::{certified_key, leaf_params};
 use crate::net::tls;
@@ -25,7 +25,7 @@ pub struct NodeTls {
     pub server: Arc<ServerConfig>,
 }
 
-impl Authority {
+impl LocalAuthority {
     /// How the node with this name speaks TLS with those that have the same authority; `protocols` are
     /// offered by ALPN, best first.
     ///

@@ -7,7 +7,7 @@ use rustls::sign::SingleCertAndKey;
 use rustls::{ServerConfig, SupportedProtocolVersion};
 
 use crate::gateway::routing::endpoint_spec::TlsTerminationSpec;
-use crate::gateway::tls::authority::Authority;
+use crate::gateway::tls::authority::LocalAuthority;
 use crate::gateway::tls::certificate_error::CertificateError;
 use crate::net::tls::certificate::{self, Unusable};
 use crate::net::tls::{self, any_client};
@@ -60,7 +60,7 @@ impl TlsParams {
 impl TlsPolicy {
     /// The policy of a virtual host that speaks HTTP.
     pub(crate) fn of_http(
-        authority: &Arc<Authority>,
+        authority: &Arc<LocalAuthority>,
         tls_params: TlsParams,
     ) -> Result<Arc<Self>, CertificateError> {
         Self::new(authority, &ALPN, None, tls_params)
@@ -68,7 +68,7 @@ impl TlsPolicy {
 
     /// The policy of a virtual host for bytes whose TLS ends here.
     pub(crate) fn of_bytes(
-        authority: &Arc<Authority>,
+        authority: &Arc<LocalAuthority>,
         termination: &TlsTerminationSpec,
         tls_params: TlsParams,
     ) -> Result<Arc<Self>, CertificateError> {
@@ -77,7 +77,7 @@ impl TlsPolicy {
 
     /// The policy of a virtual host that speaks HTTP and has a certificate of its own.
     pub(crate) fn of_http_with(
-        authority: &Arc<Authority>,
+        authority: &Arc<LocalAuthority>,
         termination: &TlsTerminationSpec,
         tls_params: TlsParams,
     ) -> Result<Arc<Self>, CertificateError> {
@@ -85,7 +85,7 @@ impl TlsPolicy {
     }
 
     fn new(
-        authority: &Arc<Authority>,
+        authority: &Arc<LocalAuthority>,
         protocols: &[&str],
         termination: Option<&TlsTerminationSpec>,
         tls_params: TlsParams,

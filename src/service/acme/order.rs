@@ -11,7 +11,7 @@ use instant_acme::{
 use rcgen::{CertificateParams, DistinguishedName, KeyPair, PKCS_ECDSA_P256_SHA256};
 
 use crate::api::Secret;
-use crate::gateway::tls::authority::Authority;
+use crate::gateway::tls::authority::LocalAuthority;
 use crate::gateway::tls::challenges::OpenChallenge;
 use crate::net::tls::certificate::{self, Unusable};
 use crate::net::tls::x509::LeafFields;
@@ -34,7 +34,7 @@ pub(super) struct IssuedChain {
 /// An order for one name.
 pub(super) struct NameOrder<'a> {
     pub account: &'a Account,
-    pub authority: &'a Arc<Authority>,
+    pub authority: &'a Arc<LocalAuthority>,
     pub name: &'a str,
     /// How the authority may check the name.
     pub challenge: AcmeChallenge,

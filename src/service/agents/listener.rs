@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use crate::api::Timestamp;
-use crate::gateway::tls::authority::Authority;
+use crate::gateway::tls::authority::LocalAuthority;
 use crate::logging::or_debug;
 use crate::mux::{MuxSession, Side};
 use crate::net::{
@@ -47,7 +47,10 @@ pub(crate) struct AgentListener {
 
 impl BoundAgentListener {
     /// Listens.
-    pub async fn bind(state: Arc<AgentsState>, authority: &Arc<Authority>) -> Result<Self, Error> {
+    pub async fn bind(
+        state: Arc<AgentsState>,
+        authority: &Arc<LocalAuthority>,
+    ) -> Result<Self, Error> {
         let settings = state.settings.load_full();
         let (host, port) = (settings.host.clone(), settings.port);
         let failed = |source: std::io::Error| match source.kind() {

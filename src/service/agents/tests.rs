@@ -13,7 +13,7 @@ use super::rows::client_digest;
 use super::{AgentSettings, AgentsState, Registry, revocation, session};
 use crate::api::Origin;
 use crate::api::id::Ids;
-use crate::gateway::tls::authority::Authority;
+use crate::gateway::tls::authority::LocalAuthority;
 use crate::gateway::{Gateway, GatewaySettings, TrustedProxies};
 use crate::mux::{Incoming, LoginLimits, MuxSession, Side};
 use crate::net::ConnectionCaps;
@@ -80,7 +80,7 @@ impl Service {
     async fn start() -> Self {
         let gateway =
             GatewaySettings { base_domain: Some("test".to_owned()), ..GatewaySettings::default() };
-        let authority = Authority::open(None).unwrap();
+        let authority = LocalAuthority::open(None).unwrap();
         let gateway = Gateway::start(gateway, authority).await.unwrap();
         // A file, because reads of a database in memory wait for its writes.
         let folder = new_folder();

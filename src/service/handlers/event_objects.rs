@@ -104,7 +104,7 @@ mod tests {
     const WITHOUT: [&str; 2] = ["event_sources", "service_users"];
 
     async fn objects() -> Vec<EventObject> {
-        let authority = crate::gateway::tls::authority::Authority::open(None).unwrap();
+        let authority = crate::gateway::tls::authority::LocalAuthority::open(None).unwrap();
         let gateway = Gateway::start(Default::default(), authority).await.unwrap();
         all(&Base::new("http://api.test"), &gateway, false)
     }

@@ -283,7 +283,7 @@ mod tests {
     use crate::api::remote::edges::modules::{EndpointRule, TrafficPolicy};
     use crate::api::remote::edges::routes::HttpsEdgeRoute;
     use crate::gateway::GatewaySettings;
-    use crate::gateway::tls::authority::Authority;
+    use crate::gateway::tls::authority::LocalAuthority;
     use crate::policy::Scope;
     use crate::service::Options;
     use crate::service::references::EDGE_OF_ROUTE;
@@ -322,7 +322,7 @@ mod tests {
     async fn publisher() -> (Arc<Store>, Arc<Publisher>) {
         let settings =
             GatewaySettings { http_port: None, https_port: None, ..GatewaySettings::default() };
-        let authority = Authority::open(None).unwrap();
+        let authority = LocalAuthority::open(None).unwrap();
         let gateway = Gateway::start(settings, authority).await.unwrap();
         let store = Arc::new(Store::open(None).unwrap());
         let key = VaultKey::of(&Options::default(), None).unwrap();

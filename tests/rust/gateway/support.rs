@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ginnel::gateway::{
     BoxFuture, ConnectionReuse, DialError, EndpointSpec, Gateway, GatewaySettings, Io, Proto,
-    PublicEndpoint, RouteRef, Target, Visitor, tls::Authority,
+    PublicEndpoint, RouteRef, Target, Visitor, tls::LocalAuthority,
 };
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -60,7 +60,7 @@ pub async fn edges() -> Gateway {
 }
 
 pub async fn edges_with(settings: GatewaySettings) -> Gateway {
-    Gateway::start(settings, Authority::open(None).unwrap()).await.unwrap()
+    Gateway::start(settings, LocalAuthority::open(None).unwrap()).await.unwrap()
 }
 
 /// An endpoint of its own for an upstream.

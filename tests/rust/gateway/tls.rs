@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use ginnel::api::Secret;
-use ginnel::gateway::tls::{Authority, AuthorityKey};
+use ginnel::gateway::tls::{LocalAuthority, AuthorityKey};
 use ginnel::gateway::{EndpointOptions, EndpointSpec, GatewaySettings, Proto, TlsTerminationSpec};
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -19,7 +19,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 use super::support::{Direct, bound, edges_with, mirror, soon, upstream};
 use crate::service::support::Folder;
 
-pub fn trusting(authority: &Authority, alpn: &[&str]) -> TlsConnector {
+pub fn trusting(authority: &LocalAuthority, alpn: &[&str]) -> TlsConnector {
     trusting_pem(authority.pem(), alpn)
 }
 
@@ -60,7 +60,7 @@ async fn every_name_has_a_certificate_of_the_local_authority() {
         assert!(connect(&connector, port, name).await.is_ok(), "{name}");
     }
 
-    let stranger = Authority::open(None).unwrap();
+    let stranger = LocalAuthority::open(None).unwrap();
     assert!(connect(&trusting(&stranger, &[]), port, "localhost").await.is_err());
 }
 
@@ -140,9 +140,9 @@ fn an_authority_lives_beside_its_database() {
     let folder = Folder::new();
     let database = folder.file("db");
 
-    let made = Authority::open(Some(&database)).unwrap();
-    let again = Authority::open(Some(&database)).unwrap();
-    let other = Authority::open(None).unwrap();
+    let made = LocalAuthority::open(Some(&database)).unwrap();
+    let again = LocalAuthority::open(Some(&database)).unwrap();
+    let other = LocalAuthority::open(None).unwrap();
 
     assert_eq!(made.pem(), again.pem());
     assert_ne!(made.pem(), other.pem());
@@ -155,7 +155,7 @@ fn an_authority_lives_beside_its_database() {
         assert_eq!(key.permissions().mode() & 0o777, 0o600);
     }
     std::fs::write(folder.file("db-ca.key"), "nonsense").unwrap();
-    assert!(Authority::open(Some(&database)).is_err());
+    assert!(LocalAuthority::open(Some(&database)).is_err());
 }
 
 /// Whether one node lets the other in, and the other believes it to be who it asked for.
@@ -181,10 +181,10 @@ async fn nodes_agree(client: Arc<ClientConfig>, server: Arc<ServerConfig>, name:
 async fn nodes_trust_each_other_by_name_and_nobody_else() {
     let made = AuthorityKey::new().unwrap();
     let same = AuthorityKey::from_pem(made.pem(), &made.key_pem()).unwrap();
-    let one = Authority::of(made).unwrap();
-    let node = |authority: &Authority, name: &str| authority.node_tls(name, &["x"]).unwrap();
-    let (first, second) = (node(&one, "node-1"), node(&Authority::of(same).unwrap(), "node-2"));
-    let stranger = node(&Authority::open(None).unwrap(), "node-1");
+    let one = LocalAuthority::of(made).unwrap();
+    let node = |authority: &LocalAuthority, name: &str| authority.node_tls(name, &["x"]).unwrap();
+    let (first, second) = (node(&one, "node-1"), node(&LocalAuthority::of(same).unwrap(), "node-2"));
+    let stranger = node(&LocalAuthority::open(None).unwrap(), "node-1");
     let visitor = Arc::new(trusting_config(one.pem()));
 
     assert!(nodes_agree(first.client.clone(), second.server.clone(), "node-2").await);

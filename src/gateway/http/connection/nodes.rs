@@ -231,7 +231,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpStream;
 
-    use crate::gateway::tls::authority::Authority;
+    use crate::gateway::tls::authority::LocalAuthority;
     use crate::gateway::{
         BoxFuture, ConnectionReuse, DialError, EndpointOptions, EndpointSpec, Gateway,
         GatewaySettings, HostRank, Io, Proto, PublicEndpoint, RemoteHosts, RouteRef, Target,
@@ -330,7 +330,7 @@ mod tests {
     }
 
     async fn gateway() -> Gateway {
-        let authority = Authority::open(None).unwrap();
+        let authority = LocalAuthority::open(None).unwrap();
         Gateway::start(GatewaySettings::default(), authority).await.unwrap()
     }
 

@@ -20,7 +20,7 @@ use super::target::NodeTarget;
 use super::{PeerServices, ended};
 use crate::base::address::HostPort;
 use crate::gateway::tls::NodeTls;
-use crate::gateway::tls::authority::Authority;
+use crate::gateway::tls::authority::LocalAuthority;
 use crate::logging::or_debug;
 use crate::mux::{Incoming, MuxSession, SessionLimits, Side, heartbeat};
 use crate::net::{AcceptedConnection, resolve, tls};
@@ -63,7 +63,7 @@ pub(super) struct Linker {
 impl Linker {
     pub(super) fn new(
         directory: Arc<Directory>,
-        authority: &Authority,
+        authority: &LocalAuthority,
         services: PeerServices,
     ) -> Result<Self, Error> {
         let tls = authority.node_tls(NODE_NAME, &ALPN)?;

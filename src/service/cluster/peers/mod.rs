@@ -41,7 +41,7 @@ use super::Cluster;
 use super::directory::{Directory, KnownNode};
 use crate::base::address::{Host, HostPort};
 use crate::gateway::Gateway;
-use crate::gateway::tls::authority::Authority;
+use crate::gateway::tls::authority::LocalAuthority;
 use crate::logging::or_debug;
 use crate::mux::Code;
 use crate::net::{ConnectionCaps, ConnectionLimit, Listener, ProxyProtocol, Shutdown, listen_at};
@@ -126,7 +126,7 @@ impl BoundPeerListener {
     pub fn open(
         self,
         directory: Arc<Directory>,
-        authority: &Authority,
+        authority: &LocalAuthority,
         services: PeerServices,
     ) -> Result<Peers, Error> {
         let caps =

@@ -15,7 +15,7 @@ use super::{BoundPeerListener, CommandFailure, PeerServices, Peers};
 use crate::api::Secret;
 use crate::api::id::prefix;
 use crate::base::address::HostPort;
-use crate::gateway::tls::authority::Authority;
+use crate::gateway::tls::authority::LocalAuthority;
 use crate::gateway::upstream::static_target::StaticTarget;
 use crate::gateway::{
     Credentials, EndpointOptions, EndpointSpec, EventDelivery, Gateway, GatewaySettings, Proto,
@@ -49,7 +49,7 @@ async fn two_nodes() -> [Node; 2] {
 
 /// Nodes that are connected, and say that they speak these versions.
 async fn nodes_of<const N: usize>(versions: [u32; N]) -> [Node; N] {
-    let authority = Authority::open(None).unwrap();
+    let authority = LocalAuthority::open(None).unwrap();
     let mut bound = Vec::new();
     for _ in versions {
         bound.push(
@@ -261,7 +261,7 @@ async fn a_node_learns_from_another_that_its_epoch_and_its_endpoints_are_gone() 
 #[tokio::test]
 async fn a_visitor_who_comes_before_all_routes_are_known_waits() {
     let settings = GatewaySettings { opens_later: true, ..GatewaySettings::default() };
-    let gateway = Gateway::start(settings, Authority::open(None).unwrap()).await.unwrap();
+    let gateway = Gateway::start(settings, LocalAuthority::open(None).unwrap()).await.unwrap();
     let early = gateway.clone();
     let visitor = tokio::spawn(async move { visit_gateway(&early, &get("app.test", "")).await });
     tokio::time::sleep(Duration::from_millis(100)).await;
@@ -427,7 +427,7 @@ async fn nodes_of_two_versions_speak_the_lower_one() {
 
 #[tokio::test]
 async fn who_has_no_certificate_of_the_authority_is_not_let_in() {
-    let authority = Authority::open(None).unwrap();
+    let authority = LocalAuthority::open(None).unwrap();
     let listener =
         BoundPeerListener::bind(&HostPort::parse_to_listen("127.0.0.1:0").unwrap()).await.unwrap();
     let (address, known) = (listener.public_address(), row(2, &listener, PROTOCOL_VERSION));
@@ -440,7 +440,7 @@ async fn who_has_no_certificate_of_the_authority_is_not_let_in() {
     };
     let peers = listener.open(directory, &authority, services).unwrap();
 
-    let strangers = Authority::open(None).unwrap();
+    let strangers = LocalAuthority::open(None).unwrap();
     let other =
         BoundPeerListener::bind(&HostPort::parse_to_listen("127.0.0.1:0").unwrap()).await.unwrap();
     let theirs = Arc::new(Directory::new(&id(1)));
