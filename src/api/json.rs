@@ -20,6 +20,14 @@ pub fn object(bytes: &[u8]) -> Result<Map<String, Value>, serde_json::Error> {
     }
 }
 
+/// Reads a value; at any depth, a key that is there twice is an error that names it.
+///
+/// # Errors
+/// If the text is not JSON.
+pub fn value(text: &str) -> Result<Value, serde_json::Error> {
+    serde_json::from_str(text).map(|Unique(value)| value)
+}
+
 /// What a value is, in the words of messages.
 pub fn type_name(value: &Value) -> &'static str {
     match value {

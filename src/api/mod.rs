@@ -13,6 +13,8 @@ mod error;
 mod handler;
 pub mod id;
 pub(crate) mod json;
+#[cfg(feature = "service")]
+mod json_tree;
 pub(crate) mod kind;
 pub mod local;
 pub(crate) mod macros;
@@ -20,6 +22,8 @@ pub mod mask;
 pub mod openapi;
 pub(crate) mod operation;
 mod origin;
+#[cfg(feature = "service")]
+pub mod policy_document;
 pub mod remote;
 pub mod secrets;
 #[cfg(feature = "service")]

@@ -1,10 +1,10 @@
-//! YAML with the place of each key and value, for whoever says where something is wrong.
+//! YAML with the place, the tag and the spelling of each value.
 
 use std::fmt;
 
-use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_saphyr::options::DuplicateKeyPolicy;
-use serde_saphyr::{Location, Spanned};
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_saphyr::options::{DuplicateKeyPolicy, NonFiniteFloatPolicy};
+use serde_saphyr::{Location, Spanned, Tagged};
 
 use super::yaml::without_values;
 
@@ -91,7 +91,12 @@ impl From<serde_json::Value> for YamlValue {
 impl YamlNode {
     /// A value that stands in no text.
     pub fn of(value: serde_json::Value) -> Self {
-        Self { value: value.into(), place: TextPlace::NONE }
+        Self::new(value.into(), TextPlace::NONE)
+    }
+
+    /// A value without a tag and without a spelling of its own.
+    pub fn new(value: YamlValue, place: TextPlace) -> Self {
+        Self { value, place, written: None, has_tag: false }
     }
 }
 
@@ -102,6 +107,11 @@ pub struct YamlNode {
     pub value: YamlValue,
     /// Where it stands; for an alias, where that stands.
     pub place: TextPlace,
+    /// The spelling of a scalar without quotes that is not text (`0123`), or that YAML 1.1 does not read
+    /// as text (`yes`).
+    pub written: Option<Box<str>>,
+    /// True if the value has a tag (`!!str`, `!`).
+    pub has_tag: bool,
 }
 
 /// A key and where it stands.
@@ -132,9 +142,23 @@ pub fn read_tree(text: &str) -> Result<YamlNode, YamlError> {
     let options = serde_saphyr::options! {
         duplicate_keys: DuplicateKeyPolicy::Error,
         strict_booleans: true,
+        // Their spelling is kept as text.
+        non_finite_float_policy: NonFiniteFloatPolicy::PassThrough,
     };
-    let read = serde_saphyr::from_str_with_options::<Spanned<YamlValue>>(text, options);
-    read.map(YamlNode::from).map_err(|error| explained(&error))
+    // Spans count from the first character behind the byte order mark.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let read = serde_saphyr::from_str_with_options::<RawNode>(text, options);
+    read.map(|node| node.with_spelling(text)).map_err(|error| explained(&error))
+}
+
+/// The truth values of YAML 1.1 that are text in YAML 1.2.
+const OLD_BOOLEANS: [(&str, bool); 6] =
+    [("yes", true), ("y", true), ("on", true), ("no", false), ("n", false), ("off", false)];
+
+/// Returns the truth value that YAML 1.1 reads from `text`, if YAML 1.2 reads text.
+pub fn old_boolean(text: &str) -> Option<bool> {
+    let known = OLD_BOOLEANS.iter().find(|(word, _)| word.eq_ignore_ascii_case(text));
+    known.map(|(_, value)| *value)
 }
 
 /// How problems begin in words of the library that mean nothing to others, and ours.
@@ -162,69 +186,119 @@ impl From<Location> for TextPlace {
     }
 }
 
-impl From<Spanned<YamlValue>> for YamlNode {
-    fn from(spanned: Spanned<YamlValue>) -> Self {
-        Self { value: spanned.value, place: spanned.referenced.into() }
+/// A value as the library reads it.
+type RawNode = Spanned<Tagged<RawValue>>;
+
+/// What a [`YamlValue`] is made from: numbers need not be finite.
+enum RawValue {
+    Text(String),
+    Integer(serde_json::Number),
+    Float(f64),
+    Bool(bool),
+    Null,
+    List(Vec<RawNode>),
+    Map(Vec<(Spanned<String>, RawNode)>),
+}
+
+trait WithSpelling {
+    /// Makes a node from what the library has read from `text`.
+    fn with_spelling(self, text: &str) -> YamlNode;
+}
+
+impl WithSpelling for RawNode {
+    fn with_spelling(self, text: &str) -> YamlNode {
+        let Tagged(value, tag) = self.value;
+        let source = source_of(self.defined, text).unwrap_or_default();
+        let (value, is_spelled) = match value {
+            RawValue::Text(value) => {
+                let is_word = value == source && old_boolean(&value).is_some();
+                (YamlValue::Text(value), is_word)
+            }
+            RawValue::Integer(number) => (YamlValue::Number(number), true),
+            RawValue::Float(number) => match serde_json::Number::from_f64(number) {
+                Some(number) => (YamlValue::Number(number), true),
+                None => (YamlValue::Text(source.to_owned()), false),
+            },
+            RawValue::Bool(truth) => (YamlValue::Bool(truth), true),
+            RawValue::Null => (YamlValue::Null, false),
+            RawValue::List(items) => {
+                let items = items.into_iter().map(|item| item.with_spelling(text));
+                (YamlValue::List(items.collect()), false)
+            }
+            RawValue::Map(entries) => {
+                let entries = entries.into_iter().map(|(key, value)| {
+                    let key = YamlKey { name: key.value, place: key.referenced.into() };
+                    (key, value.with_spelling(text))
+                });
+                (YamlValue::Map(entries.collect()), false)
+            }
+        };
+        let written = (is_spelled && !source.is_empty()).then(|| source.into());
+        YamlNode { value, place: self.referenced.into(), written, has_tag: tag.is_some() }
     }
 }
 
-impl<'de> Deserialize<'de> for YamlValue {
+/// The part of a text that a scalar is written in.
+fn source_of(location: Location, text: &str) -> Option<&str> {
+    let span = location.span();
+    let start = usize::try_from(span.byte_offset()?).ok()?;
+    let end = start.checked_add(usize::try_from(span.byte_len()?).ok()?)?;
+    text.get(start..end).map(str::trim)
+}
+
+impl<'de> Deserialize<'de> for RawValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(YamlValueVisitor)
+        deserializer.deserialize_any(RawValueVisitor)
     }
 }
 
-struct YamlValueVisitor;
+struct RawValueVisitor;
 
-impl<'de> Visitor<'de> for YamlValueVisitor {
-    type Value = YamlValue;
+impl<'de> Visitor<'de> for RawValueVisitor {
+    type Value = RawValue;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("a value")
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<YamlValue, E> {
-        Ok(YamlValue::Text(text.to_owned()))
+    fn visit_str<E>(self, text: &str) -> Result<RawValue, E> {
+        Ok(RawValue::Text(text.to_owned()))
     }
 
-    fn visit_bool<E>(self, truth: bool) -> Result<YamlValue, E> {
-        Ok(YamlValue::Bool(truth))
+    fn visit_bool<E>(self, truth: bool) -> Result<RawValue, E> {
+        Ok(RawValue::Bool(truth))
     }
 
-    fn visit_u64<E>(self, number: u64) -> Result<YamlValue, E> {
-        Ok(YamlValue::Number(number.into()))
+    fn visit_u64<E>(self, number: u64) -> Result<RawValue, E> {
+        Ok(RawValue::Integer(number.into()))
     }
 
-    fn visit_i64<E>(self, number: i64) -> Result<YamlValue, E> {
-        Ok(YamlValue::Number(number.into()))
+    fn visit_i64<E>(self, number: i64) -> Result<RawValue, E> {
+        Ok(RawValue::Integer(number.into()))
     }
 
-    fn visit_f64<E: de::Error>(self, number: f64) -> Result<YamlValue, E> {
-        let number = serde_json::Number::from_f64(number);
-        number.map(YamlValue::Number).ok_or_else(|| E::custom("a number is not finite"))
+    fn visit_f64<E>(self, number: f64) -> Result<RawValue, E> {
+        Ok(RawValue::Float(number))
     }
 
-    fn visit_unit<E>(self) -> Result<YamlValue, E> {
-        Ok(YamlValue::Null)
+    fn visit_unit<E>(self) -> Result<RawValue, E> {
+        Ok(RawValue::Null)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<YamlValue, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<RawValue, A::Error> {
         let mut list = Vec::new();
-        while let Some(item) = items.next_element::<Spanned<YamlValue>>()? {
-            list.push(item.into());
+        while let Some(item) = items.next_element::<RawNode>()? {
+            list.push(item);
         }
-        Ok(YamlValue::List(list))
+        Ok(RawValue::List(list))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<YamlValue, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<RawValue, A::Error> {
         let mut map = Vec::new();
-        while let Some((key, value)) =
-            entries.next_entry::<Spanned<String>, Spanned<YamlValue>>()?
-        {
-            let key = YamlKey { name: key.value, place: key.referenced.into() };
-            map.push((key, value.into()));
+        while let Some(entry) = entries.next_entry::<Spanned<String>, RawNode>()? {
+            map.push(entry);
         }
-        Ok(YamlValue::Map(map))
+        Ok(RawValue::Map(map))
     }
 }
 

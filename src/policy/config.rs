@@ -13,6 +13,11 @@ use super::checker::{Checker, duration};
 use super::fields::{faults, field};
 use super::problem::{DocumentPath, code};
 use super::template::{PatternTemplate, Template};
+use crate::api::policy_document::{STATUS_CODE, TypedField};
+
+/// The statuses of responses: those below 200 are interim (RFC 9110, section 15.2), and a visitor would wait for the
+/// response.
+pub(super) const FINAL_STATUS: RangeInclusive<u16> = 200..=599;
 
 /// An object of a configuration, and which of its fields have been asked for.
 pub(super) struct Config<'a> {
@@ -88,7 +93,8 @@ impl<'a> Config<'a> {
     }
 
     /// A truth, or the default.
-    pub(super) fn truth(&mut self, name: &'static str, default: bool) -> bool {
+    pub(super) fn truth(&mut self, field: TypedField, default: bool) -> bool {
+        let name = field.name();
         let Some(value) = self.value(name) else { return default };
         value.as_bool().unwrap_or_else(|| {
             self.refuse(name, code::CONFIG, format!("{name} must be true or false"));
@@ -99,10 +105,11 @@ impl<'a> Config<'a> {
     /// A whole number within limits, or the default.
     pub(super) fn integer(
         &mut self,
-        name: &'static str,
+        field: TypedField,
         default: Option<u64>,
         limits: RangeInclusive<u64>,
     ) -> u64 {
+        let name = field.name();
         let value = if default.is_some() { self.value(name) } else { self.required(name) };
         let fallback = default.unwrap_or_default();
         let Some(value) = value else { return fallback };
@@ -119,15 +126,30 @@ impl<'a> Config<'a> {
     }
 
     /// An HTTP status within limits, or the default.
-    pub(super) fn status(
-        &mut self,
-        name: &'static str,
-        default: u16,
-        limits: RangeInclusive<u16>,
-    ) -> u16 {
+    pub(super) fn status(&mut self, default: u16, limits: RangeInclusive<u16>) -> u16 {
         let (least, most) = limits.into_inner();
         let limits = u64::from(least)..=u64::from(most);
-        self.integer(name, Some(default.into()), limits).try_into().unwrap_or(default)
+        self.integer(STATUS_CODE, Some(default.into()), limits).try_into().unwrap_or(default)
+    }
+
+    /// A number within limits, or the default.
+    pub(super) fn number(
+        &mut self,
+        field: TypedField,
+        default: f64,
+        limits: RangeInclusive<f64>,
+    ) -> f64 {
+        let name = field.name();
+        let Some(value) = self.value(name) else { return default };
+        let Some(number) = value.as_f64() else {
+            self.refuse(name, code::CONFIG, format!("{name} must be a number"));
+            return default;
+        };
+        if !limits.contains(&number) {
+            let (least, most) = limits.into_inner();
+            self.refuse(name, code::RANGE, format!("{name} must be from {least} to {most}"));
+        }
+        number
     }
 
     /// A text.

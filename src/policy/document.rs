@@ -18,12 +18,10 @@ use super::problem::{DocumentPath, Problem, code};
 use super::rule::{ACTION_FIELDS, RULE_FIELDS, Rule};
 use super::secrets::SecretName;
 use super::{Phase, Scope};
+use crate::api::policy_document;
 
 /// How large a document may be as JSON, in bytes.
 const SIZE: usize = 64 << 10;
-
-/// How large a document may be as a text, with spaces and comments, in bytes.
-const TEXT: usize = 256 << 10;
 
 /// How many rules a phase may have.
 const RULES: usize = 100;
@@ -79,6 +77,7 @@ impl Policy {
     /// Compiles a document for what it is put on, or finds all that is wrong with it.
     pub fn compile(document: &Value, scope: Scope) -> Result<Self, Vec<Problem>> {
         let whole = DocumentPath::top("document");
+        let document = &*policy_document::with_texts(document);
         let Some(fields) = document.as_object() else {
             return Err(vec![whole.problem(code::DOCUMENT, "must be an object")]);
         };
@@ -165,26 +164,17 @@ impl Policy {
 
 /// Reads a document from JSON or YAML.
 pub fn read(text: &str) -> Result<Value, Problem> {
-    let problem = |message: String| DocumentPath::top("document").problem(code::DOCUMENT, message);
-    if text.len() > TEXT {
-        return Err(problem(format!("a text of more than {TEXT} bytes")));
-    }
-    if text.trim_start().starts_with('{') {
-        // YAML is no help for what looks like JSON: it only has stranger messages.
-        return serde_json::from_str(text)
-            .or_else(|error| yaml(text).map_err(|_| problem(format!("invalid JSON: {error}"))));
-    }
-    yaml(text).map_err(|error| {
-        // Not the lines around it: they may hold secrets.
-        let error = error.without_snippet().to_string();
-        let first = error.lines().next().unwrap_or_default();
-        problem(format!("invalid YAML: {}", first.trim_start_matches("error: ")))
+    policy_document::read(text).map_err(|error| {
+        let place = DocumentPath::top(if error.path.is_empty() { "document" } else { &error.path });
+        place.problem(code::DOCUMENT, error.problem)
     })
 }
 
-#[expect(clippy::disallowed_methods, reason = "its only callers leave out the lines")]
-fn yaml(text: &str) -> Result<Value, serde_saphyr::Error> {
-    serde_saphyr::from_str(text)
+/// Returns the problem of a document whose text is not known and that has a number in a text field.
+pub fn unclear_number(document: &Value) -> Option<Problem> {
+    let path = policy_document::unclear_number(document)?;
+    let message = "is a number in a text field, and its spelling is not known; put it into quotes";
+    Some(DocumentPath::top(path.trim_start_matches('.')).problem(code::CONFIG, message))
 }
 
 fn compile(fields: &Map<String, Value>, scope: Scope) -> Result<Policy, Vec<Problem>> {

@@ -3,14 +3,7 @@
 
 use serde_json::{Map, Value};
 
-/// Whether a name is another spelling of a field's: upper and lower case and `_` do not count.
-pub(super) fn is_field(spelled: &str, name: &str) -> bool {
-    letters(spelled).eq(letters(name))
-}
-
-fn letters(name: &str) -> impl Iterator<Item = u8> + '_ {
-    name.bytes().filter(|byte| *byte != b'_').map(|byte| byte.to_ascii_lowercase())
-}
+pub(super) use crate::api::policy_document::is_field;
 
 /// A field of an object, in any spelling.
 pub(super) fn field<'v>(fields: &'v Map<String, Value>, name: &str) -> Option<&'v Value> {

@@ -94,7 +94,6 @@ pub(super) fn map(
         }
         let text = match value {
             Value::String(text) => Cow::Borrowed(text.as_str()),
-            Value::Number(number) => number.to_string().into(),
             _ => {
                 config.refuse_at(&place, code::CONFIG, "must be a text");
                 continue;

@@ -82,7 +82,7 @@ mod world;
 pub use self::address::{AddressDatabase, AddressFacts, AddressKind, AddressKinds, AddressLookup};
 pub use self::authority::is_canonical_authority;
 pub use self::cidr::Cidr;
-pub use self::document::{Policy, as_edge_module, read};
+pub use self::document::{Policy, as_edge_module, read, unclear_number};
 pub use self::exchange::{
     Carried, Content, DEFAULT_IPV6_PREFIX, EndpointFacts, Exchange, Request, Response, TlsFacts,
     VisitorConnection,

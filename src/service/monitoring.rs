@@ -73,7 +73,8 @@ impl MonitorTarget for ServiceMonitor {
         let Some(state) = self.state() else { return Vec::new() };
         let cluster = state.cluster.as_ref().map(|cluster| cluster_warnings(cluster));
         let cluster = cluster.into_iter().flatten().chain(unreachable_nodes(&state));
-        backup_failure(&state).into_iter().chain(cluster).collect()
+        let policies = refused_policies(&state).into_iter();
+        backup_failure(&state).into_iter().chain(cluster).chain(policies).collect()
     }
 
     fn figures(&self) -> Vec<Box<dyn Collect>> {
@@ -108,6 +109,15 @@ fn unreachable_nodes(state: &ServiceState) -> Vec<String> {
         format!("cluster: no session with the node {name:?} for {seconds} s: {}", node.cause)
     };
     nodes.into_iter().map(describe).collect()
+}
+
+/// The stored policies that are refused: an earlier version accepted them.
+fn refused_policies(state: &ServiceState) -> Vec<String> {
+    let refused = state.publisher.policies.refused_policies().into_iter();
+    let describe = |(owner, problem)| {
+        format!("policy: that of {owner} is refused, and its visitors get a 503: {problem}")
+    };
+    refused.map(describe).collect()
 }
 
 /// Why there is no backup since the last one, if it failed.

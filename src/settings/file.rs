@@ -26,6 +26,22 @@ pub struct FileTable {
     pub fields: fn() -> Vec<String>,
     /// Names of other tables, and the fields that stand for them in this one.
     pub other_names: &'static [(&'static str, &'static str)],
+    /// Reads the value of a field.
+    pub read_field: fn(&str, YamlNode) -> Result<Value, FieldProblem>,
+}
+
+/// The reason why the value of a field of an entry cannot be read.
+#[derive(Debug)]
+pub struct FieldProblem {
+    /// The reason.
+    pub problem: String,
+    /// The place in the file.
+    pub place: TextPlace,
+}
+
+/// Reads the value of a field as YAML has it.
+pub fn read_plain_field(_: &str, node: YamlNode) -> Result<Value, FieldProblem> {
+    Ok(node.value.into())
 }
 
 /// How the files of one version are laid out.
@@ -257,12 +273,17 @@ impl ConfigFile {
         let known: Vec<_> =
             (table.fields)().iter().map(|name| format!("{prefix}.{name}")).collect();
         self.check_fields(&fields, &prefix, &known, table.other_names);
-        let fields = fields.into_iter().map(|(field, node)| TableField {
-            name: field.name,
-            place: node.place,
-            value: node.value.into(),
-        });
-        let (place, fields) = (key.place, fields.collect());
+        let mut read = Vec::new();
+        for (field, node) in fields {
+            let place = node.place;
+            match (table.read_field)(&field.name, node) {
+                Ok(value) => read.push(TableField { name: field.name, place, value }),
+                Err(FieldProblem { problem, place }) => {
+                    self.note(Some(place), &format!("{prefix}.{}: {problem}", field.name));
+                }
+            }
+        }
+        let (place, fields) = (key.place, read);
         self.entries.push(TableEntry { table: table.key, name: key.name, place, fields });
     }
 

@@ -14,7 +14,10 @@ mod sources;
 mod value;
 
 pub use duration::{read_duration, write_duration};
-pub use file::{ConfigFile, FileLayout, FileTable, TableEntry, TableField, problem_at, read_text};
+pub use file::{
+    ConfigFile, FieldProblem, FileLayout, FileTable, TableEntry, TableField, problem_at,
+    read_plain_field, read_text,
+};
 pub use reload::{SettingChange, changes, keep_fixed};
 pub(crate) use setting::setting;
 pub use setting::{Reload, Setting, SettingField, SettingName, SettingSection};

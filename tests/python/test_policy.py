@@ -130,9 +130,9 @@ def test_a_document_may_be_a_text_or_a_file(tmp_path: Path) -> None:
     assert problem == Problem(
         place="on_http_request[0].actions[0].config.status_code",
         code=2215,
-        message="status_code must be from 100 to 599",
+        message="status_code must be from 200 to 599",
     )
-    assert str(problem).endswith("must be from 100 to 599 (2215)")
+    assert str(problem).endswith("must be from 200 to 599 (2215)")
     assert policy.check(file) == [problem]
     assert policy.check(json.dumps(DENY)) == []
 

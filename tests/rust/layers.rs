@@ -13,7 +13,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("metrics", &[]),
     ("admin", &["metrics", "net"]),
     ("net", &["api", "http1"]),
-    ("policy", &["coding", "http1"]),
+    ("policy", &["api", "coding", "http1"]),
     ("settings", &["api"]),
     ("mux", &[]),
     ("protocol", &["mux"]),

@@ -29,7 +29,7 @@ use crate::api::{Field, Kind, Operation, Secret};
 use crate::base::address::HostPort;
 use crate::settings::{
     ConfigFile, FileLayout, FileTable, ResolvedSettings, SettingOrigin, SettingSection,
-    SettingSources, TableEntry, problem_at, resolve,
+    SettingSources, TableEntry, problem_at, read_plain_field, resolve,
 };
 
 /// The definitions of tunnels, by name.
@@ -50,16 +50,27 @@ const LAYOUTS: &[FileLayout] = &[
         tables: &[ENDPOINT_TABLE, TUNNEL_TABLE, MOCK_TABLE],
     },
 ];
-const TUNNEL_TABLE: FileTable =
-    FileTable { key: TUNNELS, named_by: None, fields: tunnel_fields, other_names: &[] };
+const TUNNEL_TABLE: FileTable = FileTable {
+    key: TUNNELS,
+    named_by: None,
+    fields: tunnel_fields,
+    other_names: &[],
+    read_field: policy_file::read_field,
+};
 const ENDPOINT_TABLE: FileTable = FileTable {
     key: ENDPOINTS,
     named_by: Some("name"),
     fields: endpoint_fields,
     other_names: &TUNNEL_NAMES,
+    read_field: policy_file::read_field,
 };
-const MOCK_TABLE: FileTable =
-    FileTable { key: MOCKS, named_by: None, fields: mock_fields, other_names: &[] };
+const MOCK_TABLE: FileTable = FileTable {
+    key: MOCKS,
+    named_by: None,
+    fields: mock_fields,
+    other_names: &[],
+    read_field: read_plain_field,
+};
 
 fn tunnel_fields() -> Vec<String> {
     field_names(tunnels::Start::INFO.parameters, &["name"]).collect()

@@ -6,13 +6,16 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use crate::api::mask;
-use crate::api::yaml_tree::{YamlValue, read_tree};
-use crate::settings::{problem_at, read_text};
+use crate::api::policy_document;
+use crate::api::yaml_tree::{YamlNode, YamlValue, read_tree};
+use crate::settings::{FieldProblem, problem_at, read_plain_field, read_text};
 
 /// The field that names the file; only configuration files have it.
 pub(super) const FIELD: &str = "traffic_policy_file";
 /// The field that holds the policy.
 const POLICY: &str = "traffic_policy";
+/// The older name of that field.
+const OLD_POLICY: &str = "policy";
 
 /// Puts the policy into the place of the name of its file.
 ///
@@ -35,6 +38,21 @@ pub(super) fn read(mut document: Map<String, Value>) -> Result<Map<String, Value
     Ok(document)
 }
 
+/// Reads the value of a field of a tunnel or an endpoint. A policy is read as the text of a policy file is.
+///
+/// # Errors
+/// If the policy is not valid YAML for policies.
+pub(super) fn read_field(name: &str, node: YamlNode) -> Result<Value, FieldProblem> {
+    let is_policy = [POLICY, OLD_POLICY].contains(&name);
+    if !is_policy || !matches!(node.value, YamlValue::Map(_)) {
+        return read_plain_field(name, node);
+    }
+    policy_document::of_node(&node).map_err(|error| FieldProblem {
+        problem: error.to_string(),
+        place: error.place.unwrap_or(node.place),
+    })
+}
+
 /// The text of a policy; its rules are for the service to judge.
 fn policy(path: &Path) -> Result<String, String> {
     let text = read_text(path).map_err(|error| format!("{}: {error}", mask::path(path)))?;
@@ -43,7 +61,13 @@ fn policy(path: &Path) -> Result<String, String> {
         None => format!("{}: {}", mask::path(path), error.problem),
     })?;
     match root.value {
-        YamlValue::Map(_) => Ok(text),
+        YamlValue::Map(_) => match policy_document::read(&text) {
+            Ok(_) => Ok(text),
+            Err(error) => Err(match error.place {
+                Some(place) => problem_at(path, place, &error.to_string()),
+                None => format!("{}: {error}", mask::path(path)),
+            }),
+        },
         YamlValue::Null => Err(format!("{}: is empty", mask::path(path))),
         _ => Err(problem_at(path, root.place, "must hold keys with their values")),
     }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::kinds::DefinitionReader;
 use crate::agent::relay::HostHeader;
 use crate::api::local::tunnels::{HeaderChanges, Start};
-use crate::api::mask;
+use crate::api::{mask, policy_document};
 use crate::base::address::{HostPattern, HostPort, UpstreamAddress};
 use crate::net::tls::certificate;
 use crate::protocol::message::{
@@ -256,7 +256,16 @@ impl DefinitionReader {
         }
         match new.or(old)? {
             Value::String(text) => Some(text),
-            value @ Value::Object(_) => Some(value.to_string()),
+            value @ Value::Object(_) => {
+                if let Some(path) = policy_document::unclear_number(&value) {
+                    let problem = "is a number in a text field; put it into quotes";
+                    self.problem(
+                        "traffic_policy",
+                        &format!("{} {problem}", path.trim_start_matches('.')),
+                    );
+                }
+                Some(policy_document::with_texts(&value).to_string())
+            }
             _ => {
                 self.problem("traffic_policy", "must be an object or its text");
                 None

@@ -82,7 +82,7 @@ fn read(url: &str) -> Result<EdgeNames, String> {
 }
 
 /// Hands the items of a list on until there are no more, or one suffices.
-fn each<O: Operation>(
+pub(super) fn each<O: Operation>(
     url: &str,
     list: impl Fn(Option<String>) -> O,
     take: &mut dyn FnMut(&Value) -> bool,

@@ -4,6 +4,7 @@ mod bundle;
 mod edges;
 mod finding;
 mod network;
+mod policies;
 mod reach;
 mod storage;
 mod system;
@@ -102,6 +103,7 @@ fn examine(matches: &ArgMatches, config: Option<&ServeConfig>) -> Vec<Finding> {
         if responds {
             let options = options.filter(|_| matches.contains_id("config"));
             findings.extend(edges::hosts(url, options));
+            findings.extend(policies::examine(url));
         }
     }
     if let Some(url) = matches.get_one::<String>(AGENT_URL) {

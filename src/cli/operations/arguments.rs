@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::tree::{holds_secret, is_plain};
 use super::{FILE_ARG, dashed};
-use crate::api::{Field, Info, Kind, Output, ParameterLocation, mask};
+use crate::api::{Field, Info, Kind, Output, ParameterLocation, json, mask};
 use crate::cli::error::CliError;
 use crate::cli::help;
 
@@ -144,7 +144,7 @@ fn typed(parameter: &Field, matches: &ArgMatches) -> Result<Option<Value>, CliEr
 fn value(name: &str, text: &str, option: &str) -> Result<Value, CliError> {
     // Policies are JSON or YAML, which begins with brackets, too.
     let is_document = POLICIES.contains(&name);
-    match serde_json::from_str(text) {
+    match json::value(text) {
         Ok(value) => Ok(value),
         Err(_)
             if is_document || name != JSON && !text.trim_start().starts_with(['{', '[', '"']) =>
@@ -178,7 +178,7 @@ fn structured(value: &str, option: &str) -> Result<Value, CliError> {
 }
 
 fn json(text: &str, place: &str) -> Result<Value, CliError> {
-    serde_json::from_str(text)
+    json::value(text)
         .map_err(|error| CliError::usage(format!("{place} does not hold JSON: {error}")))
 }
 

@@ -23,6 +23,9 @@ use crate::policy::{AddressKinds, Policy, Problem, Scope};
 const INVALID_VALUE: u16 = 215;
 /// The number of an identifier of another kind; one kind is possible.
 const WRONG_PREFIX: u16 = 227;
+/// The text that visitors get while the policy of an endpoint is refused.
+const UNUSABLE_BODY: &str =
+    "The traffic policy of this endpoint is not valid. Its operator must correct it.\n";
 /// How many problems of a policy a message names; the rest are counted.
 const MAX_NAMED_PROBLEMS: usize = 10;
 
@@ -212,10 +215,11 @@ impl ModuleBuilder<'_> {
         made
     }
 
-    /// A compiled policy. A stored policy was checked; were it refused all the same, nobody would
-    /// pass, and neither does anybody whose provider cannot be verified.
+    /// A compiled policy. A stored policy was checked, but an earlier version may have accepted what this one refuses:
+    /// then visitors get a 503.
     pub(crate) fn policy(&self, document: &impl Serialize, scope: Scope) -> Arc<Policy> {
-        let policy = self.policies.policy(document, scope).unwrap_or_else(|_| nobody());
+        let policy = self.policies.policy(document, scope);
+        let policy = policy.unwrap_or_else(|problems| self.unusable(&problems, scope));
         // Stored before the file was taken away: the rest of the policy still counts.
         if let Some(problem) = policy.address_kinds.missing_from(self.known_addresses) {
             tracing::warn!(owner = self.owner, err = %problem, "a stored policy asks for what nobody knows");
@@ -225,14 +229,32 @@ impl ModuleBuilder<'_> {
         }
         policy
     }
+
+    /// Reports a stored policy that is refused, and returns one that no visitor passes.
+    pub(crate) fn unusable(&self, problems: &[Problem], scope: Scope) -> Arc<Policy> {
+        let problem = InvalidModule::of_policy(problems).message;
+        tracing::error!(
+            owner = self.owner,
+            err = problem,
+            "a stored policy is refused; visitors get a 503"
+        );
+        self.policies.note_refused(self.owner, problem);
+        closed(scope)
+    }
 }
 
-/// A policy that lets nobody pass.
-fn nobody() -> Arc<Policy> {
-    let deny = json!([{"actions": [{"type": "deny"}]}]);
-    let document = json!({"on_tcp_connect": deny, "on_http_request": deny});
-    // The document is always the same one, and a test runs it.
-    Arc::new(Policy::compile(&document, Scope::HttpTunnel).unwrap_or_else(|_| Policy::empty()))
+/// A policy that no visitor passes: requests get a 503, and other connections are closed.
+fn closed(scope: Scope) -> Arc<Policy> {
+    let action = match scope.is_http() {
+        true => json!({
+            "type": "custom-response",
+            "config": {"status_code": 503, "body": UNUSABLE_BODY},
+        }),
+        false => json!({"type": "deny"}),
+    };
+    let document = json!({"inbound": [{"actions": [action]}]});
+    // The document is always the same one, and a test compiles it for each scope.
+    Arc::new(Policy::compile(&document, scope).unwrap_or_else(|_| Policy::empty()))
 }
 
 #[cfg(test)]
@@ -240,10 +262,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_passes_in_any_phase() {
-        let policy = nobody();
+    fn no_visitor_passes_a_closed_policy() {
+        for scope in [Scope::HttpsRoute, Scope::HttpTunnel, Scope::TcpEdge, Scope::TcpTunnel] {
+            let policy = closed(scope);
 
-        assert!(policy.connect.iter().any(|rule| rule.actions.iter().any(|it| it.always_ends())));
-        assert!(policy.request.iter().any(|rule| rule.actions.iter().any(|it| it.always_ends())));
+            let rules = if scope.is_http() { &policy.request } else { &policy.connect };
+            let mut actions = rules.iter().flat_map(|rule| &rule.actions);
+            assert!(actions.any(|action| action.always_ends()), "{scope:?}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 //! A handler compiles what a call gives, to find out what is wrong with it, and keeps the result until
 //! the call is answered. Publication takes it from here, so that nothing is compiled twice.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use serde::Serialize;
@@ -20,6 +20,8 @@ const MIN_ENTRIES: usize = 1024;
 pub(crate) struct PolicyCache {
     policies: ContentCache<Policy>,
     filters: ContentCache<Filter>,
+    /// The problems of stored policies that are refused, by the identifiers of their owners.
+    refused: Mutex<BTreeMap<String, String>>,
 }
 
 impl PolicyCache {
@@ -34,6 +36,25 @@ impl PolicyCache {
             let document = serde_json::to_value(document).unwrap_or_default();
             Policy::compile(&document, scope)
         })
+    }
+
+    /// Remembers that the stored policy of a route, an edge or an endpoint is refused.
+    pub(crate) fn note_refused(&self, owner: &str, problem: String) {
+        self.refused().insert(owner.to_owned(), problem);
+    }
+
+    /// Forgets the refused policy of an owner, which is gone or has another policy.
+    pub(crate) fn forget_refused(&self, owner: &str) {
+        self.refused().remove(owner);
+    }
+
+    /// Returns the owners of stored policies that are refused, with the problems.
+    pub(crate) fn refused_policies(&self) -> Vec<(String, String)> {
+        self.refused().iter().map(|(owner, problem)| (owner.clone(), problem.clone())).collect()
+    }
+
+    fn refused(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, String>> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The filter of two lists of expressions.

@@ -15,6 +15,7 @@ use super::super::problem::{DocumentPath, code};
 use super::super::template::Template;
 use super::super::turn::{Flow, Turn};
 use super::super::verdict::{LocalResponse, Verdict};
+use crate::api::policy_document::ENFORCE;
 
 /// The realm of a document that names none.
 const REALM_NAME: &str = "ginnel";
@@ -68,7 +69,7 @@ pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
     Box::new(BasicAuthAction {
         credentials: credentials(config),
         realm: realm(config),
-        enforce: config.truth("enforce", true),
+        enforce: config.truth(ENFORCE, true),
     })
 }
 

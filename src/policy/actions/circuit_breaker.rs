@@ -12,6 +12,9 @@ use super::super::problem::code;
 use super::super::state::breaker::BreakerLimits;
 use super::super::turn::{Flow, Turn};
 use super::super::verdict::{LocalResponse, Verdict};
+use crate::api::policy_document::{
+    ENFORCE, ERROR_THRESHOLD, ERROR_THRESHOLD_PERCENTAGE, NUM_BUCKETS, VOLUME_THRESHOLD,
+};
 
 /// Turns requests away while too many of them fail.
 #[derive(Debug)]
@@ -62,32 +65,23 @@ fn tripped() -> LocalResponse {
 
 pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
     // The window has ten buckets; the field exists so that a document may say so.
-    config.integer("num_buckets", Some(10), 10..=10);
+    config.integer(NUM_BUCKETS, Some(10), 10..=10);
     Box::new(CircuitBreakerAction {
         error_threshold: error_threshold(config),
-        volume_threshold: config.integer("volume_threshold", Some(10), 1..=u32::MAX.into()),
+        volume_threshold: config.integer(VOLUME_THRESHOLD, Some(10), 1..=u32::MAX.into()),
         window_duration: window_duration(config),
         tripped_duration: duration(config, "tripped_duration"),
-        enforce: config.truth("enforce", true),
+        enforce: config.truth(ENFORCE, true),
     })
 }
 
-/// The names of the fields before the action had its own: those of the module.
-const OLD_THRESHOLD: &str = "error_threshold_percentage";
+/// The name that the module has for `window_duration`, which the action had before.
 const OLD_WINDOW: &str = "rolling_window";
 
 fn error_threshold(config: &mut Config<'_>) -> f64 {
-    const DEFAULT: f64 = 0.5;
-    let name = either(config, "error_threshold", OLD_THRESHOLD);
-    let Some(value) = config.value(name) else { return DEFAULT };
-    let Some(share) = value.as_f64() else {
-        config.refuse(name, code::CONFIG, format!("{name} must be a number"));
-        return DEFAULT;
-    };
-    if !(0.0..=1.0).contains(&share) {
-        config.refuse(name, code::RANGE, format!("{name} must be from 0 to 1"));
-    }
-    share
+    let (new, old) = (ERROR_THRESHOLD, ERROR_THRESHOLD_PERCENTAGE);
+    let field = if either(config, new.name(), old.name()) == old.name() { old } else { new };
+    config.number(field, 0.5, 0.0..=1.0)
 }
 
 fn window_duration(config: &mut Config<'_>) -> Duration {

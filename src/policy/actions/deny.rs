@@ -5,7 +5,7 @@ use http::StatusCode;
 use super::super::Phase;
 use super::super::action::Action;
 use super::super::action_error::ActionError;
-use super::super::config::Config;
+use super::super::config::{Config, FINAL_STATUS};
 use super::super::turn::{Flow, Turn};
 use super::super::verdict::{LocalResponse, Verdict};
 
@@ -28,5 +28,5 @@ impl Action for Deny {
 }
 
 pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
-    Box::new(Deny { status_code: config.status("status_code", 403, 100..=599) })
+    Box::new(Deny { status_code: config.status(403, FINAL_STATUS) })
 }

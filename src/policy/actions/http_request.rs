@@ -19,6 +19,7 @@ use super::super::turn::{Flow, Turn};
 use super::super::url::Url;
 use super::super::verdict::{Fetch, FetchFailed, Fetched};
 use super::forward_internal::OnError;
+use crate::api::policy_document::{MAX_REDIRECTS, RETRY_CONDITION};
 
 /// How often the request is sent at most.
 const TRIES: u8 = 3;
@@ -198,7 +199,7 @@ pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
         headers: headers(config),
         query: query(config),
         body: config.template("body").unwrap_or_default(),
-        max_redirects: config.integer("max_redirects", Some(0), 0..=10).try_into().unwrap_or(0),
+        max_redirects: config.integer(MAX_REDIRECTS, Some(0), 0..=10).try_into().unwrap_or(0),
         timeout: config.duration("timeout", Duration::from_secs(3), limits),
         retry: retry(config),
         on_error: config.choice("on_error", code::CHOICE, &words).unwrap_or(OnError::Continue),
@@ -250,7 +251,7 @@ fn parameter<'a>(
 
 /// The condition, which was once written as a truth.
 fn retry(config: &mut Config<'_>) -> Option<Expression> {
-    const NAME: &str = "retry_condition";
+    const NAME: &str = RETRY_CONDITION.name();
     match config.value(NAME)? {
         Value::Bool(false) => None,
         Value::String(source) => {

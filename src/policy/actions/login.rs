@@ -23,6 +23,7 @@ use super::super::problem::{DocumentPath, code};
 use super::super::template::Template;
 use super::super::turn::{Flow, Turn};
 use super::super::verdict::Verdict;
+use crate::api::policy_document::ALLOW_CORS_PREFLIGHT;
 use crate::http1::strip_identity;
 
 mod provider;
@@ -296,7 +297,7 @@ fn parse(config: &mut Config<'_>, kind: LoginKind, provider: ProviderConfig) -> 
         document_hash: String::new(),
         parameters: parameters(config, named),
         allow,
-        allow_cors_preflight: config.truth("allow_cors_preflight", false),
+        allow_cors_preflight: config.truth(ALLOW_CORS_PREFLIGHT, false),
         idle_timeout,
         max_duration: config.duration(
             "max_session_duration",

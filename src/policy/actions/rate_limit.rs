@@ -14,6 +14,7 @@ use super::super::facts::{Facts, TextFact};
 use super::super::problem::code;
 use super::super::turn::{Flow, Turn};
 use super::super::verdict::{LocalResponse, Verdict};
+use crate::api::policy_document::{CAPACITY, ENFORCE};
 
 /// How long a name may be, in characters.
 const NAME: usize = 1023;
@@ -76,10 +77,10 @@ pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
     algorithm(config);
     Box::new(RateLimitAction {
         name: name(config),
-        capacity: config.integer("capacity", None, 1..=2_000_000_000),
+        capacity: config.integer(CAPACITY, None, 1..=2_000_000_000),
         rate: rate(config),
         bucket_key: bucket_key(config),
-        enforce: config.truth("enforce", true),
+        enforce: config.truth(ENFORCE, true),
     })
 }
 

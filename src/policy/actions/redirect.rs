@@ -45,7 +45,7 @@ impl Action for Redirect {
 pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
     Box::new(Redirect {
         change: UrlRewriteRule::parse(config),
-        status_code: config.status("status_code", 302, 300..=399),
+        status_code: config.status(302, 300..=399),
         headers: headers::map(config, "headers", 0..=10),
     })
 }

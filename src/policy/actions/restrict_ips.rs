@@ -13,6 +13,7 @@ use super::super::problem::{DocumentPath, code};
 use super::super::template::Template;
 use super::super::turn::{Flow, Turn};
 use super::super::verdict::{LocalResponse, Verdict};
+use crate::api::policy_document::ENFORCE;
 
 /// How many entries a list may have.
 const ENTRIES: usize = 1000;
@@ -94,7 +95,7 @@ fn known(ranges: &[Range], turn: &Turn<'_>) -> Result<Vec<Cidr>, ActionError> {
 
 pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
     Box::new(RestrictIps {
-        enforce: config.truth("enforce", true),
+        enforce: config.truth(ENFORCE, true),
         allow: ranges(config, "allow"),
         deny: ranges(config, "deny"),
         ip_policies: ip_policies(config),

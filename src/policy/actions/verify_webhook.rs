@@ -13,6 +13,7 @@ use super::super::template::Template;
 use super::super::turn::{Flow, Turn};
 use super::super::verdict::{LocalResponse, Verdict};
 use super::super::webhook::{self, Provider, Signed};
+use crate::api::policy_document::ENFORCE;
 
 /// How long a body may be that is signed, in bytes.
 const LIMIT: usize = 1 << 20;
@@ -81,7 +82,7 @@ pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
         let message = format!("secret must be {}, as the provider has it", provider.secret_form());
         config.refuse("secret", code::VALUE, message);
     }
-    Box::new(VerifyWebhook { provider, secret, enforce: config.truth("enforce", true) })
+    Box::new(VerifyWebhook { provider, secret, enforce: config.truth(ENFORCE, true) })
 }
 
 fn provider(config: &mut Config<'_>) -> Option<&'static Provider> {

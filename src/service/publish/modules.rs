@@ -25,6 +25,7 @@ impl ModuleCompiler {
     /// Forgets a route or edge that is gone.
     pub(super) fn forget(&mut self, owner: &str) {
         self.memory.remove(owner);
+        self.policies.forget_refused(owner);
     }
 
     /// The modules of a route or edge, as `build` makes them; none where none does anything.
@@ -35,6 +36,7 @@ impl ModuleCompiler {
         build: impl FnOnce(&mut ModuleBuilder<'_>) -> Vec<Option<Box<dyn Module>>>,
     ) -> Option<Modules> {
         let mut memory = self.memory.remove(owner).unwrap_or_default();
+        self.policies.forget_refused(owner);
         let mut builder = ModuleBuilder {
             owner,
             known_addresses: self.gateway.known_addresses(),

@@ -167,6 +167,10 @@ impl EdgeModule for TrafficPolicy {
 
     fn check(change: Self, checker: &ModuleChecker) -> Result<CheckedModule<Self>, InvalidModule> {
         let module = Self { enabled: change.enabled.or(Some(true)), ..change };
+        let value = serde_json::to_value(&module).unwrap_or_default();
+        if let Some(problem) = policy::unclear_number(&value) {
+            return Err(InvalidModule::of_policy(&[problem]));
+        }
         let policy = checker.policy(&module)?;
         let references = policy.ip_policy_ids().map(str::to_owned).collect();
         let secrets = policy.secrets.clone();
@@ -202,8 +206,10 @@ impl EdgeModule for TrafficPolicyDocument {
     }
 
     fn build(self, builder: &mut ModuleBuilder<'_>) -> Option<Box<dyn Module>> {
-        // It was read when it was stored; what cannot be read is no document either, and lets nobody in.
-        Some(build(&self.document().ok(), builder))
+        Some(match self.document() {
+            Ok(document) => build(&document, builder),
+            Err(problem) => module(builder.unusable(&[problem], builder.scope), builder),
+        })
     }
 }
 
@@ -216,6 +222,10 @@ impl TrafficPolicyDocument {
 /// The module of a document that was checked.
 fn build(document: &impl Serialize, builder: &mut ModuleBuilder<'_>) -> Box<dyn Module> {
     let policy = builder.policy(document, builder.scope);
+    module(policy, builder)
+}
+
+fn module(policy: Arc<Policy>, builder: &mut ModuleBuilder<'_>) -> Box<dyn Module> {
     let state = builder.remembered(ModuleKind::Policy, |_| true, Default::default);
     let rules = Rules::new(policy, state, builder.ip_policy)
         .with_secrets(builder.secrets.clone())
