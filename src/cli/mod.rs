@@ -29,6 +29,7 @@ mod settings;
 mod signals;
 mod store;
 mod usage;
+mod variables;
 
 use std::ffi::OsString;
 

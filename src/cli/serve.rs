@@ -16,7 +16,7 @@ use super::notify::{self, SystemdNotifier};
 use super::output::{complain, say, try_say};
 use super::serve_reload::RunningConfig;
 use super::signals::Signals;
-use super::{runtime, settings};
+use super::{runtime, settings, variables};
 use crate::api::Secret;
 use crate::gateway::{EventDelivery, EventSubscriber};
 use crate::logging::{LogFormat, or_debug};
@@ -58,6 +58,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), CliError> {
     let config = &loaded.resolved.config;
     let mut problems = preflight(&loaded.resolved);
     config.options.unused().iter().for_each(|line| complain(line));
+    variables::report_unknown();
     if matches.get_flag("check") {
         if !problems.is_empty() {
             return Err(settings::refused(problems.into_iter().map(|it| it.message).collect()));

@@ -203,7 +203,11 @@ fn api_key(options: &ClientOptions) -> Result<Option<Secret>, ConfigError> {
     if options.api == Api::Agent {
         return Ok(None);
     }
-    match options.api_key.clone().or_else(|| text("GINNEL_API_KEY").map(Secret)) {
+    match options
+        .api_key
+        .clone()
+        .or_else(|| text("GINNEL_API_KEY").map(|key| Secret(key.trim().to_owned())))
+    {
         Some(key) if key.0.trim().is_empty() => Err(ConfigError::new("api_key", "is empty")),
         Some(key) => Ok(Some(Secret(key.0.trim().to_owned()))),
         None => Err(ConfigError::new("api_key", "is missing; pass it or set GINNEL_API_KEY")),

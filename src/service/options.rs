@@ -275,8 +275,7 @@ pub fn read_authtoken(path: &Path) -> Result<Secret, Error> {
 
 pub(super) fn read_secret(path: &Path) -> Result<Secret, Error> {
     let failed = |source| Error::SecretFile { path: path.to_owned(), source };
-    let text = std::fs::read_to_string(path).map_err(failed)?;
-    Ok(Secret(text.trim().to_owned()))
+    crate::settings::read_secret(path).map_err(failed)
 }
 
 impl Options {

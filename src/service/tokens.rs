@@ -15,6 +15,7 @@ use super::store::{DatabaseLocation, StorageFault, Store, StoreError, Transactio
 use crate::api::Secret;
 use crate::files;
 use crate::logging::or_debug;
+use crate::settings::read_secret;
 
 /// What follows the name of a database in that of the file with its first admin key.
 const ADMIN_KEY_SUFFIX: &str = "-admin-key";
@@ -175,10 +176,9 @@ fn kept(
     path: Option<&Path>,
     is_valid: impl FnOnce(&Secret) -> Result<bool, Error>,
 ) -> Result<Option<Secret>, Error> {
-    let Some(text) = path.and_then(|path| std::fs::read_to_string(path).ok()) else {
+    let Some(token) = path.and_then(|path| read_secret(path).ok()) else {
         return Ok(None);
     };
-    let token = Secret(text.trim().to_owned());
     match is_valid(&token) {
         Ok(true) => Ok(Some(token)),
         // Another one than of this database, or no token at all.

@@ -1,7 +1,7 @@
 //! Flags, environment, file and defaults: whoever comes first has the say.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::PathBuf;
 
@@ -131,7 +131,8 @@ fn said<'s, C>(
         Some((at, SettingOrigin::File(file.path().to_owned(), place), texts(values)))
     });
     let environment = setting.environment().and_then(|variable| {
-        let value = (sources.environment)(&variable).filter(is_meant)?;
+        let value = (sources.environment)(&variable)?;
+        let value = Some(value).filter(|value| is_meant(&variable, value))?;
         Some((strongest, SettingOrigin::Environment(variable), items(setting, value)))
     });
     let flag = setting.flag().and_then(|flag| {
@@ -141,11 +142,28 @@ fn said<'s, C>(
     files.chain(environment).chain(flag)
 }
 
-/// Whether a variable is for us: it holds something, and is none of those that Kubernetes sets for a
-/// service of the name `ginnel`, such as `GINNEL_PORT=tcp://10.0.0.1:4000`.
-fn is_meant(value: &OsString) -> bool {
-    let text = value.to_string_lossy();
-    !text.trim().is_empty() && !text.starts_with("tcp://") && !text.starts_with("udp://")
+/// Returns true if a variable has a value and is a setting, not one that Kubernetes sets for a Service called `ginnel`.
+fn is_meant(name: &str, value: &OsStr) -> bool {
+    !value.to_string_lossy().trim().is_empty() && !is_set_by_kubernetes(name, value)
+}
+
+/// Returns true if a variable is one that Kubernetes sets in each container for a Service of its namespace, such as
+/// `GINNEL_PORT=tcp://10.0.0.1:4000` and `GINNEL_SERVICE_HOST` for the Service `ginnel`.
+pub fn is_set_by_kubernetes(name: &str, value: &OsStr) -> bool {
+    const SCHEMES: [&str; 3] = ["tcp://", "udp://", "sctp://"];
+    const PROTOCOLS: [&str; 3] = ["TCP", "UDP", "SCTP"];
+    let is_url = SCHEMES.iter().any(|scheme| value.to_string_lossy().starts_with(scheme));
+    let is_port = |rest: &str| {
+        let mut parts = rest.splitn(3, '_');
+        let is_number = |part: &str| !part.is_empty() && part.bytes().all(|it| it.is_ascii_digit());
+        parts.next().is_some_and(is_number)
+            && parts.next().is_some_and(|it| PROTOCOLS.contains(&it))
+    };
+    name.ends_with("_PORT") && is_url
+        || name.ends_with("_SERVICE_HOST")
+        || name.ends_with("_SERVICE_PORT")
+        || name.contains("_SERVICE_PORT_")
+        || name.match_indices("_PORT_").any(|(at, port)| is_port(&name[at + port.len()..]))
 }
 
 /// The values in a variable: those of a list are parted by commas.

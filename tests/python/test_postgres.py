@@ -145,7 +145,7 @@ def test_a_service_file_says_where_the_database_is(
         ("postgres://?service=none", {}, "no such section"),
         ("postgres://?service=here", {"host": "x"}, "no host, user or dbname"),
         ("postgres://?service=here", {"sslkey": "secret"}, "line 2: sslkey is not supported"),
-        ("postgres://?service=here", {"password": "secret"}, "chmod 600"),
+        ("postgres://?service=here", {"password": "secret"}, "no host, user or dbname"),
         ("postgres://?service=here&servicefile=/none", {}, "No such file"),
     ],
 )

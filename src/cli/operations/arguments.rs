@@ -11,6 +11,7 @@ use super::{FILE_ARG, dashed};
 use crate::api::{Field, Info, Kind, Output, ParameterLocation, json, mask};
 use crate::cli::error::CliError;
 use crate::cli::help;
+use crate::settings::{read_secret_lines, secret_text};
 
 /// Fields that are a document of JSON or YAML, or its text.
 const POLICIES: [&str; 2] = ["policy", "traffic_policy"];
@@ -102,7 +103,7 @@ fn typed(parameter: &Field, matches: &ArgMatches) -> Result<Option<Value>, CliEr
     let many = || matches.get_many::<String>(name).map(|values| values.collect::<Vec<_>>());
     Ok(match &parameter.kind {
         Kind::Secret => match matches.get_one::<std::path::PathBuf>(name) {
-            Some(path) => Some(text(path)?.trim_end_matches(['\r', '\n']).into()),
+            Some(path) => Some(secret(path)?.into()),
             None => None,
         },
         Kind::Bool => one().map(|text| (text == "true").into()),
@@ -191,6 +192,19 @@ fn text(path: &Path) -> Result<String, CliError> {
     };
     done.map_err(|error| CliError::usage(format!("{}: {error}", mask::path(path))))?;
     Ok(read)
+}
+
+/// Reads the value of a secret. Blanks in front of it and behind it belong to it.
+fn secret(path: &Path) -> Result<String, CliError> {
+    let failed = |error| CliError::usage(format!("{}: {error}", mask::path(path)));
+    let read = if path == Path::new("-") {
+        let mut content = Vec::new();
+        let read = std::io::stdin().read_to_end(&mut content);
+        read.and_then(|_| secret_text(content))
+    } else {
+        read_secret_lines(path)
+    };
+    Ok(read.map_err(failed)?.trim_end_matches(['\r', '\n']).to_owned())
 }
 
 #[cfg(test)]

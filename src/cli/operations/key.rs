@@ -6,13 +6,14 @@ use std::path::PathBuf;
 use crate::api::{Secret, mask};
 use crate::cli::error::CliError;
 use crate::logging::or_debug;
+use crate::settings::read_secret;
 
 /// The key; none where the client shall look into the environment and say what is missing.
 pub(super) fn find(file: Option<&PathBuf>) -> Result<Option<Secret>, CliError> {
     if let Some(path) = file {
-        let key = std::fs::read_to_string(path)
-            .map_err(|error| CliError::usage(format!("{}: {error}", mask::path(path))))?;
-        return Ok(Some(Secret(key.trim().to_owned())));
+        let key = read_secret(path);
+        let key = key.map_err(|error| CliError::usage(format!("{}: {error}", mask::path(path))))?;
+        return Ok(Some(key));
     }
     let set = std::env::var_os("GINNEL_API_KEY").is_some_and(|key| !key.is_empty());
     if set || !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {

@@ -2,7 +2,7 @@
 //! comes. A database notes something encrypted with its key, so that another key is found out at once: with
 //! the first secret, or, where nodes share it, when the first of them starts that has a key.
 
-use std::io::{ErrorKind, Read};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -13,13 +13,12 @@ use crate::files;
 use crate::service::options::Options;
 use crate::service::store::{StoreError, Transaction, View};
 use crate::service::{Error, Refusal, code};
+use crate::settings::read_secret;
 
 /// The setting of the database with what only its key can read.
 const CHECK: &str = "vault_key_check";
 /// What follows the name of a database in that of the file with its key.
 const SUFFIX: &str = "-vault.key";
-/// How much of a file is read: a key is 44 letters long.
-const MAX_FILE_BYTES: u64 = 4096;
 /// The setting of the service that names the file with the key.
 const SETTING: &str = "vault_key_file";
 
@@ -275,11 +274,8 @@ fn configured(options: &Options) -> Result<Option<Cipher>, Error> {
 }
 
 fn read(path: &Path) -> Result<Cipher, KeyError> {
-    let mut text = String::new();
-    let opened = std::fs::File::open(path);
-    let read = opened.and_then(|file| file.take(MAX_FILE_BYTES).read_to_string(&mut text));
-    read.map_err(|error| KeyError::File(path.to_owned(), error))?;
-    Cipher::read(&text).ok_or_else(|| KeyError::Malformed(path.to_owned()))
+    let text = read_secret(path).map_err(|error| KeyError::File(path.to_owned(), error))?;
+    Cipher::read(&text.0).ok_or_else(|| KeyError::Malformed(path.to_owned()))
 }
 
 /// Nothing of a key is for eyes.

@@ -6,6 +6,7 @@ use tokio_postgres::Config;
 use tokio_postgres::config::Host;
 
 use super::options::PostgresAddressError;
+use crate::settings::read_secret_lines;
 
 /// The password from the environment, or from a file in the form of `.pgpass`.
 pub(super) fn find(
@@ -30,25 +31,8 @@ pub(super) fn find(
     }
     let failed =
         |problem: String| PostgresAddressError::PasswordFile { path: path.clone(), problem };
-    check_mode(&path).map_err(failed)?;
-    let text = std::fs::read_to_string(&path).map_err(|error| failed(error.to_string()))?;
+    let text = read_secret_lines(&path).map_err(|error| failed(error.to_string()))?;
     Ok(text.lines().find_map(|line| password_in(line, config)))
-}
-
-/// Says what is wrong with a file that others may read.
-#[cfg(unix)]
-pub(super) fn check_mode(path: &Path) -> Result<(), String> {
-    use std::os::unix::fs::PermissionsExt;
-    let metadata = path.metadata().map_err(|error| error.to_string())?;
-    match metadata.permissions().mode() & 0o077 {
-        0 => Ok(()),
-        _ => Err("others than its owner may read it (chmod 600)".to_owned()),
-    }
-}
-
-#[cfg(not(unix))]
-pub(super) fn check_mode(_: &Path) -> Result<(), String> {
-    Ok(())
 }
 
 /// The password of a line `host:port:database:user:password`, if it is for this server.

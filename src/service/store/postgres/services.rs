@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use super::options::{Parameters, PostgresAddressError};
-use super::passwords::check_mode;
+use crate::settings::{secret_text, warn_if_readable};
 
 /// The folder of the system's file, unless `PGSYSCONFDIR` names another.
 const SYSTEM_FOLDER: &str = "/etc/postgresql-common";
@@ -82,11 +82,12 @@ impl ServiceFiles {
 /// What a file says of a service; none where it says nothing of it.
 fn parameters_in(path: &Path, name: &str) -> Result<Option<Parameters>, PostgresAddressError> {
     let failed = |problem: String| error(name, path, problem);
-    let text = std::fs::read_to_string(path).map_err(|problem| failed(problem.to_string()))?;
+    let text = std::fs::read(path).and_then(secret_text);
+    let text = text.map_err(|problem| failed(problem.to_string()))?;
     let Some(section) = section(&text, name) else { return Ok(None) };
     let parameters = parameters_of(&section).map_err(failed)?;
     if parameters.password.is_some() {
-        check_mode(path).map_err(failed)?;
+        warn_if_readable(path);
     }
     Ok(Some(parameters))
 }
