@@ -1,8 +1,8 @@
 //! Where times and random bytes come from: the system, or a seed.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::Timestamp;
 
@@ -12,7 +12,11 @@ use super::Timestamp;
 /// seed, and a clock that stands still until it is set forward. What it makes can be guessed, so it
 /// is for tests. Clones share their clock and their bytes.
 #[derive(Debug, Clone, Default)]
-pub struct Origin(Option<Seeded>);
+pub struct Origin {
+    seeded: Option<Seeded>,
+    /// The last reading of another clock that is followed instead of the machine's.
+    followed: Arc<RwLock<Option<(SystemTime, Instant)>>>,
+}
 
 #[derive(Debug, Clone)]
 struct Seeded {
@@ -28,23 +32,34 @@ impl Origin {
         let clock = Arc::new(AtomicU64::new(nanoseconds(
             begin.duration_since(UNIX_EPOCH).unwrap_or_default(),
         )));
-        Self(Some(Seeded { seed, clock, state: Arc::new(AtomicU64::new(seed)) }))
+        let seeded = Seeded { seed, clock, state: Arc::new(AtomicU64::new(seed)) };
+        Self { seeded: Some(seeded), ..Self::default() }
     }
 
     /// The same clock with bytes of its own, so that what uses it depends on no other part.
     #[must_use]
     pub fn part(&self, number: u64) -> Self {
-        Self(self.0.as_ref().map(|seeded| {
+        let seeded = self.seeded.as_ref().map(|seeded| {
             let state = Arc::new(AtomicU64::new(mixed(seeded.seed ^ mixed(number))));
             Seeded { state, ..seeded.clone() }
-        }))
+        });
+        Self { seeded, followed: self.followed.clone() }
     }
 
     /// What time it is.
     pub fn now(&self) -> SystemTime {
-        self.0.as_ref().map_or_else(SystemTime::now, |seeded| {
-            UNIX_EPOCH + Duration::from_nanos(seeded.clock.load(Ordering::Acquire))
-        })
+        if let Some(seeded) = &self.seeded {
+            return UNIX_EPOCH + Duration::from_nanos(seeded.clock.load(Ordering::Acquire));
+        }
+        let followed = *self.followed.read().unwrap_or_else(PoisonError::into_inner);
+        followed.map_or_else(SystemTime::now, |(time, read_at)| time + read_at.elapsed())
+    }
+
+    /// Follows another clock, which shows `time` at this moment, instead of the machine's: nodes that share a database
+    /// follow its clock. A seeded clock follows none.
+    pub fn follow(&self, time: SystemTime) {
+        let mut followed = self.followed.write().unwrap_or_else(PoisonError::into_inner);
+        *followed = Some((time, Instant::now()));
     }
 
     /// What time it is, as the APIs write it.
@@ -54,7 +69,7 @@ impl Origin {
 
     /// Sets a seeded clock forward; false where the clock is the system's.
     pub fn advance(&self, by: Duration) -> bool {
-        let Some(seeded) = &self.0 else { return false };
+        let Some(seeded) = &self.seeded else { return false };
         let by = nanoseconds(by);
         let later = |now: u64| Some(now.saturating_add(by));
         // The closure always gives a time, so this cannot fail.
@@ -62,8 +77,8 @@ impl Origin {
     }
 
     /// Whether it gives the same in each run.
-    pub(super) fn is_seeded(&self) -> bool {
-        self.0.is_some()
+    pub fn is_seeded(&self) -> bool {
+        self.seeded.is_some()
     }
 
     /// Fills the buffer with random bytes.
@@ -71,7 +86,7 @@ impl Origin {
     /// # Errors
     /// When the operating system gives none.
     pub fn fill(&self, bytes: &mut [u8]) -> Result<(), getrandom::Error> {
-        let Some(seeded) = &self.0 else { return getrandom::fill(bytes) };
+        let Some(seeded) = &self.seeded else { return getrandom::fill(bytes) };
         for chunk in bytes.chunks_mut(8) {
             let number = mixed(seeded.state.fetch_add(SPLITMIX_STEP, Ordering::AcqRel));
             chunk.copy_from_slice(number.to_le_bytes().get(..chunk.len()).unwrap_or_default());
@@ -127,6 +142,18 @@ mod tests {
         assert_eq!(part.timestamp().0, "1970-01-02T01:01:01Z");
         assert!(part.advance(Duration::MAX));
         assert!(origin.now() > UNIX_EPOCH + Duration::from_secs(1 << 33));
+    }
+
+    #[test]
+    fn another_clock_is_followed_by_all_parts() {
+        let origin = Origin::default();
+        let part = origin.part(1);
+        let time = UNIX_EPOCH + Duration::from_secs(2_000_000_000);
+
+        origin.follow(time);
+
+        let elapsed = part.now().duration_since(time).unwrap_or_default();
+        assert!(part.now() >= time && elapsed < Duration::from_secs(30), "{elapsed:?}");
     }
 
     #[test]

@@ -73,7 +73,7 @@ impl MonitorTarget for ServiceMonitor {
         let Some(state) = self.state() else { return Vec::new() };
         let cluster = state.cluster.as_ref().map(|cluster| cluster_warnings(cluster));
         let cluster = cluster.into_iter().flatten().chain(unreachable_nodes(&state));
-        let policies = refused_policies(&state).into_iter();
+        let policies = refused_policies(&state).into_iter().chain(paused_deletion(&state));
         backup_failure(&state).into_iter().chain(cluster).chain(policies).collect()
     }
 
@@ -118,6 +118,15 @@ fn refused_policies(state: &ServiceState) -> Vec<String> {
         format!("policy: that of {owner} is refused, and its visitors get a 503: {problem}")
     };
     refused.map(describe).collect()
+}
+
+/// The pause after a leap of the clock.
+fn paused_deletion(state: &ServiceState) -> Option<String> {
+    let minutes = state.store.ages().pause()?.as_secs().div_ceil(60);
+    Some(format!(
+        "clock: it has leapt, and nothing is deleted for its age for {minutes} more minutes; if it is right, set \
+         trust_clock"
+    ))
 }
 
 /// Why there is no backup since the last one, if it failed.
@@ -200,6 +209,9 @@ impl Collect for ServiceFigures {
             family.level(&[], unreachable as f64)?;
         }
         self.state.store.collect(families)?;
+        let help = "The rest of the pause in which nothing is deleted for its age after a leap of the clock.";
+        let pause = self.state.store.ages().pause().unwrap_or_default();
+        families.gauge("ginnel_deletion_pause_seconds", help)?.level(&[], pause.as_secs_f64())?;
         self.state.backups.collect(families)?;
         self.state.event_metrics.collect(families)?;
         if self.state.has_acme {

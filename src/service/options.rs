@@ -168,6 +168,8 @@ pub struct Options {
     pub reserve: Duration,
     /// How long events of the audit trail are kept.
     pub audit_retention: Duration,
+    /// If true, an operator vouches for the clock, and no pause follows a leap.
+    pub trust_clock: bool,
     /// Where `/healthz`, `/readyz` and `/metrics` are, `host:port`; nowhere by default, and then nothing
     /// is counted.
     pub admin_addr: Option<HostPort>,
@@ -248,6 +250,7 @@ impl Default for Options {
             agent_unread: ByteSize(DEFAULT_BACKLOG_BYTES),
             reserve: Duration::from_secs(30),
             audit_retention: Duration::from_secs(90 * 24 * 3600),
+            trust_clock: false,
             admin_addr: None,
             request_ids: false,
             drain_delay: Duration::ZERO,

@@ -61,6 +61,10 @@ impl Service {
         let token_files = TokenFiles::of(path.as_deref(), &tokens);
         let opened = open(path.clone(), &options, token_files.clone(), tokens.clone());
         let store = Arc::new(opened.await?);
+        if let Err(error) = store.start_clock(options.origin.clone(), options.trust_clock).await {
+            close(store).await;
+            return Err(error.into());
+        }
         let vault_key = match vault_key(&store, &options, path.as_deref()).await {
             Ok(key) => key,
             Err(error) => {

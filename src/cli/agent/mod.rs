@@ -23,7 +23,7 @@ use crate::api::{mask, yaml};
 use crate::cli::error::{CliError, Exit};
 use crate::cli::help::HelpRank;
 use crate::cli::output::complain;
-use crate::cli::{admin, grace, logging, settings};
+use crate::cli::{admin, grace, logging, settings, variables};
 use crate::service;
 use crate::settings::ResolvedSettings;
 
@@ -268,6 +268,7 @@ pub(in crate::cli) fn load_config(
     if !idle.is_empty() {
         complain(&format!("no effect here: {}", idle.join(", ")));
     }
+    variables::report_unknown();
     apply_authtoken_file(&mut loaded)?;
     Ok(loaded)
 }

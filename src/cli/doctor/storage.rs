@@ -18,7 +18,10 @@ pub(super) fn is_in_use(path: &Path) -> bool {
 /// Looks at all of a database, which may be in use.
 pub(super) fn examine(path: &Path) -> Vec<Finding> {
     match store::examine(path) {
-        Ok(report) => vec![whole(path, &report), log(&report), space(&report)],
+        Ok(report) => {
+            let findings = [whole(path, &report), log(&report), space(&report)];
+            findings.into_iter().chain(pause(&report)).collect()
+        }
         Err(error) => vec![unusable(&error)],
     }
 }
@@ -50,6 +53,17 @@ fn log(report: &DatabaseReport) -> Finding {
     let message = format!("the log beside the database has grown to {bytes} bytes");
     Finding::warning("log", message)
         .remedy("end programs that keep a read transaction of the database open")
+}
+
+/// The pause after a leap of the clock, as of the last time that it was stored.
+fn pause(report: &DatabaseReport) -> Option<Finding> {
+    let minutes = report.deletion_pause.div_ceil(60);
+    let message = format!(
+        "the clock of the service has leapt, and nothing is deleted for its age for {minutes} more minutes of \
+         running time"
+    );
+    let remedy = "set the clock by NTP; if it is right, start the service once with --trust-clock";
+    (minutes > 0).then(|| Finding::warning("clock", message).remedy(remedy))
 }
 
 fn space(report: &DatabaseReport) -> Finding {

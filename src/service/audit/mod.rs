@@ -60,7 +60,7 @@ impl AuditTrail {
         let opened = tokio::task::spawn_blocking(move || Self::open(&opened, settings)).await;
         let trail = Arc::new(opened.map_err(|_| store::StoreError::Panicked)??);
         trail.start_writing(store);
-        retention::start(store, trail.origin.clone(), trail.retention.subscribe());
+        retention::start(store, trail.retention.subscribe());
         Ok(trail)
     }
 

@@ -7,7 +7,6 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::{micros, terms};
-use crate::api::Origin;
 use crate::api::remote::audit_events::AuditEvent;
 use crate::logging::or_debug;
 use crate::service::store::{Store, StoreError};
@@ -21,7 +20,7 @@ const MIN_INTERVAL: Duration = Duration::from_secs(1);
 const MAX_INTERVAL: Duration = Duration::from_secs(600);
 
 /// Removes events that are older than this, for as long as the audit trail and the store are in use.
-pub(super) fn start(store: &Arc<Store>, origin: Origin, mut retention: watch::Receiver<Duration>) {
+pub(super) fn start(store: &Arc<Store>, mut retention: watch::Receiver<Duration>) {
     let store = Arc::downgrade(store);
     tokio::spawn(async move {
         loop {
@@ -32,17 +31,16 @@ pub(super) fn start(store: &Arc<Store>, origin: Origin, mut retention: watch::Re
                 return;
             }
             let retention = *retention.borrow();
-            or_debug!(prune(&store, &origin, retention).await, "old audit events stay");
+            or_debug!(prune(&store, retention).await, "old audit events stay");
         }
     });
 }
 
-async fn prune(
-    store: &Weak<Store>,
-    origin: &Origin,
-    retention: Duration,
-) -> Result<(), StoreError> {
-    let oldest = origin.now().checked_sub(retention).map_or(0, micros);
+async fn prune(store: &Weak<Store>, retention: Duration) -> Result<(), StoreError> {
+    let Some(opened) = store.upgrade() else { return Ok(()) };
+    let Some(now) = opened.ages().now(&opened).await? else { return Ok(()) };
+    drop(opened);
+    let oldest = now.checked_sub(retention).map_or(0, micros);
     while let Some(store) = store.upgrade() {
         // Most of the time there is nothing to remove, which a read finds out without a commit.
         if !store.read(move |view| view.has_event_before(oldest)).await? {

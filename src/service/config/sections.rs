@@ -77,6 +77,10 @@ const STORAGE: SettingSection<ServeConfig> = SettingSection {
         .between(1000, u32::MAX as u64 * 1000)
         .live(),
         row!(
+            options.trust_clock: bool, "trust_clock", "BOOL",
+            "Take the clock for right at the start, although it has leapt, and delete what is old by it"
+        ),
+        row!(
             options.backup.to: FilePath, "backup.to", "DIR",
             "A folder to back the database up to from time to time"
         ).usual()

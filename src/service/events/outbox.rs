@@ -48,6 +48,8 @@ pub(super) struct OutboxWorker {
     finished: Vec<String>,
     /// When it is looked again whether too much waits.
     next_trim: Instant,
+    /// False while the clock of the store has leapt, so that no event is given up for its age.
+    expires: bool,
 }
 
 /// How delivering a page ended.
@@ -85,6 +87,7 @@ impl OutboxWorker {
             failed: None,
             finished: Vec::new(),
             next_trim: Instant::now(),
+            expires: true,
         }
     }
 
@@ -181,6 +184,7 @@ impl OutboxWorker {
         if self.next_trim <= Instant::now() {
             self.trim().await?;
         }
+        self.expires = self.state.store.ages().now(&self.state.store).await?.is_some();
         let (id, own) = (self.destination_id.clone(), self.state.leases.own());
         let read =
             self.state.store.read(move |view| WaitingEvents::read(view, &id, own.as_ref(), PAGE));
@@ -233,7 +237,7 @@ impl OutboxWorker {
             self.state.metrics.gave_up(GiveUpReason::Unsubscribed, 1);
             return None;
         }
-        if self.state.age(row.at) > self.state.options.max_age {
+        if self.expires && self.state.age(row.at) > self.state.options.max_age {
             self.give_up(GiveUpReason::Expired, &[event]);
             return None;
         }

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use chrono::Utc;
+use chrono::{DateTime, Utc};
 
 use super::stored::{
     self, ENDED_LOGINS, SESSION_ENDS, SESSIONS_OF_USER, USER_ENDS, USER_RETENTION,
@@ -32,8 +32,7 @@ pub(super) async fn run(store: Weak<Store>, logins: Weak<Logins>) {
         let Some((store, logins)) = store.upgrade().zip(logins.upgrade()) else { return };
         or_debug!(store_activity(&store, &logins, false).await, "use of sessions is not stored");
         or_debug!(logins.remove_ended().await, "sessions that have ended here are still stored");
-        let now = Utc::now().timestamp();
-        or_debug!(remove_old(&store, now).await, "sessions that are over stay for now");
+        or_debug!(remove_if_old(&store).await, "sessions that are over stay for now");
     }
 }
 
@@ -64,6 +63,14 @@ async fn store_activity(store: &Store, logins: &Logins, all: bool) -> Result<(),
         }
     }
     last
+}
+
+/// Removes what is over by the clock of the store, unless that has leapt.
+async fn remove_if_old(store: &Store) -> Result<(), StoreError> {
+    match store.ages().now(store).await? {
+        Some(now) => remove_old(store, DateTime::<Utc>::from(now).timestamp()).await,
+        None => Ok(()),
+    }
 }
 
 /// Removes sessions, ended logins and users that are over at a second of Unix.

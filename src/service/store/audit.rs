@@ -1,5 +1,7 @@
 //! Audit events: appended, read in the order of their times, and removed when they are old.
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 use super::tables::Param::{self, Integer, Text};
 use super::{StoreError, Transaction, View, schema};
 
@@ -55,6 +57,28 @@ impl View<'_> {
     /// The largest identifier of an event.
     pub fn newest_event_id(&self) -> Result<Option<String>, StoreError> {
         self.optional_text("SELECT id FROM audit_events ORDER BY id DESC LIMIT 1", &[])
+    }
+
+    /// The time of the newest event, in microseconds since the Unix epoch.
+    pub fn newest_event_time(&self) -> Result<Option<i64>, StoreError> {
+        let mut time = None;
+        let sql = "SELECT at FROM audit_events ORDER BY at DESC, id DESC LIMIT 1";
+        self.query(sql, &[], &mut |row| {
+            time = Some(row.integer(0)?);
+            Ok(())
+        })?;
+        Ok(time)
+    }
+
+    /// The time of the PostgreSQL server.
+    pub(super) fn server_time(&self) -> Result<SystemTime, StoreError> {
+        let mut micros = 0;
+        let sql = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)";
+        self.query(sql, &[], &mut |row| {
+            micros = row.integer(0)?;
+            Ok(())
+        })?;
+        Ok(UNIX_EPOCH + Duration::from_micros(u64::try_from(micros).unwrap_or_default()))
     }
 
     /// True when there is an event before a time.

@@ -8,6 +8,7 @@
 //! All writes go through one thread that shares one `fsync` between the jobs that are waiting: a job is
 //! answered after the commit that holds it, never before.
 
+mod age_clock;
 mod audit;
 mod batch_error;
 mod changes;
@@ -29,7 +30,9 @@ mod waiting_events;
 mod writer;
 
 use std::path::Path;
+use std::time::SystemTime;
 
+pub(in crate::service) use age_clock::AgeClock;
 pub use audit::{EventQuery, StoredEvent};
 pub use changes::{Changes, DocumentChange};
 pub use copy::{CopiedTable, LeftOut};
@@ -64,6 +67,7 @@ const MAX_CHUNK: usize = 500;
 pub struct Store {
     readers: EngineReaders,
     writer: Writer,
+    ages: AgeClock,
     // Held for the life of the store; declared last, so that it is given up last.
     _locks: Option<Locks>,
 }
@@ -120,7 +124,12 @@ impl Store {
 
     fn of(opened: OpenDatabase) -> Result<Self, StoreError> {
         let (readers, writer, locks) = sqlite::start(opened)?;
-        Ok(Self { readers: EngineReaders::Sqlite(readers), writer, _locks: locks })
+        Ok(Self {
+            readers: EngineReaders::Sqlite(readers),
+            writer,
+            ages: AgeClock::default(),
+            _locks: locks,
+        })
     }
 
     /// Opens a database on PostgreSQL; its tables are made if need be. Blocks on the network.
@@ -129,7 +138,12 @@ impl Store {
     /// When the server cannot be reached, refuses, or has a database of a newer version.
     pub fn open_postgres(options: PostgresOptions, origin: Origin) -> Result<Self, StoreError> {
         let (readers, writer) = postgres::open(options, origin)?;
-        Ok(Self { readers: EngineReaders::Postgres(Box::new(readers)), writer, _locks: None })
+        Ok(Self {
+            readers: EngineReaders::Postgres(Box::new(readers)),
+            writer,
+            ages: AgeClock::default(),
+            _locks: None,
+        })
     }
 
     /// Opens a database on PostgreSQL that has the tables of a service. Blocks on the network.
@@ -141,6 +155,22 @@ impl Store {
             return Err(StoreError::Missing(options.to_string().into()));
         }
         Self::open_postgres(options, Origin::default())
+    }
+
+    /// The clock that decides how old stored data is.
+    pub(in crate::service) fn ages(&self) -> &AgeClock {
+        &self.ages
+    }
+
+    /// The time of the database server; none if the database is a file.
+    ///
+    /// # Errors
+    /// If the server does not respond.
+    pub(super) async fn database_time(&self) -> Result<Option<SystemTime>, StoreError> {
+        match &self.readers {
+            EngineReaders::Sqlite(_) => Ok(None),
+            EngineReaders::Postgres(_) => self.read(|view| view.server_time()).await.map(Some),
+        }
     }
 
     /// True while writes are refused because the file has lost its name; reads go on.

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use rusqlite::Connection;
 use rustix::fs::statvfs;
 
 use super::copy::{self, BackupReport};
@@ -10,6 +11,7 @@ use super::{open, place, state};
 use crate::files;
 use crate::logging::or_debug;
 use crate::service::store::StoreError;
+use crate::service::store::age_clock::{self, StoredReading};
 
 /// What was seen of a database.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +24,8 @@ pub struct DatabaseReport {
     pub free_bytes: Option<u64>,
     /// True while a service has it open.
     pub is_in_use: bool,
+    /// The rest of the pause after a leap of the clock, in seconds.
+    pub deletion_pause: u64,
 }
 
 /// Checks all of a database, which a service may be using.
@@ -36,7 +40,16 @@ pub fn examine(path: &Path) -> Result<DatabaseReport, StoreError> {
     // A database that was closed has none.
     let log_bytes = files::beside(path, "-wal").metadata().map_or(0, |log| log.len());
     let is_in_use = is_in_use(path);
-    Ok(DatabaseReport { content, log_bytes, free_bytes: free_bytes(path), is_in_use })
+    let deletion_pause = deletion_pause(&source);
+    let free_bytes = free_bytes(path);
+    Ok(DatabaseReport { content, log_bytes, free_bytes, is_in_use, deletion_pause })
+}
+
+fn deletion_pause(source: &Connection) -> u64 {
+    let sql = "SELECT value FROM meta WHERE name = ?1";
+    let text = source.query_row(sql, [age_clock::SETTING], |row| row.get::<_, String>(0));
+    let reading = text.ok().and_then(|text| serde_json::from_str::<StoredReading>(&text).ok());
+    reading.map_or(0, |reading| reading.pause)
 }
 
 /// True while a service has the database open.

@@ -1,0 +1,283 @@
+//! The clock that decides how old stored data is.
+//!
+//! On PostgreSQL it is the database's clock, which all nodes share; on SQLite it is this machine's. A clock that has
+//! leapt must not delete anything: after a leap, deletion and expiry pause for a day of running time.
+
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Store, StoreError, Transaction, View};
+use crate::api::Origin;
+
+/// The setting of the database with the last reading of the clock.
+pub(super) const SETTING: &str = "age_clock";
+/// The largest difference between the wall clock and the monotonic clock that is not a leap.
+const MAX_DRIFT: Duration = Duration::from_secs(3600);
+/// The largest difference between the stored time and the time at the start that is not a leap.
+const MAX_ABSENCE: Duration = Duration::from_secs(24 * 3600);
+/// The running time after a leap in which nothing is deleted for its age.
+const PAUSE: Duration = Duration::from_secs(24 * 3600);
+/// The running time after which a reading is stored again.
+const STORE_INTERVAL: Duration = Duration::from_secs(600);
+
+/// The time after which the database is asked again.
+const READ_INTERVAL: Duration = Duration::from_secs(10);
+
+/// A reading of the clock as the database has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct StoredReading {
+    /// Seconds since the Unix epoch.
+    pub at: u64,
+    /// The rest of the pause, in seconds.
+    pub pause: u64,
+}
+
+/// Finds leaps of a clock, and counts the pause after one.
+#[derive(Debug, Clone)]
+struct LeapWatch {
+    wall: SystemTime,
+    monotonic: Instant,
+    pause: Duration,
+    stored: Instant,
+}
+
+impl LeapWatch {
+    /// Begins with what an earlier run has stored.
+    fn start(stored: Option<StoredReading>, wall: SystemTime, monotonic: Instant) -> Self {
+        let mut pause = Duration::from_secs(stored.map_or(0, |stored| stored.pause)).min(PAUSE);
+        if let Some(stored) = stored {
+            let last = UNIX_EPOCH + Duration::from_secs(stored.at);
+            if difference(last, wall) > MAX_ABSENCE {
+                report("the last stored time is more than a day away", last, wall);
+                pause = PAUSE;
+            }
+        }
+        Self { wall, monotonic, pause, stored: monotonic }
+    }
+
+    /// Takes a reading; returns true if it was a leap.
+    fn observe(&mut self, wall: SystemTime, monotonic: Instant) -> bool {
+        let elapsed = monotonic.saturating_duration_since(self.monotonic);
+        let expected = self.wall + elapsed;
+        (self.wall, self.monotonic) = (wall, monotonic);
+        if difference(expected, wall) > MAX_DRIFT {
+            report("it differs from the monotonic clock by more than an hour", expected, wall);
+            self.pause = PAUSE;
+            return true;
+        }
+        self.pause = self.pause.saturating_sub(elapsed);
+        false
+    }
+
+    fn reading(&self) -> StoredReading {
+        let at = self.wall.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        // Rounded up, so that a pause does not end early by many restarts.
+        let pause = self.pause.as_secs() + u64::from(self.pause.subsec_nanos() > 0);
+        StoredReading { at, pause }
+    }
+}
+
+fn report(cause: &str, expected: SystemTime, found: SystemTime) {
+    let [expected, found] = [expected, found].map(|time| crate::api::Timestamp::at(time).0);
+    tracing::error!(
+        expected,
+        found,
+        cause,
+        "the clock has leapt; for 24 h nothing is deleted or expires. If the clock is right, set trust_clock"
+    );
+}
+
+fn difference(one: SystemTime, other: SystemTime) -> Duration {
+    one.duration_since(other).unwrap_or_else(|error| error.duration())
+}
+
+/// The clock of a store. Until it is started, it is the machine's, and never pauses.
+#[derive(Default)]
+pub(in crate::service) struct AgeClock {
+    origin: OnceLock<Origin>,
+    /// None if an operator or a test vouches for the clock.
+    watch: Mutex<Option<LeapWatch>>,
+}
+
+impl AgeClock {
+    /// The time by which ages are computed, or none while nothing may be deleted for its age.
+    ///
+    /// # Errors
+    /// If the database cannot be read or written.
+    pub(in crate::service) async fn now(
+        &self,
+        store: &Store,
+    ) -> Result<Option<SystemTime>, StoreError> {
+        let now = self.read(store).await?;
+        if let Some(reading) = self.observe(now, Instant::now()) {
+            keep(store, reading).await?;
+        }
+        Ok(self.pause().is_none().then_some(now))
+    }
+
+    /// The rest of the pause after a leap, in running time; none if there is no pause.
+    pub(in crate::service) fn pause(&self) -> Option<Duration> {
+        let watch = self.watch();
+        watch.as_ref().map(|watch| watch.pause).filter(|pause| !pause.is_zero())
+    }
+
+    /// Begins to look for leaps.
+    async fn start(
+        &self,
+        store: &Store,
+        origin: Origin,
+        is_trusted: bool,
+    ) -> Result<(), StoreError> {
+        let origin = self.origin.get_or_init(|| origin).clone();
+        let now = self.read(store).await?;
+        // A seeded clock stands still, and leaps where a test wants it to.
+        if origin.is_seeded() {
+            return Ok(());
+        }
+        let stored = if is_trusted { None } else { store.read(stored_reading).await? };
+        let watch = LeapWatch::start(stored, now, Instant::now());
+        let reading = watch.reading();
+        *self.watch() = Some(watch);
+        keep(store, reading).await
+    }
+
+    /// Reads the clock of the database, and makes the origin follow it; that of the machine if it has none.
+    async fn read(&self, store: &Store) -> Result<SystemTime, StoreError> {
+        let origin = self.origin.get().cloned().unwrap_or_default();
+        if self.is_due()
+            && let Some(time) = store.database_time().await?
+        {
+            origin.follow(time);
+        }
+        Ok(origin.now())
+    }
+
+    /// Returns true unless the database was asked a moment ago; the origin follows its answer by the monotonic clock.
+    fn is_due(&self) -> bool {
+        self.watch().as_ref().is_none_or(|watch| watch.monotonic.elapsed() >= READ_INTERVAL)
+    }
+
+    /// Takes a reading; returns it if it is to be stored.
+    fn observe(&self, wall: SystemTime, monotonic: Instant) -> Option<StoredReading> {
+        let mut watch = self.watch();
+        let watch = watch.as_mut()?;
+        let has_leapt = watch.observe(wall, monotonic);
+        if !has_leapt && monotonic.saturating_duration_since(watch.stored) < STORE_INTERVAL {
+            return None;
+        }
+        watch.stored = monotonic;
+        Some(watch.reading())
+    }
+
+    fn watch(&self) -> MutexGuard<'_, Option<LeapWatch>> {
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Store {
+    /// Starts the clock of the store; `is_trusted` says that an operator vouches for the time.
+    ///
+    /// # Errors
+    /// If the database cannot be read or written.
+    pub(in crate::service) async fn start_clock(
+        &self,
+        origin: Origin,
+        is_trusted: bool,
+    ) -> Result<(), StoreError> {
+        self.ages().start(self, origin, is_trusted).await
+    }
+}
+
+async fn keep(store: &Store, reading: StoredReading) -> Result<(), StoreError> {
+    let text = serde_json::to_string(&reading)?;
+    store
+        .write(move |change: &Transaction<'_>| -> Result<(), StoreError> {
+            change.set(SETTING, &text)
+        })
+        .await
+}
+
+/// The last reading, or the time of the newest audit event of a database that an earlier version has written.
+fn stored_reading(view: &View<'_>) -> Result<Option<StoredReading>, StoreError> {
+    if let Some(text) = view.setting(SETTING)? {
+        return Ok(serde_json::from_str(&text).ok());
+    }
+    let newest = view.newest_event_time()?;
+    let seconds = newest.and_then(|micros| u64::try_from(micros / 1_000_000).ok());
+    Ok(seconds.map(|at| StoredReading { at, pause: 0 }))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+    const DAY: Duration = Duration::from_secs(24 * 3600);
+
+    fn wall() -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(2_000_000_000)
+    }
+
+    fn stored(at: SystemTime, pause: Duration) -> Option<StoredReading> {
+        let at = at.duration_since(UNIX_EPOCH).unwrap().as_secs();
+        Some(StoredReading { at, pause: pause.as_secs() })
+    }
+
+    #[test]
+    fn a_start_after_more_than_a_day_pauses_in_both_directions() {
+        let begin = Instant::now();
+        let pause = |stored| LeapWatch::start(stored, wall(), begin).pause;
+
+        assert_eq!(pause(None), Duration::ZERO);
+        assert_eq!(pause(stored(wall() - DAY, Duration::ZERO)), Duration::ZERO);
+        assert_eq!(pause(stored(wall() - DAY - HOUR, Duration::ZERO)), PAUSE);
+        assert_eq!(pause(stored(wall() + 400 * DAY, Duration::ZERO)), PAUSE);
+        assert_eq!(pause(stored(wall(), 5 * HOUR)), 5 * HOUR, "the rest of the pause before");
+    }
+
+    #[test]
+    fn a_leap_while_running_pauses_for_a_day_of_running_time() {
+        for leapt in [wall() + 3 * DAY, wall() - 3 * DAY] {
+            let begin = Instant::now();
+            let mut watch = LeapWatch::start(None, wall(), begin);
+
+            assert!(!watch.observe(wall() + HOUR, begin + HOUR));
+            assert!(watch.pause.is_zero());
+            assert!(watch.observe(leapt, begin + HOUR));
+            assert!(!watch.observe(leapt + 23 * HOUR, begin + 24 * HOUR));
+            assert_eq!(watch.pause, HOUR);
+            assert!(!watch.observe(leapt + 24 * HOUR, begin + 25 * HOUR));
+            assert!(watch.pause.is_zero());
+        }
+    }
+
+    #[test]
+    fn a_clock_that_is_set_by_less_than_an_hour_has_not_leapt() {
+        let begin = Instant::now();
+        let mut watch = LeapWatch::start(None, wall(), begin);
+
+        assert!(!watch.observe(wall() + Duration::from_secs(3500), begin));
+        assert!(!watch.observe(wall(), begin));
+    }
+
+    #[tokio::test]
+    async fn the_pause_survives_a_restart_until_an_operator_vouches_for_the_clock() {
+        let store = Store::open(None).unwrap();
+        let past = stored(SystemTime::now() - 3 * DAY, Duration::ZERO).unwrap();
+        keep(&store, past).await.unwrap();
+
+        store.start_clock(Origin::default(), false).await.unwrap();
+        assert_eq!(store.ages().now(&store).await.unwrap(), None);
+        assert!(store.ages().pause().is_some_and(|pause| pause > 23 * HOUR));
+        let kept = store.read(stored_reading).await.unwrap().unwrap();
+        assert_eq!(kept.pause, PAUSE.as_secs());
+
+        store.start_clock(Origin::default(), true).await.unwrap();
+        assert!(store.ages().now(&store).await.unwrap().is_some());
+        let kept = store.read(stored_reading).await.unwrap().unwrap();
+        assert_eq!(kept.pause, 0);
+    }
+}
