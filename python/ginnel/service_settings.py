@@ -413,8 +413,8 @@ class ServiceSettings(TypedDict, total=False):
     audit_retention: Duration
     """Time for which events of the audit trail are kept; by default 90d."""
     trust_clock: bool
-    """Take the clock for right at the start, although it has leapt, and delete what is old by
-    it; by default false.
+    """Trust the clock at the start, even after a leap, and delete data by its age; by default
+    false.
     """
     vault_key: str
     """The key that secrets in vaults are encrypted with: 32 bytes in base64."""

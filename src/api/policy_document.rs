@@ -70,7 +70,7 @@ fn letters(name: &str) -> impl Iterator<Item = u8> + '_ {
     name.bytes().filter(|byte| *byte != b'_').map(|byte| byte.to_ascii_lowercase())
 }
 
-/// The reason why a text or a node is not a policy document. It shows nothing of the text but keys.
+/// The reason why a text or a node is not a policy document. Of the text, it shows only keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DocumentError {
     /// The path to the value, such as `inbound[0].actions[1].config`; empty if the error concerns all of it.
@@ -138,7 +138,7 @@ pub fn of_node(node: &YamlNode) -> Result<Value, DocumentError> {
 
 /// Returns a document with text for the numbers in headers, which JSON may have there.
 pub fn with_texts(document: &Value) -> Cow<'_, Value> {
-    // A node that stands in no text has no tags.
+    // Values of JSON have no tags.
     let read = |document: &Value| {
         let node = YamlNode::of(document.clone());
         Reader::of_json().document(&node).ok()

@@ -189,7 +189,7 @@ impl From<Location> for TextPlace {
 /// A value as the library reads it.
 type RawNode = Spanned<Tagged<RawValue>>;
 
-/// What a [`YamlValue`] is made from: numbers need not be finite.
+/// The raw form of a [`YamlValue`]: numbers need not be finite.
 enum RawValue {
     Text(String),
     Integer(serde_json::Number),
@@ -201,7 +201,7 @@ enum RawValue {
 }
 
 trait WithSpelling {
-    /// Makes a node from what the library has read from `text`.
+    /// Makes a node from a value of the library, which was read from `text`.
     fn with_spelling(self, text: &str) -> YamlNode;
 }
 

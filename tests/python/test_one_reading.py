@@ -17,6 +17,7 @@ import pytest
 
 import ginnel
 from ginnel import policy
+from ginnel.service_settings import ServiceSettings
 from recorder import get
 from test_doctor import doctor
 
@@ -141,14 +142,13 @@ def visit(service: ginnel.Service) -> int:
 def test_a_stored_policy_that_is_refused_is_a_503_and_is_named(tmp_path: Path) -> None:
     path = tmp_path / "ginnel.db"
     text = "on_http_request: [{expressions: [true], actions: [{type: deny}]}]"
-    at = {"admin_addr": "127.0.0.1:0"}
-    with ginnel.Service(path, **at) as service, service.client() as remote:
+    with ginnel.Service(path, admin_addr="127.0.0.1:0") as service, service.client() as remote:
         key = service.api_key
         made = remote.endpoints.create(url=f"http://{HOST}", traffic_policy=text)
         assert visit(service) == 403
     edit(path, "[true]", "[! true]")
 
-    with ginnel.Service(path, **at) as service:
+    with ginnel.Service(path, admin_addr="127.0.0.1:0") as service:
         assert visit(service) == 503
         code, found = doctor("--url", service.url, GINNEL_API_KEY=key or "")
         with urllib.request.urlopen(f"{service.admin_url}/readyz", timeout=10) as answer:
@@ -267,7 +267,8 @@ def test_an_unknown_variable_is_a_warning_of_the_check(tmp_path: Path) -> None:
 
 def test_after_a_leap_of_the_clock_nothing_is_deleted(tmp_path: Path) -> None:
     path = tmp_path / "ginnel.db"
-    settings = {"settings": {"audit_retention": "1s"}, "admin_addr": "127.0.0.1:0"}
+    short: ServiceSettings = {"audit_retention": "1s"}
+    admin = "127.0.0.1:0"
     with ginnel.Service(path) as service, service.client() as remote:
         key = service.api_key
         for _ in range(3):
@@ -282,7 +283,7 @@ def test_after_a_leap_of_the_clock_nothing_is_deleted(tmp_path: Path) -> None:
         )
     database.close()
 
-    with ginnel.Service(path, **settings) as service:
+    with ginnel.Service(path, settings=short, admin_addr=admin) as service:
         # Several times as long as the retention: the trail is looked at every second.
         time.sleep(4)
         with ginnel.RemoteClient(key, base_url=service.url) as remote:
@@ -297,9 +298,9 @@ def test_after_a_leap_of_the_clock_nothing_is_deleted(tmp_path: Path) -> None:
     [warning] = [it for it in doctor("--path", path)[1]["clock"] if it["severity"] == "warning"]
     assert "has leapt" in warning["message"]
 
-    trusted = {**settings, "settings": {"audit_retention": "1s", "trust_clock": True}}
+    trusted: ServiceSettings = {**short, "trust_clock": True}
     with (
-        ginnel.Service(path, **trusted) as service,
+        ginnel.Service(path, settings=trusted) as service,
         ginnel.RemoteClient(key, base_url=service.url) as remote,
     ):
         deadline = time.monotonic() + 30

@@ -215,8 +215,8 @@ impl ModuleBuilder<'_> {
         made
     }
 
-    /// A compiled policy. A stored policy was checked, but an earlier version may have accepted what this one refuses:
-    /// then visitors get a 503.
+    /// A compiled policy. A stored policy was checked, but an earlier version may have accepted a document that this
+    /// one refuses: then visitors get a 503.
     pub(crate) fn policy(&self, document: &impl Serialize, scope: Scope) -> Arc<Policy> {
         let policy = self.policies.policy(document, scope);
         let policy = policy.unwrap_or_else(|problems| self.unusable(&problems, scope));

@@ -78,7 +78,7 @@ const STORAGE: SettingSection<ServeConfig> = SettingSection {
         .live(),
         row!(
             options.trust_clock: bool, "trust_clock", "BOOL",
-            "Take the clock for right at the start, although it has leapt, and delete what is old by it"
+            "Trust the clock at the start, even after a leap, and delete data by its age"
         ),
         row!(
             options.backup.to: FilePath, "backup.to", "DIR",

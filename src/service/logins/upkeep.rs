@@ -65,7 +65,7 @@ async fn store_activity(store: &Store, logins: &Logins, all: bool) -> Result<(),
     last
 }
 
-/// Removes what is over by the clock of the store, unless that has leapt.
+/// Removes old records by the clock of the store, unless the clock has leapt.
 async fn remove_if_old(store: &Store) -> Result<(), StoreError> {
     match store.ages().now(store).await? {
         Some(now) => remove_old(store, DateTime::<Utc>::from(now).timestamp()).await,

@@ -44,7 +44,7 @@ struct LeapWatch {
 }
 
 impl LeapWatch {
-    /// Begins with what an earlier run has stored.
+    /// Begins with the stored reading of an earlier run.
     fn start(stored: Option<StoredReading>, wall: SystemTime, monotonic: Instant) -> Self {
         let mut pause = Duration::from_secs(stored.map_or(0, |stored| stored.pause)).min(PAUSE);
         if let Some(stored) = stored {
@@ -97,12 +97,12 @@ fn difference(one: SystemTime, other: SystemTime) -> Duration {
 #[derive(Default)]
 pub(in crate::service) struct AgeClock {
     origin: OnceLock<Origin>,
-    /// None if an operator or a test vouches for the clock.
+    /// Absent if an operator or a test vouches for the clock.
     watch: Mutex<Option<LeapWatch>>,
 }
 
 impl AgeClock {
-    /// The time by which ages are computed, or none while nothing may be deleted for its age.
+    /// Returns the time by which ages are computed, or `None` during a pause.
     ///
     /// # Errors
     /// If the database cannot be read or written.
@@ -117,7 +117,7 @@ impl AgeClock {
         Ok(self.pause().is_none().then_some(now))
     }
 
-    /// The rest of the pause after a leap, in running time; none if there is no pause.
+    /// Returns the rest of the pause after a leap, in running time.
     pub(in crate::service) fn pause(&self) -> Option<Duration> {
         let watch = self.watch();
         watch.as_ref().map(|watch| watch.pause).filter(|pause| !pause.is_zero())

@@ -162,7 +162,7 @@ impl Store {
         &self.ages
     }
 
-    /// The time of the database server; none if the database is a file.
+    /// Returns the time of the database server, or `None` if the database is a file.
     ///
     /// # Errors
     /// If the server does not respond.
