@@ -110,7 +110,7 @@ pub fn read(text: &str) -> Result<Value, DocumentError> {
     }
     // Errors of the YAML reader do not help the author of a text that looks like JSON.
     match read_json_tree(text) {
-        Ok(node) => Reader::of_json().document(&node),
+        Ok(node) => DocumentReader::of_json().document(&node),
         Err(error) => match read_tree(text) {
             Ok(node) => of_node(&node),
             Err(_) => Err(DocumentError::whole(format!("invalid JSON: {error}"))),
@@ -133,7 +133,7 @@ fn invalid_yaml(error: YamlError) -> DocumentError {
 /// # Errors
 /// If it has a tag.
 pub fn of_node(node: &YamlNode) -> Result<Value, DocumentError> {
-    Reader { path: String::new(), is_json: false }.document(node)
+    DocumentReader { path: String::new(), is_json: false }.document(node)
 }
 
 /// Returns a document with text for the numbers in headers, which JSON may have there.
@@ -141,7 +141,7 @@ pub fn with_texts(document: &Value) -> Cow<'_, Value> {
     // Values of JSON have no tags.
     let read = |document: &Value| {
         let node = YamlNode::of(document.clone());
-        Reader::of_json().document(&node).ok()
+        DocumentReader::of_json().document(&node).ok()
     };
     match has_typed_scalar(document) {
         true => read(document).map_or(Cow::Borrowed(document), Cow::Owned),
@@ -189,13 +189,13 @@ fn first_difference(before: &Value, after: &Value, path: &mut String) -> Option<
 }
 
 /// Turns nodes into values, and knows the path to the node at hand.
-struct Reader {
+struct DocumentReader {
     path: String,
     /// True if the nodes come from JSON, whose authors write the types of scalars.
     is_json: bool,
 }
 
-impl Reader {
+impl DocumentReader {
     fn of_json() -> Self {
         Self { path: String::new(), is_json: true }
     }

@@ -85,9 +85,9 @@ pub(super) fn response(head: &[u8], local: &str, public: &[u8], scheme: &str) ->
     let mut output = Vec::with_capacity(head.len() + 64);
     let mut writer = HeadWriter::resume(&mut output);
     for line in lines_of(head) {
-        let place = Place { local, public, scheme };
+        let map = RedirectMap { local, public, scheme };
         let field = REDIRECTS.iter().find(|(name, _)| line.is(name));
-        match field.and_then(|(name, find)| Some((name, place.rewrite(line.0, *find)?))) {
+        match field.and_then(|(name, find)| Some((name, map.rewrite(line.0, *find)?))) {
             Some((name, value)) => {
                 writer.field(name, value);
                 changed = true;
@@ -112,14 +112,14 @@ const REDIRECTS: [(&str, FindUrl); 3] = [
 ];
 
 /// A local service and its public address.
-struct Place<'a> {
+struct RedirectMap<'a> {
     /// The host that the local service sees, with a port unless it is the default.
     local: &'a str,
     public: &'a [u8],
     scheme: &'a str,
 }
 
-impl Place<'_> {
+impl RedirectMap<'_> {
     /// The value of a field whose URL leads to the local service, with the public address instead.
     fn rewrite(&self, line: &[u8], find: FindUrl) -> Option<Vec<u8>> {
         let value = line.get(line.iter().position(|byte| *byte == b':')? + 1..)?.trim_ascii();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use ginnel::api::Secret;
-use ginnel::gateway::tls::{LocalAuthority, AuthorityKey};
+use ginnel::gateway::tls::{AuthorityKey, LocalAuthority};
 use ginnel::gateway::{EndpointOptions, EndpointSpec, GatewaySettings, Proto, TlsTerminationSpec};
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -183,7 +183,8 @@ async fn nodes_trust_each_other_by_name_and_nobody_else() {
     let same = AuthorityKey::from_pem(made.pem(), &made.key_pem()).unwrap();
     let one = LocalAuthority::of(made).unwrap();
     let node = |authority: &LocalAuthority, name: &str| authority.node_tls(name, &["x"]).unwrap();
-    let (first, second) = (node(&one, "node-1"), node(&LocalAuthority::of(same).unwrap(), "node-2"));
+    let (first, second) =
+        (node(&one, "node-1"), node(&LocalAuthority::of(same).unwrap(), "node-2"));
     let stranger = node(&LocalAuthority::open(None).unwrap(), "node-1");
     let visitor = Arc::new(trusting_config(one.pem()));
 
