@@ -54,6 +54,7 @@ macro_rules! wire {
 
 /// Declares a resource, one line per operation: method, path, name, parameters, result.
 ///
+/// The response of an operation that says `#[issues(secret)]` is the only place where a secret is shown.
 /// Parameters in brackets may be left out. `-> [keys: ApiKey]` is a page of a list whose items are
 /// in the field `keys`; no arrow means a response without a body. A name that is put together is
 /// written as `in (concat!(…))`, and a path in parentheses as well.
@@ -68,6 +69,7 @@ macro_rules! resource {
         $(#[doc = $doc:expr])+
         in $resource:tt {$(
             $(#[doc = $op_doc:expr])+
+            $(#[issues($issued:ident)])?
             $verb:ident $path:tt $Name:ident (
                 $( $(#[doc = $req_doc:literal])* $req:ident : $req_type:ty ),* $(,)?
                 $([ $( $(#[doc = $opt_doc:literal])* $opt:ident : $opt_type:ty ),* $(,)? ])?
@@ -116,6 +118,7 @@ macro_rules! resource {
                         }, )*)?
                     ],
                     output: $crate::api::macros::resource!(@output $($output)?),
+                    issues_secret: $crate::api::macros::issues_secret!($($issued)?),
                 };
                 type Output = $crate::api::macros::resource!(@type $($output)?);
             }
@@ -149,4 +152,14 @@ macro_rules! is_public {
     };
 }
 
-pub(crate) use {is_public, resource, wire};
+/// The value of `#[issues(…)]` before an operation.
+macro_rules! issues_secret {
+    () => {
+        false
+    };
+    (secret) => {
+        true
+    };
+}
+
+pub(crate) use {is_public, issues_secret, resource, wire};

@@ -33,6 +33,8 @@ pub struct Info {
     pub parameters: &'static [Field],
     /// What a successful answer holds.
     pub output: Output,
+    /// True if the result has a secret that the service made and shows only there.
+    pub issues_secret: bool,
 }
 
 /// A resource as data.

@@ -50,13 +50,50 @@ const SECRET_NAME_PARTS: [&str; 40] = [
 const SECRET_WORDS: [&str; 8] = ["auth", "cvc", "cvv", "otp", "pin", "pwd", "sig", "totp"];
 /// Names that hold secrets when they are one of these.
 const SECRET_NAMES: [&str; 3] = ["key", "pass", "sid"];
+/// Beginnings of words that contain the name of a secret and mean something else.
+const OTHER_WORDS: [&str; 3] = ["tokeniz", "tokenis", "secretar"];
+/// Words of names whose values count or switch something, such as `max_tokens`.
+const QUANTITY_WORDS: [&str; 27] = [
+    "age",
+    "budget",
+    "cached",
+    "completion",
+    "count",
+    "enabled",
+    "expires",
+    "expiry",
+    "length",
+    "lifetime",
+    "limit",
+    "max",
+    "maximum",
+    "min",
+    "minimum",
+    "num",
+    "number",
+    "prompt",
+    "reasoning",
+    "remaining",
+    "required",
+    "size",
+    "timeout",
+    "total",
+    "ttl",
+    "used",
+    "version",
+];
 /// Parameters that hold secrets, while members of this name seldom do: with the `code` of OAuth
 /// comes a token.
 const SECRET_PARAMETERS: [&str; 1] = ["code"];
 
 /// Whether a header, a member or an element of this name holds a secret.
 pub fn is_secret(name: &str) -> bool {
-    let plain = plain(name);
+    let mut plain = plain(name);
+    for other in OTHER_WORDS {
+        if plain.contains(other) {
+            plain = plain.replace(other, "");
+        }
+    }
     SECRET_NAMES.contains(&plain.as_str())
         || SECRET_NAME_PARTS.iter().any(|part| plain.contains(part))
         || words(name).iter().any(|word| SECRET_WORDS.contains(&word.as_str()))
@@ -65,6 +102,25 @@ pub fn is_secret(name: &str) -> bool {
 /// Whether a parameter of a query or a form holds a secret.
 pub fn is_secret_parameter(name: &str) -> bool {
     is_secret(name) || SECRET_PARAMETERS.contains(&plain(name).as_str())
+}
+
+/// Returns true if a value of this name is visible: a number, a boolean or null.
+///
+/// Texts without types (forms, XML, logs) write secrets such as PINs in digits as well. In these, the name must
+/// also be that of a quantity.
+pub fn is_visible_scalar(name: &str, value: &str, is_typed: bool) -> bool {
+    is_scalar(value)
+        && (is_typed || words(name).iter().any(|word| QUANTITY_WORDS.contains(&word.as_str())))
+}
+
+/// Returns true for a number, a boolean or null, as JSON and YAML write them.
+fn is_scalar(value: &str) -> bool {
+    let value = value.trim();
+    let digits = value.trim_start_matches(['-', '+']);
+    matches!(value, "true" | "false" | "null" | "~")
+        || value.len() <= digits.len() + 1
+            && digits.starts_with(|first: char| first.is_ascii_digit())
+            && digits.parse::<f64>().is_ok()
 }
 
 /// The letters and digits of a name, in small letters.
@@ -114,6 +170,8 @@ mod tests {
             "key",
             "sig",
             "X-Sig-2",
+            "tokenizer_api_key",
+            "max_tokens",
         ] {
             assert!(is_secret(name), "{name}");
         }
@@ -129,10 +187,24 @@ mod tests {
             "Idempotency-Key",
             "code",
             "state",
+            "tokenizer",
+            "tokenization_model",
+            "secretary",
         ] {
             assert!(!is_secret(name), "{name}");
         }
         assert!(is_secret_parameter("code") && is_secret_parameter("pin"));
         assert!(!is_secret_parameter("country_code") && !is_secret_parameter("state"));
+    }
+    #[test]
+    fn numbers_booleans_and_null_are_visible() {
+        for value in ["0", "4096", "-1.5e3", "true", "false", "null"] {
+            assert!(is_visible_scalar("token", value, true), "{value}");
+            assert!(is_visible_scalar("maxTokens", value, false), "{value}");
+            assert!(!is_visible_scalar("pin", value, false), "{value}");
+        }
+        for value in ["", "swordfish", "12ab", "inf", "--1", "1 2", "tru", "0x1f"] {
+            assert!(!is_visible_scalar("max_tokens", value, true), "{value}");
+        }
     }
 }

@@ -2,6 +2,9 @@
 
 use pyo3::prelude::*;
 
+use serde_json::Value;
+
+use crate::api::mask::{CallMask, CallSide};
 use crate::api::{mask, secrets};
 
 /// What stands for a secret in Python; tables and cards have little room.
@@ -41,6 +44,38 @@ pub(super) fn mask_target(target: &str) -> String {
 #[pyfunction]
 pub(super) fn mask_parameters(parameters: &str) -> String {
     short(&mask::pairs(parameters))
+}
+
+/// A body without secrets, as text. Returns None if it has no secrets. With method and target, the operation
+/// tables are asked as well.
+#[pyfunction]
+#[pyo3(signature = (media_type, body, method="", target="", is_response=false))]
+pub(super) fn mask_body(
+    media_type: &str,
+    body: &[u8],
+    method: &str,
+    target: &str,
+    is_response: bool,
+) -> Option<String> {
+    let masked = CallMask::of(method, target).body(media_type, body, side(is_response))?;
+    Some(short(&String::from_utf8_lossy(&masked)))
+}
+
+/// JSON text without secrets and in the same form. Returns None if it cannot be parsed.
+#[pyfunction]
+pub(super) fn mask_call(
+    json: &str,
+    method: &str,
+    target: &str,
+    is_response: bool,
+) -> Option<String> {
+    let mut value: Value = serde_json::from_str(json).ok()?;
+    CallMask::of(method, target).value_in_form(&mut value, side(is_response));
+    Some(value.to_string().replace(mask::MASK, MASK))
+}
+
+fn side(is_response: bool) -> CallSide {
+    if is_response { CallSide::Response } else { CallSide::Request }
 }
 
 fn short(masked: &str) -> String {

@@ -77,6 +77,7 @@ pub(super) fn operations(api: &str) -> PyResult<String> {
                 "path": info.path,
                 "parameters": parameters.collect::<Vec<_>>(),
                 "output": output,
+                "issues_secret": info.issues_secret,
             })
         });
         json!({

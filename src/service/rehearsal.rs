@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 use tokio::sync::Notify;
 
 use super::Refusal;
-use crate::api::Info;
+use crate::api::{Info, mask};
 
 /// How an operation shall fail.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -113,6 +113,7 @@ impl Rehearsal {
         arguments: Option<Map<String, Value>>,
         status: Option<u16>,
     ) {
+        let arguments = arguments.map(|arguments| masked(info, arguments));
         let mut calls = lock(&self.calls);
         if calls.len() >= self.keep {
             calls.pop_front();
@@ -120,8 +121,8 @@ impl Rehearsal {
         calls.push_back(Called {
             operation: format!("{}.{}", info.resource, info.name),
             method: head.method.to_string(),
-            path: head.uri.path().to_owned(),
-            query: head.uri.query().map(str::to_owned),
+            path: mask::target(head.uri.path()).into_owned(),
+            query: head.uri.query().map(mask::pairs),
             arguments,
             status,
         });
@@ -146,6 +147,16 @@ impl Rehearsal {
             }
             None => Some(faults[at].clone()),
         }
+    }
+}
+
+/// The arguments of a call without their secrets.
+fn masked(info: &Info, arguments: Map<String, Value>) -> Map<String, Value> {
+    let mut shown = Value::Object(arguments);
+    mask::arguments(info, &mut shown);
+    match shown {
+        Value::Object(arguments) => arguments,
+        _ => Map::new(),
     }
 }
 

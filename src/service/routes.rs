@@ -35,6 +35,7 @@ const ROOT: Info = Info {
     path: "/",
     parameters: &[],
     output: Output::Nothing,
+    issues_secret: false,
 };
 
 /// The methods of what can only be read.

@@ -193,7 +193,7 @@ def test_nothing_acts_on_a_terminal() -> None:
             "application/x-www-form-urlencoded",
             "a=1&password=•••&b=2",
         ),
-        (b'{"password": "swordfish", "cut', "application/json", '{"password": •••, "cut'),
+        (b'{"password": "swordfish", "cut', "application/json", '{"password": "•••", "cut'),
         (b"<a><Token x='1'>swordfish</Token></a>", "text/xml", "<a><Token x='1'>•••</Token></a>"),
         (b"see https://me:swordfish@x.test/", "text/plain", "see https://•••@x.test/"),
         (b"Authorization: Basic swordfish", "text/plain", "Authorization: •••"),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 LONGEST = 2000
 """How many characters of a text are shown."""
 LOOKED_AT = 4 * LONGEST
-"""How many characters of a text without structure are searched for secrets."""
+"""How many characters of a header or an address are searched for secrets."""
 READ = 65_536
 """How many bytes of a body are looked at."""
 READ_FOR_PARTS = 8 << 20
@@ -28,6 +28,7 @@ MAX_DECODED_BYTES = 64 << 20
 """How many bytes a body may have once its encoding is taken off."""
 
 _TEXTUAL = ("json", "xml", "text", "javascript", "yaml", "x-www-form-urlencoded", "graphql")
+_MEDIA = ("audio/", "font/", "image/", "video/")
 _ENDS = {
     "whole": "{} decoded",
     "longer": "{} decoded",
@@ -76,7 +77,8 @@ def look(message: Message) -> Body:
     text = _text(opened[:READ], kind)
     if text is None:
         return Body([Section(f"({told})")])
-    masked = _masked(text, kind, whole=len(opened) < READ)
+    call = (getattr(message, "method", ""), getattr(message, "uri", ""))
+    masked = _masked(text, kind, *call)
     return Body([Section(_beginning(visible(masked), size(message)))], note)
 
 
@@ -89,7 +91,7 @@ def said(data: bytes, *, compressed: bool | None = None) -> str:
         text = data.decode()
     except UnicodeDecodeError:
         return size
-    return _beginning(visible(_masked(text[:READ], "", whole=len(text) <= READ)), size)
+    return _beginning(visible(_masked(text[:READ], "")), size)
 
 
 def decoded(message: Message) -> bytes:
@@ -110,6 +112,11 @@ def readable(message: Message) -> str:
             "\n".join([*filter(None, head), *([""] if section.title else []), section.text])
         )
     return "\n\n".join(shown)
+
+
+def masked_body(text: str) -> str:
+    """The text of a body of an unknown type without secrets, and indented if it is JSON."""
+    return _masked(text, "")
 
 
 def size(message: Message) -> str:
@@ -163,7 +170,7 @@ def _section(number: int, part: Part) -> Section:
     elif _native.is_secret_parameter(part.name):
         text = mask.MASK
     else:
-        text = _beginning(visible(_masked(text, part.kind, whole=len(part.body) <= READ)), told)
+        text = _beginning(visible(_masked(text, part.kind)), told)
     return Section(text, f"part {number}, {told}", headers)
 
 
@@ -194,18 +201,17 @@ def _text(body: bytes, kind: str) -> str | None:
     return None if strange * 10 > len(text) else text
 
 
-def _masked(text: str, kind: str, *, whole: bool) -> str:
-    if whole and text.lstrip()[:1] in ("{", "["):
+def _masked(text: str, kind: str, method: str = "", target: str = "") -> str:
+    """The text of a body without secrets, and indented if it is JSON; it may be cut off."""
+    media_type = "text/plain" if kind.startswith(_MEDIA) else kind
+    masked = _native.mask_body(media_type, text.encode("utf-8", "replace"), method, target)
+    text = text if masked is None else masked
+    if text.lstrip()[:1] in ("{", "["):
         try:
-            value = mask.json(json.loads(text, strict=False))
-            return json.dumps(value, indent=2, ensure_ascii=False)
+            return json.dumps(json.loads(text, strict=False), indent=2, ensure_ascii=False)
         except (ValueError, RecursionError):
             pass
-    masked_by = mask.parameters if kind.endswith("x-www-form-urlencoded") else mask.text
-    # More than is shown, so that what is cut here cannot be half a secret there.
-    return (
-        masked_by(text) if len(text) <= LOOKED_AT else masked_by(text[:LOOKED_AT])[:LONGEST] + "…"
-    )
+    return text
 
 
 def _beginning(text: str, size: str) -> str:

@@ -20,11 +20,14 @@ parameters = mask_parameters
 
 
 def json(value: object) -> object:
-    """A JSON value with the members masked whose names are secret, and texts without secrets."""
+    """Return a JSON value without secrets.
+
+    Below a secret name, numbers, booleans and null stay, and everything else is masked.
+    """
     match value:
         case dict():
             return {
-                name: MASK if inner not in (None, "") and is_secret(name) else json(inner)
+                name: _concealed(inner) if is_secret(str(name)) else json(inner)
                 for name, inner in value.items()
             }
         case list():
@@ -33,3 +36,7 @@ def json(value: object) -> object:
             return text(value)
         case _:
             return value
+
+
+def _concealed(value: object) -> object:
+    return value if value in (None, "") or isinstance(value, bool | int | float) else MASK

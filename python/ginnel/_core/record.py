@@ -136,10 +136,24 @@ class Record(Dataclass):
             if value is None or (field.name == "extra" and not value):
                 continue
             secret = field.metadata.get("secret") or field.name == "extra"
-            yield field.name, _MASKED if secret else value
+            yield field.name, _MASKED if secret else without_secrets(value)
 
     def _repr_html_(self) -> str:
         return render("results.card", self)
+
+
+def without_secrets(value: object) -> object:
+    """Return a value of a field as it is printed: policies, headers and addresses have secrets."""
+    match value:
+        case str():
+            return _native.mask_text(value)
+        case dict():
+            from .._capture import mask
+
+            return mask.json(value)
+        case list() | tuple():
+            return [without_secrets(item) for item in value]
+    return value
 
 
 def _to_wire(value: object) -> object:

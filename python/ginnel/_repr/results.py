@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from .._capture.body import LONGEST
 from .._capture.mask import MASK
 from .._core.custom_repr import CustomRepr
-from .._core.record import Record
+from .._core.record import Record, without_secrets
 from .html import BAD, badge, code, frame, grid, line, pairs, quiet, strong, text
 from .text import moment
 
@@ -76,7 +76,7 @@ def _values(record: Record) -> Iterator[tuple[str, object]]:
         if value is None or value in ("", [], {}, ()):
             continue
         secret = field.metadata.get("secret") or field.name == "extra"
-        yield field.name, MASK if secret else value
+        yield field.name, MASK if secret else without_secrets(value)
 
 
 def _columns(record: Record) -> dict[str, str]:

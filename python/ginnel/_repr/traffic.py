@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from .._capture import mask
-from .._capture.body import LONGEST, address, cut, field_value, visible
+from .._capture.body import LONGEST, READ, address, cut, field_value, masked_body, visible
 from .html import (
     BAD,
     GOOD,
@@ -218,12 +218,7 @@ def _headers(headers: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str]]:
 def _body(message: Request | Response) -> str:
     """The beginning of a body without secrets."""
     body = message.body
-    try:
-        return visible(
-            _short(json.dumps(mask.json(json.loads(body)), indent=2, ensure_ascii=False))
-        )
-    except (ValueError, RecursionError):
-        return visible(_short(mask.text(body[: 4 * LONGEST])))
+    return visible(_short(masked_body(body[:READ])))
 
 
 def _logs(logs: Sequence[object]) -> str:

@@ -303,7 +303,11 @@ def _place(*at: str | int) -> str:
 
 def _shown(value: object, at: tuple[str | int, ...]) -> str:
     """A JSON value without secrets, and short."""
-    if any(isinstance(name, str) and is_secret(name) for name in at):
+    names = [name for name in at if isinstance(name, str)]
+    is_number = value is None or isinstance(value, bool | int | float)
+    # Numbers, booleans and null stay, unless they are inside of what is hidden.
+    hiding = at[:-1] if is_number and names and at[-1] == names[-1] else at
+    if any(isinstance(name, str) and is_secret(name) for name in hiding):
         return mask.MASK
     told = json.dumps(mask.json(value), ensure_ascii=False, default=repr)
     return visible(cut(told, MAX_VALUE))

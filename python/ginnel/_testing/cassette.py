@@ -8,7 +8,6 @@ hold no secrets, and not the address of the server.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import os
 import re
@@ -18,12 +17,12 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from .. import _native
 from .._capture import mask
 from .._native import is_secret, use_cassette
 from ..exceptions import CassetteError, ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from types import TracebackType
     from typing import Literal, Self, TypeAlias
 
@@ -65,6 +64,7 @@ class Cassette:
         """What it does with calls that it does not know: see `ginnel.testing.cassette`."""
         self._lock = Lock()
         self._exchanges: list[dict[str, Any]] = []
+        self._comparable: list[dict[str, Any]] = []
         self._played: list[bool] = []
         self._recorded: list[dict[str, Any] | None] = []
         self._before: object = None
@@ -83,6 +83,7 @@ class Cassette:
             )
         self._recorded = []
         self._exchanges = _read(self.path) if exists and self.record != "all" else []
+        self._comparable = [_comparable(exchange["request"]) for exchange in self._exchanges]
         self._played = [False] * len(self._exchanges)
         self._is_recording = self.record in ("new", "all") or not exists
         self._before = use_cassette(self)
@@ -113,10 +114,12 @@ class Cassette:
         self, method: str, target: str, body: bytes | None, base_url: str
     ) -> tuple[object, _Parts | None]:
         """The answer to a request; without one, the place for it."""
-        request = {"method": method, "target": mask.uri(target), **_stored(body, base_url)}
+        stored = _stored(body, base_url, method, target)
+        request = {"method": method, "target": mask.uri(target), **stored}
+        comparable = _comparable(request)
         with self._lock:
             for at, exchange in enumerate(self._exchanges):
-                if not self._played[at] and exchange["request"] == request:
+                if not self._played[at] and self._comparable[at] == comparable:
                     self._played[at] = True
                     return None, _answer(exchange["response"], base_url)
             if not self._is_recording:
@@ -138,7 +141,9 @@ class Cassette:
             for name, value in headers.items()
             if name not in NOT_RECORDED
         }
-        response = {"status": status, "headers": kept, **_stored(body, base_url)}
+        call = (request["method"], request["target"])
+        stored = _stored(body, base_url, *call, is_response=True)
+        response = {"status": status, "headers": kept, **stored}
         with self._lock:
             self._recorded[at] = {"request": request, "response": response}
 
@@ -147,7 +152,7 @@ class Cassette:
         line = _line(request)
         again = 'record="all" or --ginnel-record=all records it anew'
         known = [exchange["request"] for exchange in self._exchanges]
-        if count := known.count(request):
+        if count := self._comparable.count(_comparable(request)):
             times = "once" if count == 1 else f"{count} times"
             return (
                 f"{line} was recorded {times} in {self.path}, and is made once more; each response "
@@ -257,21 +262,26 @@ def _unaddressed(text: str, base_url: str) -> str:
     return re.sub(rf"{re.escape(base_url)}(?![\w.:-])", BASE_URL, text)
 
 
-def _stored(body: bytes | None, base_url: str) -> dict[str, Any]:
+def _stored(
+    body: bytes | None, base_url: str, method: str, target: str, *, is_response: bool = False
+) -> dict[str, Any]:
     """A body without secrets, as JSON where it is, so that a file can be read and compared."""
     if not body:
         return {}
     try:
         text = body.decode()
     except UnicodeDecodeError:
+        if masked := _native.mask_body("", body, method, target, is_response):
+            return {"text": _unaddressed(masked, base_url)}
         return {"base64": base64.b64encode(body).decode()}
     try:
         value = json.loads(text, object_pairs_hook=_unique, parse_constant=_refused)
         # What is beyond a float, or half of a surrogate pair, is not written again.
         json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
     except ValueError:
-        return {"text": _unaddressed(mask.text(text), base_url)}
-    return {"body": _masked(value, base_url)}
+        masked = _native.mask_body("", body, method, target, is_response)
+        return {"text": _unaddressed(masked or text, base_url)}
+    return {"body": _stored_value(value, base_url, method, target, is_response=is_response)}
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -284,49 +294,55 @@ def _refused(name: str) -> object:
     raise ValueError(f"{name} is not JSON")
 
 
-def _masked(value: Any, base_url: str, name: str = "", *, secret: bool = False) -> Any:
-    """A value of the same form without secrets: texts are masked, and numbers are 0."""
-    secret = secret or is_secret(name)
+def _overlaid(value: Any, masked: Any, base_url: str) -> Any:
+    """Return the masked texts and zeros of a value; its other numbers keep all their digits."""
+    match value:
+        case dict():
+            return {name: _overlaid(held, masked[name], base_url) for name, held in value.items()}
+        case list():
+            pairs = zip(value, masked, strict=True)
+            return [_overlaid(held, masking, base_url) for held, masking in pairs]
+        case str():
+            return _unaddressed(masked, base_url)
+        case bool() | None:
+            return value
+    return 0 if masked == 0 else value
+
+
+def _comparable(request: dict[str, Any]) -> dict[str, Any]:
+    """Return a request as it is compared, masked by the rules of this version.
+
+    Cassettes of earlier versions have zeros below secret names, and texts that are masked now.
+    """
+    known = {**request, "target": mask.uri(request["target"])}
+    call = (known["method"], known["target"])
+    if "body" in known:
+        known["body"] = _without_numbers(_stored_value(known["body"], "", *call))
+    if isinstance(text := known.get("text"), str):
+        known["text"] = _native.mask_body("", text.encode(), *call) or text
+    return known
+
+
+def _without_numbers(value: Any, *, secret: bool = False) -> Any:
     match value:
         case dict():
             return {
-                inner: _masked(held, base_url, inner, secret=secret)
-                for inner, held in value.items()
+                name: _without_numbers(held, secret=secret or is_secret(name))
+                for name, held in value.items()
             }
         case list():
-            return [_masked(held, base_url, secret=secret) for held in value]
-        case bool() | None | "":
-            return value
-        case str() if not secret:
-            message = _masked_message(value) if name == "raw" else None
-            return message or _unaddressed(mask.text(value), base_url)
-    return mask.MASK if isinstance(value, str) else 0 if secret else value
+            return [_without_numbers(held, secret=secret) for held in value]
+        case int() | float() if secret and not isinstance(value, bool):
+            return 0
+    return value
 
 
-def _masked_message(coded: str) -> str | None:
-    """An HTTP message in base64, as agents capture it, without secrets; None if it is not one."""
-    try:
-        message = base64.b64decode(coded, validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError):
-        return None
-    head, gap, body = message.partition("\r\n\r\n")
-    masked = "\r\n".join(_masked_lines(head.split("\r\n"))) + gap + _masked_text(body)
-    return base64.b64encode(masked.encode()).decode()
-
-
-def _masked_lines(lines: list[str]) -> Iterator[str]:
-    first, *fields = lines
-    words = first.split(" ")
-    yield " ".join([words[0], *map(mask.uri, words[1:2]), *words[2:]])
-    for field in fields:
-        name, colon, value = field.partition(":")
-        yield f"{name}{colon} {mask.header(name, value.strip())}" if colon else mask.text(field)
-
-
-def _masked_text(body: str) -> str:
-    try:
-        value = json.loads(body)
-    except ValueError:
-        return mask.parameters(body) if re.fullmatch(r"[^\s=&]+=\S*", body) else mask.text(body)
-    masked = mask.json(value)
-    return body if masked == value else json.dumps(masked, ensure_ascii=False)
+def _stored_value(
+    value: Any, base_url: str, method: str, target: str, *, is_response: bool = False
+) -> Any:
+    """Return a JSON value of the same form without secrets and without the server's address."""
+    text = json.dumps(value, ensure_ascii=False)
+    masked = _native.mask_call(text, method, target, is_response)
+    if masked is None:
+        return mask.MASK
+    return _overlaid(value, json.loads(masked), base_url)

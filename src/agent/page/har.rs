@@ -13,10 +13,10 @@ use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 
 use super::content;
-use super::view::{HeaderView, MessageView, TimingView, url};
+use super::view::{HeaderView, MessageView, TimingView, call_of, url};
 use crate::agent::capture::{CaptureRecord, CapturedMessage, ExchangeTiming};
 use crate::agent::inner::AgentInner;
-use crate::api::mask;
+use crate::api::mask::{self, CallMask, CallSide};
 
 /// An archive as the body of an answer, made while it is read: small bodies may be large ones
 /// without their encoding, and many of them more than there is memory.
@@ -78,7 +78,7 @@ fn entry(shared: &AgentInner, record: &CaptureRecord, reveal: bool) -> Value {
         "startedDateTime": record.start().to_rfc3339_opts(SecondsFormat::Millis, false),
         "time": took,
         "request": request(shared, record, &exchange.request, reveal),
-        "response": response(exchange.response.as_ref(), reveal),
+        "response": response(exchange.response.as_ref(), &call_of(&exchange.request), reveal),
         "cache": {},
         "timings": timings,
         "_id": record.id,
@@ -123,7 +123,7 @@ fn request(
     message: &CapturedMessage,
     reveal: bool,
 ) -> Value {
-    let part = MessageView::of(message, reveal);
+    let part = MessageView::of(message, &call_of(message), CallSide::Request, reveal);
     let [method, target, version] = message.start_line();
     let target = if reveal { target.clone() } else { mask::target(&target) };
     let host = content::header(message, "host").unwrap_or_else(|| "localhost".to_owned());
@@ -167,7 +167,7 @@ fn post_data(part: &MessageView, media_type: &str) -> Value {
     data
 }
 
-fn response(message: Option<&CapturedMessage>, reveal: bool) -> Value {
+fn response(message: Option<&CapturedMessage>, call: &CallMask, reveal: bool) -> Value {
     let Some(message) = message else {
         // The format has no answer that is still awaited; status 0 is what browsers write.
         return json!({
@@ -176,7 +176,7 @@ fn response(message: Option<&CapturedMessage>, reveal: bool) -> Value {
             "headersSize": -1, "bodySize": -1,
         });
     };
-    let part = MessageView::of(message, reveal);
+    let part = MessageView::of(message, call, CallSide::Response, reveal);
     let [version, status, reason] = message.start_line();
     let location = content::header(message, "location").unwrap_or_default();
     json!({

@@ -6,11 +6,12 @@ use bytes::Bytes;
 use chrono::SecondsFormat;
 use serde::Serialize;
 
-use super::view::{MessageView, RequestSummary};
+use super::view::{MessageView, RequestSummary, call_of};
 use crate::agent::edits::RequestEdits;
 use crate::agent::inner::AgentInner;
 use crate::agent::intercept::WaitingRequest;
 use crate::agent::web::{WebRejection, decided, edited, find_held};
+use crate::api::mask::CallSide;
 
 /// A request that waits.
 #[derive(Debug, Serialize)]
@@ -34,7 +35,12 @@ impl HeldView {
             summary,
             until: held.until.to_rfc3339_opts(SecondsFormat::Millis, false),
             editable: held.request.is_whole(),
-            request: MessageView::of(&held.request, reveal),
+            request: MessageView::of(
+                &held.request,
+                &call_of(&held.request),
+                CallSide::Request,
+                reveal,
+            ),
         }
     }
 }

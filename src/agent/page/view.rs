@@ -9,6 +9,7 @@ use super::{content, filter};
 use crate::agent::capture::{CaptureRecord, CapturedMessage, ExchangeTiming, StreamKind, Via};
 use crate::agent::inner::AgentInner;
 use crate::api::local::requests::PolicyRule;
+use crate::api::mask::{CallMask, CallSide};
 use crate::api::{Base64, mask};
 
 /// One line of the list.
@@ -200,9 +201,10 @@ impl RequestDetail {
             summary.target = exchange.request.start_line()[1].to_string();
         }
         let all = shared.captures.list(usize::MAX, None);
-        let message = |message: &CapturedMessage| {
+        let call = call_of(&exchange.request);
+        let message = |message: &CapturedMessage, side| {
             let coming = exchange.took.is_none() && !message.is_whole();
-            MessageView { coming, ..MessageView::of(message, reveal) }
+            MessageView { coming, ..MessageView::of(message, &call, side, reveal) }
         };
         let replays =
             all.iter().rev().filter(|other| other.source.replay_of.as_ref() == Some(&record.id));
@@ -213,8 +215,8 @@ impl RequestDetail {
             edge_id: record.source.edge_id.clone(),
             route_id: record.source.route_id.clone(),
             rules: rules(&exchange.rules, reveal),
-            request: message(&exchange.request),
-            response: exchange.response.as_ref().map(message),
+            request: message(&exchange.request, CallSide::Request),
+            response: exchange.response.as_ref().map(|it| message(it, CallSide::Response)),
             summary,
         }
     }
@@ -240,8 +242,15 @@ pub(super) fn url(shared: &AgentInner, record: &CaptureRecord, target: &str) -> 
     Some(format!("{}{target}", url.trim_end_matches('/')))
 }
 
+/// The operations that a captured request may call.
+pub(super) fn call_of(request: &CapturedMessage) -> CallMask {
+    let [method, target, _] = request.start_line();
+    CallMask::of(&method, &target)
+}
+
 impl MessageView {
-    pub fn of(message: &CapturedMessage, reveal: bool) -> Self {
+    /// A message of a call; `side` is the one that the message is.
+    pub fn of(message: &CapturedMessage, call: &CallMask, side: CallSide, reveal: bool) -> Self {
         let media_type = content::media_type(message);
         let decoded = content::decoded(message);
         let encoding = decoded.as_ref().map(|decoded| decoded.encoding.clone());
@@ -254,7 +263,7 @@ impl MessageView {
             body = Vec::new();
         } else if !reveal {
             let readable = decoded.as_ref().unwrap_or(&body);
-            if let Some(safe) = mask::body(&media_type, readable) {
+            if let Some(safe) = call.body(&media_type, readable, side) {
                 masked = true;
                 // The encoded form would give away what the other hides.
                 body = if decoded.is_some() { Vec::new() } else { safe.clone() };
@@ -351,7 +360,8 @@ mod tests {
 
         /// Everything that is shown of it.
         fn shown(&self, reveal: bool) -> String {
-            let part = MessageView::of(&self.message(), reveal);
+            let part =
+                MessageView::of(&self.message(), &CallMask::default(), CallSide::Request, reveal);
             let headers = part.headers.iter();
             let headers = headers.map(|field| format!("{}: {}\n", field.name, field.value));
             let bodies = [Some(&part.body), part.decoded.as_ref()].into_iter().flatten();

@@ -1,9 +1,9 @@
 //! Bodies, by what they are.
 
-use super::{json, pairs, parts, text};
+use super::{events, json, pairs, parts, text, yaml};
 
 /// How the types of texts end, beside those that begin with `text/`.
-const TEXT_SUFFIXES: [&str; 4] = ["xml", "javascript", "yaml", "graphql"];
+const TEXT_SUFFIXES: [&str; 5] = ["xml", "javascript", "yaml", "yml", "graphql"];
 /// How the types begin of what is looked at or listened to, never read.
 const MEDIA_PREFIXES: [&str; 4] = ["audio/", "font/", "image/", "video/"];
 
@@ -25,8 +25,12 @@ pub(super) fn masked(media_type: &str, body: &[u8], depth: usize) -> Option<Vec<
     let masked = match media_type {
         "application/x-www-form-urlencoded" => pairs(&shown),
         // JSON is often sent under other names.
-        _ if media_type.ends_with("json") || shown.trim_start().starts_with(['{', '[']) => {
+        _ if media_type.contains("json") || shown.trim_start().starts_with(['{', '[']) => {
             json(&shown)
+        }
+        "text/event-stream" => events::masked(&shown),
+        _ if media_type.ends_with("yaml") || media_type.ends_with("yml") => {
+            text::loose(&yaml::masked(&shown, true)).into_owned()
         }
         _ if is_text(media_type, body) => text(&shown).into_owned(),
         _ => return None,

@@ -4,37 +4,52 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use serde::de::IgnoredAny;
-use serde_json::Value;
+use serde_json::{Deserializer, Value};
 
-use super::{MASK, text};
-use crate::api::secrets::is_secret;
+use super::{MASK, brackets, text};
+use crate::api::secrets::{is_secret, is_visible_scalar};
 
-/// The text of some JSON: members with the names of secrets are masked whatever they are, and all other
-/// strings as texts are. Nothing else changes, unless it is no JSON: then it is masked as a text too.
+/// Masks JSON, or JSON values that follow each other.
+///
+/// Below the name of a secret, texts, lists and objects are hidden. Numbers, booleans and null stay. All other
+/// strings are masked as texts. Text that is not JSON is masked as a text as well.
 pub fn json(source: &str) -> String {
-    let masked = members(source);
-    match serde_json::from_str::<IgnoredAny>(source) {
-        Err(error) if error.is_syntax() => text(&masked).into_owned(),
-        _ => masked,
+    nested(source, text::MAX_DEPTH)
+}
+
+/// The same, where `depth` more texts may be inside of strings.
+pub(super) fn nested(source: &str, depth: u8) -> String {
+    let masked = members(source, depth);
+    let mut values = Deserializer::from_str(source).into_iter::<IgnoredAny>();
+    match values.any(|value| value.is_err_and(|error| error.is_syntax())) {
+        true => text::loose(&masked).into_owned(),
+        false => masked,
     }
 }
 
-fn members(source: &str) -> String {
+fn members(source: &str, depth: u8) -> String {
     let mut masked = String::with_capacity(source.len());
     let mut copied = 0;
     let mut at = 0;
     while let Some(found) = next_string(source, at) {
         at = found.end;
         let (place, instead) = match value_after(source, found.end) {
-            // What follows is a value: it is looked at next.
-            NextToken::Member(_)
-                if !is_secret(&name(source.get(found.clone()).unwrap_or_default())) =>
-            {
-                continue;
+            NextToken::Member(start) => {
+                let name = name(source.get(found).unwrap_or_default());
+                if !is_secret(&name) {
+                    // The value is the next token.
+                    continue;
+                }
+                let Some(value) = member(source, start) else { continue };
+                let written = source.get(value.clone()).unwrap_or_default();
+                if is_visible_scalar(&name, written, true) {
+                    continue;
+                }
+                (value, Some(format!("\"{MASK}\"")))
             }
-            NextToken::Member(Some(value)) => (value, Some(format!("\"{MASK}\""))),
-            NextToken::Member(None) => continue,
-            NextToken::Other => (found.clone(), string(source.get(found).unwrap_or_default())),
+            NextToken::Other => {
+                (found.clone(), string(source.get(found).unwrap_or_default(), depth))
+            }
         };
         let Some(instead) = instead else { continue };
         masked.push_str(source.get(copied..place.start).unwrap_or_default());
@@ -51,15 +66,52 @@ pub fn value(shown: &mut Value) {
     match shown {
         Value::Object(members) => {
             for (name, member) in members {
-                let is_empty = member.is_null() || member.as_str().is_some_and(str::is_empty);
-                match is_secret(name) && !is_empty {
-                    true => *member = MASK.into(),
+                match is_secret(name) {
+                    true => conceal(member),
                     false => value(member),
                 }
             }
         }
         Value::Array(items) => items.iter_mut().for_each(value),
         Value::String(inner) => *inner = text(inner).into_owned(),
+        _ => {}
+    }
+}
+
+/// Hides a value below the name of a secret, unless it is empty, a number, a boolean or null.
+fn conceal(member: &mut Value) {
+    match member {
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        Value::String(text) if text.is_empty() => {}
+        member => *member = MASK.into(),
+    }
+}
+
+/// Masks the secrets in a value and keeps its form: texts become the mask, and numbers inside of hidden lists
+/// and objects become 0.
+pub fn value_in_form(shown: &mut Value) {
+    match shown {
+        Value::Object(members) => {
+            for (name, member) in members {
+                match is_secret(name) {
+                    true => conceal_in_form(member, false),
+                    false => value_in_form(member),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(value_in_form),
+        Value::String(inner) => *inner = text(inner).into_owned(),
+        _ => {}
+    }
+}
+
+/// Hides a value and keeps its form; numbers only if they are inside of a hidden list or object.
+pub(super) fn conceal_in_form(hidden: &mut Value, is_inside: bool) {
+    match hidden {
+        Value::Object(members) => members.values_mut().for_each(|it| conceal_in_form(it, true)),
+        Value::Array(items) => items.iter_mut().for_each(|it| conceal_in_form(it, true)),
+        Value::Number(_) if is_inside => *hidden = 0.into(),
+        Value::String(text) if !text.is_empty() => *hidden = MASK.into(),
         _ => {}
     }
 }
@@ -71,13 +123,16 @@ fn name(quoted: &str) -> Cow<'_, str> {
 }
 
 /// A string with its quotes, masked; none where there is nothing to mask.
-fn string(quoted: &str) -> Option<String> {
+fn string(quoted: &str, depth: u8) -> Option<String> {
     let Ok(inner) = serde_json::from_str::<String>(quoted) else {
         // It is cut off.
-        let masked = text(quoted);
+        let masked = text::nested(quoted, depth.saturating_sub(1));
         return (masked != quoted).then(|| masked.into_owned());
     };
-    let masked = text(&inner);
+    let masked = match depth {
+        0 if inner.contains(['{', '[', '<', '\n']) => MASK.into(),
+        _ => text::nested(&inner, depth.saturating_sub(1)),
+    };
     if masked == inner.as_str() {
         return None;
     }
@@ -86,8 +141,8 @@ fn string(quoted: &str) -> Option<String> {
 
 /// What comes after a string.
 enum NextToken {
-    /// A colon, so the string is the name of a member, and its value if there is one.
-    Member(Option<Range<usize>>),
+    /// A colon, so the string is the name of a member, and the place of its value.
+    Member(usize),
     /// Something else.
     Other,
 }
@@ -101,32 +156,14 @@ fn next_string(text: &str, from: usize) -> Option<Range<usize>> {
 /// Where the string ends that starts here; at the end of the text when it is cut off.
 fn string_end(text: &str, start: usize) -> usize {
     let mut escaped = false;
+    let quote = text.as_bytes().get(start).copied().unwrap_or(b'"');
     for (at, byte) in text.bytes().enumerate().skip(start + 1) {
         match byte {
             _ if escaped => escaped = false,
             b'\\' => escaped = true,
-            b'"' => return at + 1,
+            _ if byte == quote => return at + 1,
             _ => {}
         }
-    }
-    text.len()
-}
-
-/// Where the list or object ends that starts here; at the end of the text when it is cut off.
-fn nested_end(text: &str, start: usize) -> usize {
-    let (mut at, mut depth) = (start, 0_usize);
-    while let Some(byte) = text.as_bytes().get(at) {
-        match byte {
-            b'"' => {
-                at = string_end(text, at);
-                continue;
-            }
-            b'[' | b'{' => depth += 1,
-            b']' | b'}' if depth == 1 => return at + 1,
-            b']' | b'}' => depth -= 1,
-            _ => {}
-        }
-        at += 1;
     }
     text.len()
 }
@@ -135,21 +172,25 @@ fn nested_end(text: &str, start: usize) -> usize {
 fn value_after(text: &str, key_end: usize) -> NextToken {
     let rest = text.get(key_end..).unwrap_or_default();
     match rest.trim_start().strip_prefix(':') {
-        Some(after) => NextToken::Member(member(text, text.len() - after.trim_start().len())),
+        Some(after) => NextToken::Member(text.len() - after.trim_start().len()),
         None => NextToken::Other,
     }
 }
 
+/// The place of a value that starts here; of one that is not JSON, up to the next member.
 fn member(text: &str, start: usize) -> Option<Range<usize>> {
-    let after = text.get(start..)?;
-    match after.bytes().next()? {
-        b'"' => Some(start..string_end(text, start)),
-        b'[' | b'{' => Some(start..nested_end(text, start)),
-        _ => {
-            let length = after.find([',', '}', ']', '\n', ' ']).unwrap_or(after.len());
-            Some(start..start + length)
-        }
+    let bytes = text.as_bytes();
+    let mut at = start;
+    while let Some(&byte) = bytes.get(at) {
+        at = match byte {
+            b'"' | b'\'' => string_end(text, at),
+            b'[' | b'{' | b'(' => brackets::end(text, at),
+            b',' | b'}' | b']' | b')' | b'\n' => break,
+            _ => at + 1,
+        };
     }
+    let value = text.get(start..at)?.trim_end();
+    bytes.get(start).map(|_| start..start + value.len())
 }
 
 #[cfg(test)]
@@ -160,7 +201,7 @@ mod tests {
     fn members_are_masked_and_nothing_else_changes() {
         let text = r#"{ "user": "token", "password" : "a\"b", "n": {"secret": 12, "x": [1.50]} }"#;
         let expected = r#"{ "user": "token", "password" : "#.to_owned()
-            + "\"••••••\", \"n\": {\"secret\": \"••••••\", \"x\": [1.50]} }";
+            + "\"••••••\", \"n\": {\"secret\": 12, \"x\": [1.50]} }";
 
         assert_eq!(json(text), expected);
         assert_eq!(
@@ -174,6 +215,62 @@ mod tests {
         assert_eq!(json("{'password': 'a', pin:\"b\"}"), "{'password': ••••••, pin:••••••}");
         assert_eq!(json(r#"{"token": "cut of"#), "{\"token\": \"••••••\"");
         assert_eq!(json("\"token"), "\"token");
+    }
+
+    #[test]
+    fn numbers_booleans_and_null_stay() {
+        for source in [
+            r#"{"max_tokens": 100, "usage": {"total_tokens": 5.5e1}, "next_token": null}"#,
+            "{\"pin\":1}\n{\"token\":true}\n{\"csrf_protection\":false}\n",
+            r#"{"max_tokens": 100, "a": ["#,
+        ] {
+            assert_eq!(json(source), source);
+        }
+        assert_eq!(json(r#"{"tokens": [1, 2]}"#), format!(r#"{{"tokens": "{MASK}"}}"#));
+        let mut shown = serde_json::json!({"token": 1, "tokens": [1, {"a": true}], "a": "x"});
+        value_in_form(&mut shown);
+        let expected = serde_json::json!({"token": 1, "tokens": [0, {"a": true}], "a": "x"});
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn lists_that_do_not_end_as_they_begin_are_hidden_to_the_end() {
+        assert_eq!(
+            json(r#"{"tokens": ["a" }, "swordfish"], "b": 1}"#),
+            format!(r#"{{"tokens": "{MASK}""#)
+        );
+    }
+
+    #[test]
+    fn a_secret_that_is_not_json_is_hidden_up_to_the_next_member() {
+        for hidden in [
+            "'sword, fish'",
+            "sword fish",
+            "u\"sword, fish\"",
+            "/* a */ \"fish\"",
+            "(\"a\", 1)",
+            "tru",
+        ] {
+            let source = format!("{{\"password\": {hidden}, \"b\": 1}}");
+            assert_eq!(
+                json(&source),
+                format!("{{\"password\": \"{MASK}\", \"b\": 1}}"),
+                "{source}"
+            );
+        }
+    }
+
+    #[test]
+    fn json_inside_of_strings_is_masked_however_deep() {
+        let mut source = r#"{"passwords": ["swordfish"], "a": "b"}"#.to_owned();
+        for level in 0..12 {
+            source = serde_json::json!({ "inner": source }).to_string();
+
+            let shown = json(&source);
+
+            assert!(!shown.contains("swordfish"), "{level}: {shown}");
+            assert!(serde_json::from_str::<Value>(&shown).is_ok(), "{level}: {shown}");
+        }
     }
 
     #[test]

@@ -1,32 +1,97 @@
 //! Masks secrets in XML, even where it is cut off.
 
 use super::MASK;
-use crate::api::secrets::is_secret;
+use crate::api::secrets::{is_secret, is_visible_scalar};
 
-/// The text with the attributes masked whose names are secret, and what stands in elements that are.
+/// The text with the attributes masked whose names are secret, and all that is in elements that are.
 /// An element is secret by its own name, or by that which an attribute gives it.
 pub(super) fn masked(text: &str) -> String {
     let mut masked = String::with_capacity(text.len());
-    let mut secret = false;
+    let mut secret: Option<SecretElement<'_>> = None;
     let mut rest = text;
     while !rest.is_empty() {
         let (piece, after) = rest.split_at(length(rest));
         rest = after;
-        match piece.as_bytes() {
-            [b'<', b'?', ..] => masked.push_str(piece),
-            [b'<', b'!', ..] if !piece.starts_with(CDATA.0) => masked.push_str(piece),
-            [b'<', b'!', ..] if secret => masked.push_str(MASK),
-            [b'<', b'!', ..] => masked.push_str(piece),
-            [b'<', b'/', ..] => {
-                secret = false;
+        if let Some(element) = secret.as_mut() {
+            if element.ends_at(piece) {
+                element.hide(&mut masked);
                 masked.push_str(piece);
+                secret = None;
+                continue;
             }
-            [b'<', ..] => secret = tag(piece, &mut masked) && !piece.ends_with("/>"),
-            _ if secret && !piece.trim().is_empty() => masked.push_str(MASK),
+            if !element.is_void || !piece.starts_with('<') {
+                element.hides_some |= !piece.trim().is_empty();
+                element.content.push_str(piece);
+                continue;
+            }
+            element.hide(&mut masked);
+            secret = None;
+        }
+        match piece.as_bytes() {
+            [b'<', b'?' | b'!' | b'/', ..] => masked.push_str(piece),
+            [b'<', ..] => {
+                if tag(piece, &mut masked) && !piece.ends_with("/>") {
+                    secret = Some(SecretElement::of(piece));
+                }
+            }
             _ => masked.push_str(piece),
         }
     }
+    if let Some(element) = &secret {
+        element.hide(&mut masked);
+    }
     masked
+}
+
+/// An element whose content is hidden.
+struct SecretElement<'a> {
+    name: &'a str,
+    /// How many elements of the same name are open inside of it.
+    depth: usize,
+    /// True for elements that HTML never closes: they end with the next tag.
+    is_void: bool,
+    /// True if the content is more than blanks.
+    hides_some: bool,
+    /// The content, which is shown if it is blank, or the number of a quantity.
+    content: String,
+}
+
+impl<'a> SecretElement<'a> {
+    fn of(tag: &'a str) -> Self {
+        let name = tag_name(tag);
+        let is_void = VOID_ELEMENTS.iter().any(|known| name.eq_ignore_ascii_case(known));
+        Self { name, depth: 0, is_void, hides_some: false, content: String::new() }
+    }
+
+    /// Returns true for the tag that closes this element.
+    fn ends_at(&mut self, piece: &str) -> bool {
+        if let Some(closing) = piece.strip_prefix("</") {
+            let is_own = closing.trim_end_matches('>').trim().eq_ignore_ascii_case(self.name);
+            if is_own && self.depth == 0 {
+                return true;
+            }
+            self.depth -= usize::from(is_own);
+        } else if piece.starts_with('<') && !piece.ends_with("/>") {
+            self.depth += usize::from(tag_name(piece).eq_ignore_ascii_case(self.name));
+        }
+        false
+    }
+
+    fn hide(&self, masked: &mut String) {
+        let is_visible = !self.hides_some || is_visible_scalar(self.name, &self.content, false);
+        masked.push_str(if is_visible { &self.content } else { MASK });
+    }
+}
+
+/// Elements that have no end tag in HTML. XML has some of them with content, such as `param`.
+const VOID_ELEMENTS: [&str; 13] = [
+    "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source",
+    "wbr",
+];
+
+fn tag_name(tag: &str) -> &str {
+    let name = tag.trim_start_matches('<');
+    name.get(..name.find([' ', '\t', '\r', '\n', '/', '>']).unwrap_or(name.len())).unwrap_or(name)
 }
 
 const CDATA: (&str, &str) = ("<![CDATA[", "]]>");
@@ -66,30 +131,42 @@ fn tag(piece: &str, masked: &mut String) -> bool {
     each_attribute(attributes, |_, name, value| {
         is_named |= name.eq_ignore_ascii_case("name") && is_secret(value.0);
     });
+    // A form is not a field: its name is not that of a value.
+    is_named &= !tag_name(piece).eq_ignore_ascii_case("form");
     masked.push_str(name);
     let rest = each_attribute(attributes, |before, name, (value, quote, end)| {
         let is_value = VALUES.iter().any(|known| name.eq_ignore_ascii_case(known));
-        let is_masked = (is_secret(name) || is_named && is_value) && !value.is_empty();
+        let is_masked = (is_secret(name) || is_named && is_value)
+            && !value.is_empty()
+            && !is_visible_scalar(name, value, false);
         masked.extend([before, quote, if is_masked { MASK } else { value }, end]);
     });
     masked.push_str(rest);
     is_named || is_secret(local(name.trim_start_matches('<')))
 }
 
-/// Goes through attributes whose values are in quotes: what stands before the value, the name, and the
-/// value with its quotes, of which the second is empty where it is cut off. What is left has none.
+/// Goes through attributes with values: the text before the value, the name, and the value with its quotes. They
+/// are empty if it has none; the second is empty if the value is cut off. Returns the rest, which has no value.
 fn each_attribute<'a>(
     mut rest: &'a str,
     mut each: impl FnMut(&'a str, &'a str, (&'a str, &'a str, &'a str)),
 ) -> &'a str {
-    while let Some(start) = rest.find(['"', '\'']) {
-        let (before, quoted) = rest.split_at(start);
-        let (quote, value) = quoted.split_at(1);
-        let (value, after) = value.split_at(value.find(quote).unwrap_or(value.len()));
-        let name = before.trim_end().trim_end_matches('=').split_whitespace().next_back();
-        let end = if after.is_empty() { "" } else { quote };
-        each(before, local(name.unwrap_or_default()), (value, quote, end));
-        rest = after.strip_prefix(quote).unwrap_or_default();
+    while let Some(equals) = rest.find('=') {
+        let after = rest.get(equals + 1..).unwrap_or_default();
+        let start = rest.len() - after.trim_start().len();
+        let (before, written) = rest.split_at(start);
+        let name = rest.get(..equals).unwrap_or_default().split_whitespace().next_back();
+        let quote =
+            written.get(..1).filter(|first| matches!(*first, "\"" | "'")).unwrap_or_default();
+        let value = written.get(quote.len()..).unwrap_or_default();
+        let end = match quote {
+            "" => value.find([' ', '\t', '\r', '\n', '>']),
+            quote => value.find(quote),
+        };
+        let (value, after) = value.split_at(end.unwrap_or(value.len()));
+        let closing = if after.is_empty() { "" } else { quote };
+        each(before, local(name.unwrap_or_default()), (value, quote, closing));
+        rest = after.get(closing.len()..).unwrap_or_default();
     }
     rest
 }
@@ -113,7 +190,22 @@ mod tests {
             ("<input name=\"password\" value=\"abc\">d", "<input name=\"password\" value=\"#\">#"),
             ("<meta content='abc' name='csrf-token'/>d", "<meta content='#' name='csrf-token'/>d"),
             ("<input name='user' value='shown'>", "<input name='user' value='shown'>"),
-            ("<secret> <in>shown</in> </secret>", "<secret> <in>shown</in> </secret>"),
+            ("<secret> <in>abc</in> </secret>shown", "<secret>#</secret>shown"),
+            ("<secret> </secret>shown", "<secret> </secret>shown"),
+            ("<pwd><a>1</a><b><pwd>2</pwd>3</b>4</pwd>shown", "<pwd>#</pwd>shown"),
+            ("<s:pwd><x>1</x></s:pwd><b>shown</b>", "<s:pwd>#</s:pwd><b>shown</b>"),
+            ("<pwd><x>1</x><!-- 2 --><?p 3?><y", "<pwd>#"),
+            (
+                "<max_tokens>100</max_tokens><a total_tokens='5'/>",
+                "<max_tokens>100</max_tokens><a total_tokens='5'/>",
+            ),
+            (
+                "<form name='session'><b>shown</b></form>",
+                "<form name='session'><b>shown</b></form>",
+            ),
+            ("<param name='password'>abc</param>shown", "<param name='password'>#</param>shown"),
+            ("<input name=password value=abc>", "<input name=password value=#>"),
+            ("<input name='password'><b>shown</b>", "<input name='password'><b>shown</b>"),
             ("<pwd><![CDATA[a]]b]]></pwd>", "<pwd>#</pwd>"),
             ("<pwd/>shown", "<pwd/>shown"),
             ("<!-- <pwd> --><?pi a='>'?>shown", "<!-- <pwd> --><?pi a='>'?>shown"),

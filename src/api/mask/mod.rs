@@ -1,16 +1,22 @@
 //! Masks what should not be seen over a shoulder, or travel in an export or a log.
 //!
 //! This is the only place that does: the agent's page and its exports, lines of the terminal, tables of
-//! the command line, events, and what Python shows of captured traffic all come here. Names decide
-//! ([`secrets`](super::secrets)), and the forms that credentials are known by. Too much is masked rather
+//! the command line, events, cassettes, and what Python shows of captured traffic all come here. The operation
+//! tables decide ([`CallMask`]), names ([`secrets`](super::secrets)), and the forms that credentials are known by.
+//! Below a secret name, all but a number, a boolean or null is hidden, and so is text that cannot be parsed there. Too much is masked rather
 //! than too little. The bytes themselves stay exact, wherever they can be had.
 
 mod body;
+mod brackets;
+mod call;
+mod events;
 mod json;
 mod mark;
 mod markup;
+mod message;
 mod parts;
 mod text;
+mod yaml;
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -18,11 +24,13 @@ use std::path::Path;
 use percent_encoding::percent_decode_str;
 
 pub use body::body;
-pub use json::{json, value};
+pub use call::{CallMask, CallSide, arguments, record};
+pub use json::{json, value, value_in_form};
 pub use mark::MASK;
+pub use message::message;
 pub use text::text;
 
-use super::secrets::{is_secret, is_secret_parameter};
+use super::secrets::{is_secret, is_secret_parameter, is_visible_scalar};
 
 /// Headers whose values are addresses.
 const ADDRESSES: [&str; 3] = ["location", "referer", "content-location"];
@@ -85,6 +93,9 @@ pub fn header<'a>(name: &str, value: &'a str) -> Cow<'a, str> {
     }
     if name == "sec-websocket-protocol" && value.split(',').any(is_credential_word) {
         return MASK.into();
+    }
+    if is_visible_scalar(&name, value, false) {
+        return value.into();
     }
     if is_secret(&name) || SECRETS.contains(&name.as_str()) {
         return match value.split_once(' ') {
@@ -220,7 +231,9 @@ fn joined<'a>(
         let named = pair.split_once('=').filter(|(_, value)| !value.trim_matches('=').is_empty());
         match named {
             Some((name, value)) => {
-                after_secret = is_secret_parameter(&decoded(name));
+                let decoded_name = decoded(name);
+                after_secret = is_secret_parameter(&decoded_name)
+                    && !is_visible_scalar(&decoded_name, value, false);
                 masked.extend([name, "="]);
                 match after_secret {
                     true => masked.push_str(MASK),
@@ -234,6 +247,10 @@ fn joined<'a>(
         after_secret &= !separator.contains('&') && !separator.is_empty();
     }
     masked
+}
+
+fn find(bytes: &[u8], needle: &[u8]) -> Option<usize> {
+    bytes.windows(needle.len()).position(|window| window == needle)
 }
 
 fn decoded(text: &str) -> String {
@@ -273,6 +290,8 @@ mod tests {
             ("Sec-WebSocket-Protocol", "graphql-ws, mqtt", "graphql-ws, mqtt"),
             ("X-Foo", "bearer", "bearer"),
             ("X-Foo", "Bears eat", "Bears eat"),
+            ("X-RateLimit-Remaining-Tokens", "4000", "4000"),
+            ("X-Token", "4000", "$"),
             ("X-Foo", "a=1, api_key=abc", "a=1, api_key=$"),
             ("WWW-Authenticate", "Basic realm=\"shop\"", "Basic realm=\"shop\""),
             ("Cookie", "a=b; c=d;e", "a=$; c=$; $"),
@@ -320,6 +339,7 @@ mod tests {
                 ("/a?mail=me@a.test&y", "/a?mail=me@a.test&y"),
                 ("/a?token%3Dabc&y=2", "/a?$&y=2"),
                 ("/a?y%3Dabc&token", "/a?y%3Dabc&token"),
+                ("/a?max_tokens=100&token=100", "/a?max_tokens=100&token=$"),
                 ("*", "*"),
                 ("", ""),
             ],
@@ -337,12 +357,13 @@ mod tests {
     #[test]
     fn values_are_masked_by_the_names_of_their_members() {
         let mut shown = serde_json::json!({
-            "token": "abc", "empty_token": "", "a": [{"secret": 1}, "x?token=abc"], "b": null,
+            "token": "abc", "empty_token": "", "a": [{"secret": [1]}, "x?token=abc"], "b": null,
+            "max_tokens": 1,
         });
         value(&mut shown);
         let expected = serde_json::json!({
             "token": MASK, "empty_token": "", "a": [{"secret": MASK}, format!("x?token={MASK}")],
-            "b": null,
+            "b": null, "max_tokens": 1,
         });
         assert_eq!(shown, expected);
     }

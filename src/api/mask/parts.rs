@@ -1,6 +1,6 @@
 //! Bodies in parts (`multipart/form-data` and its like), even where they are cut off.
 
-use super::{MASK, body};
+use super::{MASK, body, find};
 use crate::api::secrets::is_secret_parameter;
 
 /// How many bodies in parts may stand inside each other; what is deeper is masked as a whole.
@@ -79,10 +79,6 @@ fn part_name(head: &str) -> String {
         name.trim().eq_ignore_ascii_case("name").then(|| value.trim().trim_matches('"').to_owned())
     });
     name.unwrap_or_default()
-}
-
-fn find(bytes: &[u8], needle: &[u8]) -> Option<usize> {
-    bytes.windows(needle.len()).position(|window| window == needle)
 }
 
 #[cfg(test)]

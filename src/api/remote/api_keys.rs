@@ -32,6 +32,7 @@ resource! {
     /// API keys: they authenticate calls to the management API.
     "api_keys" {
         /// Create an API key; only this response carries its token.
+        #[issues(secret)]
         POST "/api_keys" Create([
             description: Description,
             metadata: Metadata,

@@ -36,6 +36,7 @@ resource! {
     /// Credentials: authtokens with which agents start sessions.
     "credentials" {
         /// Create a credential; only this response carries its token.
+        #[issues(secret)]
         POST "/credentials" Create([
             description: Description,
             metadata: Metadata,

@@ -76,6 +76,7 @@ resource! {
     /// Event destinations: where events are sent; only for admins.
     "event_destinations" {
         /// Create an event destination; nothing is sent there until an event subscription names it.
+        #[issues(secret)]
         POST "/event_destinations" Create(
             /// Where events are sent: exactly one of `webhook`, `file` and `otlp`.
             target: EventTarget,
@@ -91,6 +92,7 @@ resource! {
         /// Fetch one event destination.
         GET "/event_destinations/{id}" Get(id: String) -> EventDestination;
         /// Change an event destination; what waits for it is sent to its new target.
+        #[issues(secret)]
         PATCH "/event_destinations/{id}" Update(id: String, [
             description: Description,
             metadata: Metadata,

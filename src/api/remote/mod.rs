@@ -92,6 +92,7 @@ pub const DATABASE_BACKUP: Info = Info {
     path: "/database/backup",
     parameters: &[],
     output: Output::Nothing,
+    issues_secret: false,
 };
 
 /// Every resource of the API.

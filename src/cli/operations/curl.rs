@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use crate::api::{Call, Info, Kind, Secret};
+use crate::api::{Call, Info, Secret, mask};
 use crate::cli::error::CliError;
 use crate::cli::output::say;
 use crate::client::{Api, Client, ClientOptions};
 
-/// What stands for a secret.
+/// The replacement of the key.
 const MASK: &str = "***";
 
 pub(super) fn print(info: &Info, call: &Call, mut options: ClientOptions) -> Result<(), CliError> {
@@ -21,39 +21,14 @@ pub(super) fn print(info: &Info, call: &Call, mut options: ClientOptions) -> Res
     }
     if let Some(body) = &call.body {
         let mut body: Value = serde_json::from_slice(body).unwrap_or_default();
-        for parameter in info.parameters {
-            if let Some(value) = body.get_mut(parameter.name) {
-                mask(&parameter.kind, value);
-            }
-        }
+        mask::arguments(info, &mut body);
         line.push_str(" -H 'Content-Type: application/json' -d ");
-        line.push_str(&quoted(&body.to_string()));
+        line.push_str(&quoted(&body.to_string().replace(mask::MASK, MASK)));
     }
     line.push(' ');
     line.push_str(&quoted(&client.settings().origin.url_of(&call.target)));
     say(&line);
     Ok(())
-}
-
-/// Puts the mask over every secret in a value of that kind.
-fn mask(kind: &Kind, value: &mut Value) {
-    match (kind, value) {
-        (Kind::Secret, value) => *value = MASK.into(),
-        (Kind::List(item), Value::Array(values)) => {
-            values.iter_mut().for_each(|value| mask(item, value));
-        }
-        (Kind::Map(item), Value::Object(values)) => {
-            values.values_mut().for_each(|value| mask(item, value));
-        }
-        (Kind::Record(shape), Value::Object(values)) => {
-            for field in shape.fields {
-                if let Some(value) = values.get_mut(field.name) {
-                    mask(&field.kind, value);
-                }
-            }
-        }
-        _ => {}
-    }
 }
 
 /// Text that a shell takes as it is.

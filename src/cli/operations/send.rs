@@ -26,7 +26,7 @@ pub(super) fn perform(
         Output::Nothing => sender.send(call).map(drop),
         Output::One(shape) => {
             let object: Value = sender.send(call)?.decode()?;
-            say(&show::one(shape, &object, format));
+            say(&show::result(info, shape, &object, format));
             Ok(())
         }
         Output::Page { .. } if format == OutputFormat::Wire => {

@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
-use crate::api::{Kind, Shape, mask};
+use crate::api::{Info, Kind, Shape, mask};
 use crate::cli::marks::RequestMarks;
 use crate::cli::output::say;
 
@@ -40,20 +40,33 @@ impl OutputFormat {
 /// The other formats are exact, because programs read them.
 fn masked(shape: &Shape, object: &Value) -> Value {
     let mut shown = object.clone();
+    mask::record(shape, &mut shown);
     mask_record(shape, &mut shown);
     shown
 }
 
 fn mask_record(shape: &Shape, object: &mut Value) {
     match shape.name {
-        "RequestMessage" | "ResponseMessage" => mask_message(object),
-        "StreamMessage" => mask_stream_message(object),
+        "RequestMessage" | "ResponseMessage" => return mask_message(object),
+        "StreamMessage" => return mask_stream_message(object),
         "CapturedRequest" => mask_rules(object),
         _ => {}
     }
     for field in shape.fields {
-        if let (Kind::Record(inner), Some(value)) = (&field.kind, object.get_mut(field.name)) {
-            mask_record(inner, value);
+        let Some(value) = object.get_mut(field.name) else { continue };
+        match &field.kind {
+            Kind::Record(inner) => mask_record(inner, value),
+            Kind::List(Kind::Record(inner)) => {
+                for item in value.as_array_mut().into_iter().flatten() {
+                    mask_record(inner, item);
+                }
+            }
+            // Policies, headers and addresses; secrets in them are known by their names.
+            Kind::Json | Kind::Object => mask::value(value),
+            Kind::Text { .. } | Kind::List(_) | Kind::Map(_) if !field.is_public => {
+                mask::value(value)
+            }
+            _ => {}
         }
     }
 }
@@ -132,8 +145,20 @@ fn mask_message(message: &mut Value) {
     }
 }
 
+/// The result of an operation; a secret that it issues is shown.
+pub(super) fn result(info: &Info, shape: &Shape, object: &Value, format: OutputFormat) -> String {
+    match format {
+        OutputFormat::Table if info.issues_secret => {
+            let mut rows = Vec::new();
+            unfold(shape, object, "", &mut rows);
+            aligned(&rows, false)
+        }
+        format => one(shape, object, format),
+    }
+}
+
 /// One object.
-pub(super) fn one(shape: &Shape, object: &Value, format: OutputFormat) -> String {
+fn one(shape: &Shape, object: &Value, format: OutputFormat) -> String {
     match format {
         OutputFormat::Json | OutputFormat::Wire => pretty(object),
         OutputFormat::Jsonl => object.to_string(),
@@ -384,5 +409,58 @@ mod tests {
             assert!(!text.contains("swordfish") && text.contains(mask::MASK), "{text}");
         }
         assert!(shown[3].contains("10 bytes"), "{}", shown[3]);
+    }
+    /// A value of this kind with `marker` in each secret field.
+    fn sample(kind: &Kind, marker: &str) -> Value {
+        match kind {
+            Kind::Secret => marker.into(),
+            Kind::List(item) => json!([sample(item, marker)]),
+            Kind::Map(item) => json!({ "name": sample(item, marker) }),
+            Kind::Record(shape) => record(shape, marker),
+            Kind::Bool => true.into(),
+            Kind::Integer | Kind::Number => 1.into(),
+            Kind::Bytes => "".into(),
+            Kind::Json | Kind::Object => json!({"password": marker, "tokens": [marker]}),
+            Kind::Text { .. } | Kind::TextOrNumber | Kind::Time => "kept".into(),
+        }
+    }
+
+    fn record(shape: &Shape, marker: &str) -> Value {
+        let fields = shape.fields.iter();
+        fields.map(|field| (field.name.to_owned(), sample(&field.kind, marker))).collect()
+    }
+
+    #[test]
+    fn tables_show_secrets_only_where_an_operation_issues_them() {
+        let all = crate::api::remote::operations().chain(local::operations());
+        let mut issuing = Vec::new();
+        for info in all {
+            let (Output::One(shape) | Output::Page { item: shape, .. }) = info.output else {
+                continue;
+            };
+            let object = record(shape, "swordfish");
+
+            let shown = result(info, shape, &object, OutputFormat::Table);
+            let listed = table(shape, std::slice::from_ref(&object));
+
+            assert!(!listed.contains("swordfish"), "{} {}: {listed}", info.resource, info.name);
+            match info.issues_secret {
+                true => issuing.push((info.resource, info.name)),
+                false => assert!(
+                    !shown.contains("swordfish"),
+                    "{} {}: {shown}",
+                    info.resource,
+                    info.name
+                ),
+            }
+        }
+        let expected = [
+            ("api_keys", "create"),
+            ("credentials", "create"),
+            ("event_destinations", "create"),
+            ("event_destinations", "update"),
+        ];
+        issuing.sort_unstable();
+        assert_eq!(issuing, expected);
     }
 }

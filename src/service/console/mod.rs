@@ -61,7 +61,16 @@ const fn operation(
     parameters: &'static [Field],
 ) -> Info {
     let doc = " An operation of the console.\n";
-    Info { resource: "console", name, doc, method, path, parameters, output: Output::Nothing }
+    Info {
+        resource: "console",
+        name,
+        doc,
+        method,
+        path,
+        parameters,
+        output: Output::Nothing,
+        issues_secret: false,
+    }
 }
 
 const LOGIN: Info = operation("login", Verb::POST, "/console/session", &[]);

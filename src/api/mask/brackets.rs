@@ -1,0 +1,70 @@
+//! Lists and objects in brackets, as JSON, YAML, GraphQL and code write them.
+
+/// Returns the end of the list or object that starts here.
+///
+/// Text that is cut off, or whose brackets do not match, ends with the whole text.
+pub(super) fn end(text: &str, start: usize) -> usize {
+    let bytes = text.as_bytes();
+    let mut open = Vec::new();
+    let mut before = b' ';
+    let mut at = start;
+    while let Some(&byte) = bytes.get(at) {
+        match byte {
+            b'"' => at = string_end(bytes, at),
+            // In other places it is an apostrophe.
+            b'\'' if matches!(before, b'[' | b'{' | b'(' | b',' | b':' | b'=' | b' ') => {
+                at = string_end(bytes, at);
+            }
+            b'[' => open.push(b']'),
+            b'{' => open.push(b'}'),
+            b'(' => open.push(b')'),
+            b']' | b'}' | b')' => {
+                if open.pop() != Some(byte) {
+                    return text.len();
+                }
+                if open.is_empty() {
+                    return at + 1;
+                }
+            }
+            _ => {}
+        }
+        before = if byte.is_ascii_whitespace() { b' ' } else { byte };
+        at += 1;
+    }
+    text.len()
+}
+
+/// Returns the place of the quote that ends the string; it may be beyond the end of the text.
+fn string_end(bytes: &[u8], start: usize) -> usize {
+    let quote = bytes.get(start).copied().unwrap_or_default();
+    let mut at = start + 1;
+    while let Some(&byte) = bytes.get(at) {
+        match byte {
+            b'\\' => at += 1,
+            _ if byte == quote => return at,
+            _ => {}
+        }
+        at += 1;
+    }
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn brackets_end_where_they_match() {
+        for (text, expected) in [
+            ("[1, [2], {a: (b)}] c", "[1, [2], {a: (b)}]"),
+            ("[\"]\", ']', \"\\\"]\"] c", "[\"]\", ']', \"\\\"]\"]"),
+            ("[it's] c", "[it's]"),
+            ("[1} c", "[1} c"),
+            ("[1, c", "[1, c"),
+            ("[\"c", "[\"c"),
+            ("[\"c\\", "[\"c\\"),
+        ] {
+            assert_eq!(text.get(..end(text, 0)), Some(expected), "{text}");
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! YAML in lines, even where it is cut off. Values in brackets are masked as texts are.
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::{MASK, brackets};
+use crate::api::secrets::{is_secret, is_visible_scalar};
+
+/// A line with a key: what is before it, the key, and what is between the key and its value.
+const KEY: &str = r#"(?x)^
+    (?P<before>\s*(?:-\s+)*(?:\?\s+)?)
+    (?P<key>"(?:[^"\\]|\\.)*"|'[^']*'|[A-Za-z0-9_.$%/-](?:[A-Za-z0-9_.$%/\ -]*[A-Za-z0-9_.$%/-])?)
+    (?P<between>\s*:(?:\s+|$)|\s*$)
+"#;
+
+/// YAML without what is below the names of secrets. If it is declared to be YAML, numbers, booleans and null stay.
+pub(super) fn masked(source: &str, is_declared: bool) -> String {
+    let mut masked = String::with_capacity(source.len());
+    let mut lines = source.split_inclusive('\n').peekable();
+    let mut offset = 0;
+    while let Some(line) = lines.next() {
+        let line_start = offset;
+        offset += line.len();
+        let Some(found) = secret_key(line) else {
+            masked.push_str(line);
+            continue;
+        };
+        let (start, value) = line.split_at(found.value_start);
+        let value = value.trim_end();
+        let flow_end = match value.starts_with(['[', '{']) {
+            true => brackets::end(source, line_start + found.value_start),
+            false => 0,
+        };
+        let mut open_quote = open_quote(value);
+        let mut hides_more = false;
+        // Empty lines and comments belong to the value only if more of it follows.
+        let mut pending = String::new();
+        while let Some(next) = lines.peek().copied() {
+            if offset < flow_end || open_quote.is_some() || found.contains(next, value) {
+                open_quote = open_quote.filter(|quote| !next.contains(*quote));
+                hides_more = true;
+                pending.clear();
+            } else if is_blank(next) {
+                pending.push_str(next);
+            } else {
+                break;
+            }
+            offset += next.len();
+            lines.next();
+        }
+        let scalar = value.split(" #").next().unwrap_or_default();
+        let is_visible = value.is_empty() || is_visible_scalar(&found.name, scalar, is_declared);
+        masked.push_str(start);
+        if is_visible && !hides_more {
+            masked.push_str(value);
+        } else {
+            if !start.ends_with([' ', '\t']) {
+                masked.push(' ');
+            }
+            masked.push_str(MASK);
+        }
+        if line.ends_with('\n') {
+            masked.push('\n');
+        }
+        masked.push_str(&pending);
+    }
+    masked
+}
+
+/// Returns true for a line that is empty or a comment.
+fn is_blank(line: &str) -> bool {
+    let text = line.trim();
+    text.is_empty() || text.starts_with('#')
+}
+
+/// Returns the quote of a value that is not closed in its line.
+fn open_quote(value: &str) -> Option<char> {
+    let quote = value.chars().next().filter(|first| matches!(first, '"' | '\''))?;
+    let mut escaped = false;
+    for letter in value.chars().skip(1) {
+        match letter {
+            _ if escaped => escaped = false,
+            '\\' if quote == '"' => escaped = true,
+            _ if letter == quote => return None,
+            _ => {}
+        }
+    }
+    Some(quote)
+}
+
+/// Returns true if a text has several lines, and each of them may be one of YAML.
+pub(super) fn looks_like_yaml(text: &str) -> bool {
+    text.trim_end().contains('\n')
+        && text.lines().all(|line| {
+            let start = line.trim_start();
+            start.is_empty()
+                || start.len() < line.len()
+                || start.starts_with(['#', '-', '?', ':', '}', ']'])
+                || start == "..."
+                || key_of(line).is_some_and(|key| !key.between.trim().is_empty())
+        })
+}
+
+/// A key that is the name of a secret.
+struct SecretKey<'a> {
+    name: Cow<'a, str>,
+    /// How far the key is indented, in characters.
+    indent: usize,
+    /// How far the mark of an explicit key is indented; the key's own indent if it has none.
+    outer: usize,
+    /// True for a key with a question mark, whose value is in a line of its own.
+    is_explicit: bool,
+    /// Where the value begins in its line.
+    value_start: usize,
+}
+
+impl SecretKey<'_> {
+    /// Returns true if a line belongs to the value of this key.
+    fn contains(&self, line: &str, value: &str) -> bool {
+        let text = line.trim();
+        if is_blank(line) {
+            return false;
+        }
+        let indent = line.len() - line.trim_start().len();
+        let begins_below = value.is_empty() || value.starts_with(['&', '!', '#']);
+        match indent {
+            indent if indent > self.outer => indent > self.indent || self.is_explicit,
+            indent if indent == self.indent => {
+                begins_below && (text == "-" || text.starts_with("- "))
+            }
+            indent => self.is_explicit && indent == self.outer && text.starts_with(':'),
+        }
+    }
+}
+
+struct Key<'a> {
+    before: &'a str,
+    key: &'a str,
+    between: &'a str,
+    end: usize,
+}
+
+fn key_of(line: &str) -> Option<Key<'_>> {
+    static PATTERN: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(KEY).ok());
+    let found = PATTERN.as_ref()?.captures(line)?;
+    let part = |name| found.name(name).map_or("", |part| part.as_str());
+    let end = found.get(0)?.as_str().trim_end_matches(['\r', '\n']).len();
+    Some(Key { before: part("before"), key: part("key"), between: part("between"), end })
+}
+
+fn secret_key(line: &str) -> Option<SecretKey<'_>> {
+    let Key { before, key, between, end } = key_of(line)?;
+    let is_explicit = before.trim_end().ends_with('?');
+    if between.trim().is_empty() && !is_explicit {
+        return None;
+    }
+    let name = match key.as_bytes().first() {
+        Some(b'"') => serde_json::from_str(key).ok().map_or(key.into(), Cow::Owned),
+        _ => Cow::Borrowed(key.trim_matches('\'')),
+    };
+    let outer = match is_explicit {
+        true => before.trim_end().len() - 1,
+        false => before.len(),
+    };
+    let found = SecretKey { indent: before.len(), outer, is_explicit, value_start: end, name };
+    is_secret(&found.name).then_some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_below_secret_names_are_hidden_and_nothing_else_changes() {
+        for (source, expected) in [
+            ("a: b\npassword: sword fish # c\nd: e\n", "a: b\npassword: @\nd: e\n"),
+            ("passwords:\n  - sword\n  - fish\nother: kept\n", "passwords: @\nother: kept\n"),
+            ("passwords:\n- sword\n- fish\nother: kept\n", "passwords: @\nother: kept\n"),
+            ("password: >\n  sword\n\n  fish\nother: kept", "password: @\nother: kept"),
+            ("password: |-\n  sword\nother: kept", "password: @\nother: kept"),
+            ("password: &a !!str\n  sword\nother: kept", "password: @\nother: kept"),
+            ("password: sword\n  fish\nother: kept", "password: @\nother: kept"),
+            ("password: \"sword\nfish\"\nother: kept", "password: @\nother: kept"),
+            ("password: {a: sword,\n  b: fish}\nother: kept", "password: @\nother: kept"),
+            ("- password:\n    a: fish\n  other: kept\n", "- password: @\n  other: kept\n"),
+            ("\"pass\\u0077ord\": fish\n'token': fish\n", "\"pass\\u0077ord\": @\n'token': @\n"),
+            ("? password\n: fish\nother: kept\n", "? password @\nother: kept\n"),
+            (
+                "max_tokens: 4096\nnext_token: null\ncsrf: true\n",
+                "max_tokens: 4096\nnext_token: null\ncsrf: true\n",
+            ),
+            ("token:\nother: kept\n", "token:\nother: kept\n"),
+            ("password:\r\n  fish\r\nother: kept\r\n", "password: @\nother: kept\r\n"),
+            ("passwords:\n  - fi", "passwords: @\n"),
+            ("passwords: [\n\"fish\"\n]\nother: kept\n", "passwords: @\nother: kept\n"),
+            ("passwords: [fish\nother: hidden\n", "passwords: @\n"),
+            ("token:\n\n# c\nother: kept\n", "token:\n\n# c\nother: kept\n"),
+            ("token:\n\n# c\n  fish\n\nother: kept\n", "token: @\n\nother: kept\n"),
+        ] {
+            assert_eq!(masked(source, true), expected.replace('@', MASK), "{source}");
+        }
+        assert_eq!(
+            masked("pin: 1234\nmax_tokens: 1\n", false),
+            format!("pin: {MASK}\nmax_tokens: 1\n")
+        );
+    }
+
+    #[test]
+    fn yaml_is_known_by_its_lines() {
+        assert!(looks_like_yaml("a: b\nc:\n  - d\n"));
+        assert!(!looks_like_yaml("a: b"));
+        assert!(!looks_like_yaml("Dear reader,\na: b\n"));
+    }
+}
