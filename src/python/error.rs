@@ -17,7 +17,26 @@ pub(super) fn raise(py: Python<'_>, class: &str, message: &str) -> PyErr {
 
 /// A problem with arguments.
 pub(super) fn malformed(py: Python<'_>, error: &Malformed) -> PyErr {
-    raise(py, "ValidationError", &error.to_string())
+    raise(py, "ValidationError", &escaped(&error.to_string()))
+}
+
+/// A text in one line, with the characters escaped that command a terminal or change the order of letters: keys in it
+/// may be those of a stranger.
+fn escaped(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}' => {
+                shown.extend(letter.escape_unicode());
+            }
+            letter if letter.is_control() => shown.extend(letter.escape_default()),
+            letter => shown.push(letter),
+        }
+    }
+    shown
 }
 
 /// A problem with options.
@@ -66,7 +85,7 @@ pub(super) fn failed(py: Python<'_>, error: Error) -> PyErr {
     match error {
         Error::Malformed(error) => malformed(py, &error),
         Error::Closed => raise(py, "ClientClosedError", &message),
-        Error::ForeignPage { .. } => raise(py, "PaginationError", &message),
+        Error::ForeignPage { .. } => raise(py, "PaginationError", &escaped(&message)),
         Error::Transport { cause, method, url, attempts } => {
             let class = match cause {
                 Cause::Timeout(_)
@@ -85,7 +104,7 @@ pub(super) fn failed(py: Python<'_>, error: Error) -> PyErr {
         }
         Error::Status(error) => status(py, &error),
         Error::Decode { method, url, body, .. } => {
-            make(py, "ResponseDecodeError", &message, |fields| {
+            make(py, "ResponseDecodeError", &escaped(&message), |fields| {
                 fields.set_item("method", method)?;
                 fields.set_item("url", url)?;
                 fields.set_item("body", PyBytes::new(py, &body))

@@ -246,3 +246,20 @@ def test_arguments_of_other_types() -> None:
             with pytest.raises(ginnel.ValidationError) as caught:
                 client.vault_secrets.create(vault_name="shop", name="a", value=value)  # type: ignore[arg-type]
             hidden(f"{caught.value} {caught.value!r}", "an error")
+
+
+def test_errors_escape_keys_of_others() -> None:
+    key = "a\x1b[2J\r\n\x00\u202e\u2028b"
+    with (
+        Server([answer(200, {"add": {key: 1}})]) as server,
+        ginnel.RemoteClient("k", base_url=server.url, max_retries=0) as client,
+    ):
+        headers = client.edges.https.routes.request_headers
+        with pytest.raises(ginnel.ValidationError) as refused:
+            headers.replace("edghts_1", "edghtsrt_1", add={key: object()})  # type: ignore[dict-item]
+        with pytest.raises(ginnel.ResponseDecodeError) as unread:
+            headers.get("edghts_1", "edghtsrt_1")
+
+    for problem in (refused.value, unread.value):
+        assert str(problem).isprintable(), repr(str(problem))
+        assert "[2J" in str(problem)
