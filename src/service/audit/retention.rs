@@ -38,7 +38,7 @@ pub(super) fn start(store: &Arc<Store>, mut retention: watch::Receiver<Duration>
 
 async fn prune(store: &Weak<Store>, retention: Duration) -> Result<(), StoreError> {
     let Some(opened) = store.upgrade() else { return Ok(()) };
-    let Some(now) = opened.ages().now(&opened).await? else { return Ok(()) };
+    let Some(now) = opened.age_time().await? else { return Ok(()) };
     drop(opened);
     let oldest = now.checked_sub(retention).map_or(0, micros);
     while let Some(store) = store.upgrade() {
@@ -56,4 +56,32 @@ async fn prune(store: &Weak<Store>, retention: Duration) -> Result<(), StoreErro
 fn terms_of(body: &str) -> Vec<String> {
     // What cannot be read was not written by a service, and has no terms that it could know.
     serde_json::from_str::<AuditEvent>(body).map_or(Vec::new(), |event| terms::of(&event))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+    use crate::api::Origin;
+    use crate::service::store::Transaction;
+
+    #[tokio::test]
+    async fn the_pause_survives_a_restart_until_an_operator_vouches_for_the_clock() {
+        let store = Store::open(None).unwrap();
+        let past = micros(SystemTime::now()) / 1_000_000 - 3 * 24 * 3600;
+        let text = format!("{{\"at\": {past}, \"pause\": 0}}");
+        let set = move |change: &Transaction<'_>| change.set("age_clock", &text);
+        store.write(set).await.unwrap();
+
+        for _ in 0..2 {
+            store.start_clock(Origin::default(), false).await.unwrap();
+            assert_eq!(store.age_time().await.unwrap(), None);
+            assert!(store.ages().pause().is_some_and(|pause| pause.as_secs() > 23 * 3600));
+        }
+
+        store.start_clock(Origin::default(), true).await.unwrap();
+        assert!(store.age_time().await.unwrap().is_some());
+    }
 }

@@ -184,7 +184,7 @@ impl OutboxWorker {
         if self.next_trim <= Instant::now() {
             self.trim().await?;
         }
-        self.expires = self.state.store.ages().now(&self.state.store).await?.is_some();
+        self.expires = self.state.store.age_time().await?.is_some();
         let (id, own) = (self.destination_id.clone(), self.state.leases.own());
         let read =
             self.state.store.read(move |view| WaitingEvents::read(view, &id, own.as_ref(), PAGE));

@@ -67,7 +67,7 @@ async fn store_activity(store: &Store, logins: &Logins, all: bool) -> Result<(),
 
 /// Removes old records by the clock of the store, unless the clock has leapt.
 async fn remove_if_old(store: &Store) -> Result<(), StoreError> {
-    match store.ages().now(store).await? {
+    match store.age_time().await? {
         Some(now) => remove_old(store, DateTime::<Utc>::from(now).timestamp()).await,
         None => Ok(()),
     }

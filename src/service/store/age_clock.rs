@@ -6,13 +6,9 @@
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use serde::{Deserialize, Serialize};
-
-use super::{Store, StoreError, Transaction, View};
+use super::age_reading::StoredReading;
 use crate::api::Origin;
 
-/// The setting of the database with the last reading of the clock.
-pub(super) const SETTING: &str = "age_clock";
 /// The largest difference between the wall clock and the monotonic clock that is not a leap.
 const MAX_DRIFT: Duration = Duration::from_secs(3600);
 /// The largest difference between the stored time and the time at the start that is not a leap.
@@ -24,15 +20,6 @@ const STORE_INTERVAL: Duration = Duration::from_secs(600);
 
 /// The time after which the database is asked again.
 const READ_INTERVAL: Duration = Duration::from_secs(10);
-
-/// A reading of the clock as the database has it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct StoredReading {
-    /// Seconds since the Unix epoch.
-    pub at: u64,
-    /// The rest of the pause, in seconds.
-    pub pause: u64,
-}
 
 /// Finds leaps of a clock, and counts the pause after one.
 #[derive(Debug, Clone)]
@@ -102,65 +89,38 @@ pub(in crate::service) struct AgeClock {
 }
 
 impl AgeClock {
-    /// Returns the time by which ages are computed, or `None` during a pause.
-    ///
-    /// # Errors
-    /// If the database cannot be read or written.
-    pub(in crate::service) async fn now(
-        &self,
-        store: &Store,
-    ) -> Result<Option<SystemTime>, StoreError> {
-        let now = self.read(store).await?;
-        if let Some(reading) = self.observe(now, Instant::now()) {
-            keep(store, reading).await?;
-        }
-        Ok(self.pause().is_none().then_some(now))
-    }
-
     /// Returns the rest of the pause after a leap, in running time.
     pub(in crate::service) fn pause(&self) -> Option<Duration> {
         let watch = self.watch();
         watch.as_ref().map(|watch| watch.pause).filter(|pause| !pause.is_zero())
     }
 
-    /// Begins to look for leaps.
-    async fn start(
-        &self,
-        store: &Store,
-        origin: Origin,
-        is_trusted: bool,
-    ) -> Result<(), StoreError> {
-        let origin = self.origin.get_or_init(|| origin).clone();
-        let now = self.read(store).await?;
-        // A seeded clock stands still, and leaps where a test wants it to.
-        if origin.is_seeded() {
-            return Ok(());
-        }
-        let stored = if is_trusted { None } else { store.read(stored_reading).await? };
+    /// The clock of the machine, or the one that it follows.
+    pub(super) fn origin(&self) -> Origin {
+        self.origin.get().cloned().unwrap_or_default()
+    }
+
+    /// Reads the clock by this origin from now on.
+    pub(super) fn set_origin(&self, origin: Origin) {
+        self.origin.get_or_init(|| origin);
+    }
+
+    /// Begins to look for leaps after the reading of an earlier run; returns the reading to store.
+    pub(super) fn begin(&self, stored: Option<StoredReading>, now: SystemTime) -> StoredReading {
         let watch = LeapWatch::start(stored, now, Instant::now());
         let reading = watch.reading();
         *self.watch() = Some(watch);
-        keep(store, reading).await
-    }
-
-    /// Reads the clock of the database, and makes the origin follow it; that of the machine if it has none.
-    async fn read(&self, store: &Store) -> Result<SystemTime, StoreError> {
-        let origin = self.origin.get().cloned().unwrap_or_default();
-        if self.is_due()
-            && let Some(time) = store.database_time().await?
-        {
-            origin.follow(time);
-        }
-        Ok(origin.now())
+        reading
     }
 
     /// Returns true unless the database was asked a moment ago; the origin follows its answer by the monotonic clock.
-    fn is_due(&self) -> bool {
+    pub(super) fn is_due(&self) -> bool {
         self.watch().as_ref().is_none_or(|watch| watch.monotonic.elapsed() >= READ_INTERVAL)
     }
 
     /// Takes a reading; returns it if it is to be stored.
-    fn observe(&self, wall: SystemTime, monotonic: Instant) -> Option<StoredReading> {
+    pub(super) fn observe(&self, wall: SystemTime) -> Option<StoredReading> {
+        let monotonic = Instant::now();
         let mut watch = self.watch();
         let watch = watch.as_mut()?;
         let has_leapt = watch.observe(wall, monotonic);
@@ -174,39 +134,6 @@ impl AgeClock {
     fn watch(&self) -> MutexGuard<'_, Option<LeapWatch>> {
         self.watch.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-impl Store {
-    /// Starts the clock of the store; `is_trusted` says that an operator vouches for the time.
-    ///
-    /// # Errors
-    /// If the database cannot be read or written.
-    pub(in crate::service) async fn start_clock(
-        &self,
-        origin: Origin,
-        is_trusted: bool,
-    ) -> Result<(), StoreError> {
-        self.ages().start(self, origin, is_trusted).await
-    }
-}
-
-async fn keep(store: &Store, reading: StoredReading) -> Result<(), StoreError> {
-    let text = serde_json::to_string(&reading)?;
-    store
-        .write(move |change: &Transaction<'_>| -> Result<(), StoreError> {
-            change.set(SETTING, &text)
-        })
-        .await
-}
-
-/// The last reading, or the time of the newest audit event of a database that an earlier version has written.
-fn stored_reading(view: &View<'_>) -> Result<Option<StoredReading>, StoreError> {
-    if let Some(text) = view.setting(SETTING)? {
-        return Ok(serde_json::from_str(&text).ok());
-    }
-    let newest = view.newest_event_time()?;
-    let seconds = newest.and_then(|micros| u64::try_from(micros / 1_000_000).ok());
-    Ok(seconds.map(|at| StoredReading { at, pause: 0 }))
 }
 
 #[cfg(test)]
@@ -261,23 +188,5 @@ mod tests {
 
         assert!(!watch.observe(wall() + Duration::from_secs(3500), begin));
         assert!(!watch.observe(wall(), begin));
-    }
-
-    #[tokio::test]
-    async fn the_pause_survives_a_restart_until_an_operator_vouches_for_the_clock() {
-        let store = Store::open(None).unwrap();
-        let past = stored(SystemTime::now() - 3 * DAY, Duration::ZERO).unwrap();
-        keep(&store, past).await.unwrap();
-
-        store.start_clock(Origin::default(), false).await.unwrap();
-        assert_eq!(store.ages().now(&store).await.unwrap(), None);
-        assert!(store.ages().pause().is_some_and(|pause| pause > 23 * HOUR));
-        let kept = store.read(stored_reading).await.unwrap().unwrap();
-        assert_eq!(kept.pause, PAUSE.as_secs());
-
-        store.start_clock(Origin::default(), true).await.unwrap();
-        assert!(store.ages().now(&store).await.unwrap().is_some());
-        let kept = store.read(stored_reading).await.unwrap().unwrap();
-        assert_eq!(kept.pause, 0);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use super::age_reading::{SETTING, StoredReading};
 use super::tables::Param::{self, Integer, Text};
 use super::{StoreError, Transaction, View, schema};
 
@@ -68,6 +69,16 @@ impl View<'_> {
             Ok(())
         })?;
         Ok(time)
+    }
+
+    /// The last reading of the clock, or the time of the newest event if an earlier version has written the database.
+    pub(super) fn age_reading(&self) -> Result<Option<StoredReading>, StoreError> {
+        if let Some(text) = self.setting(SETTING)? {
+            return Ok(serde_json::from_str(&text).ok());
+        }
+        let newest = self.newest_event_time()?;
+        let seconds = newest.and_then(|micros| u64::try_from(micros / 1_000_000).ok());
+        Ok(seconds.map(|at| StoredReading { at, pause: 0 }))
     }
 
     /// The time of the PostgreSQL server.

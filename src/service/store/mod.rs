@@ -9,6 +9,7 @@
 //! answered after the commit that holds it, never before.
 
 mod age_clock;
+mod age_reading;
 mod audit;
 mod batch_error;
 mod changes;
@@ -33,6 +34,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 pub(in crate::service) use age_clock::AgeClock;
+use age_reading::StoredReading;
 pub use audit::{EventQuery, StoredEvent};
 pub use changes::{Changes, DocumentChange};
 pub use copy::{CopiedTable, LeftOut};
@@ -162,11 +164,62 @@ impl Store {
         &self.ages
     }
 
+    /// Starts the clock that decides how old stored data is; `is_trusted` says that an operator vouches for it.
+    ///
+    /// # Errors
+    /// If the database cannot be read or written.
+    pub(in crate::service) async fn start_clock(
+        &self,
+        origin: Origin,
+        is_trusted: bool,
+    ) -> Result<(), StoreError> {
+        // A seeded clock stands still, and leaps where a test wants it to.
+        let is_seeded = origin.is_seeded();
+        self.ages.set_origin(origin);
+        let now = self.read_clock().await?;
+        if is_seeded {
+            return Ok(());
+        }
+        let stored = if is_trusted { None } else { self.read(|view| view.age_reading()).await? };
+        self.keep_reading(self.ages.begin(stored, now)).await
+    }
+
+    /// Returns the time by which ages are computed, or `None` during a pause after a leap of the clock.
+    ///
+    /// # Errors
+    /// If the database cannot be read or written.
+    pub(in crate::service) async fn age_time(&self) -> Result<Option<SystemTime>, StoreError> {
+        let now = self.read_clock().await?;
+        if let Some(reading) = self.ages.observe(now) {
+            self.keep_reading(reading).await?;
+        }
+        Ok(self.ages.pause().is_none().then_some(now))
+    }
+
+    /// Reads the clock of the database, and makes the origin follow it; that of the machine if it has none.
+    async fn read_clock(&self) -> Result<SystemTime, StoreError> {
+        let origin = self.ages.origin();
+        if self.ages.is_due()
+            && let Some(time) = self.database_time().await?
+        {
+            origin.follow(time);
+        }
+        Ok(origin.now())
+    }
+
+    async fn keep_reading(&self, reading: StoredReading) -> Result<(), StoreError> {
+        let text = serde_json::to_string(&reading)?;
+        let keep = move |change: &Transaction<'_>| -> Result<(), StoreError> {
+            change.set(age_reading::SETTING, &text)
+        };
+        self.write(keep).await
+    }
+
     /// Returns the time of the database server, or `None` if the database is a file.
     ///
     /// # Errors
     /// If the server does not respond.
-    pub(super) async fn database_time(&self) -> Result<Option<SystemTime>, StoreError> {
+    async fn database_time(&self) -> Result<Option<SystemTime>, StoreError> {
         match &self.readers {
             EngineReaders::Sqlite(_) => Ok(None),
             EngineReaders::Postgres(_) => self.read(|view| view.server_time()).await.map(Some),

@@ -11,7 +11,7 @@ use super::{open, place, state};
 use crate::files;
 use crate::logging::or_debug;
 use crate::service::store::StoreError;
-use crate::service::store::age_clock::{self, StoredReading};
+use crate::service::store::age_reading::{SETTING, StoredReading};
 
 /// What was seen of a database.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub fn examine(path: &Path) -> Result<DatabaseReport, StoreError> {
 
 fn deletion_pause(source: &Connection) -> u64 {
     let sql = "SELECT value FROM meta WHERE name = ?1";
-    let text = source.query_row(sql, [age_clock::SETTING], |row| row.get::<_, String>(0));
+    let text = source.query_row(sql, [SETTING], |row| row.get::<_, String>(0));
     let reading = text.ok().and_then(|text| serde_json::from_str::<StoredReading>(&text).ok());
     reading.map_or(0, |reading| reading.pause)
 }
