@@ -106,7 +106,10 @@ class Shape:
 
 @dataclass(frozen=True, kw_only=True)
 class Operation:
-    """An operation; its output is None, or one record, or a page of them."""
+    """An operation; its output is None, or one record, or a page of them.
+
+    If `issues_secret` is true, its result may show a new secret.
+    """
 
     name: str
     doc: str
@@ -115,6 +118,7 @@ class Operation:
     parameters: list[Parameter]
     output: str | None
     is_list: bool
+    issues_secret: bool
 
     @classmethod
     def from_table(cls, row: dict[str, Any]) -> Self:
