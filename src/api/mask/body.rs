@@ -1,6 +1,9 @@
 //! Bodies, by what they are.
 
-use super::{events, json, pairs, parts, text, yaml};
+use super::fields::pairs;
+use super::json::json;
+use super::text::{self, text};
+use super::{events, parts, yaml};
 
 /// How the types of texts end, beside those that begin with `text/`.
 const TEXT_SUFFIXES: [&str; 5] = ["xml", "javascript", "yaml", "yml", "graphql"];

@@ -1,6 +1,7 @@
 //! HTTP messages as they were sent.
 
-use super::{body, find, header, target};
+use super::body::body;
+use super::fields::{find, header, target};
 
 /// Masks an HTTP message: its target, its headers, and its body by the type that a header names.
 pub fn message(bytes: &[u8]) -> Option<Vec<u8>> {
@@ -21,7 +22,7 @@ pub fn message(bytes: &[u8]) -> Option<Vec<u8>> {
                 }
                 masked.extend([name, ": ", &header(name, value)]);
             }
-            None => masked.push_str(&super::text(text)),
+            None => masked.push_str(&super::text::text(text)),
         }
         masked.push_str(line_end);
     }

@@ -1,6 +1,8 @@
 //! Bodies in parts (`multipart/form-data` and its like), even where they are cut off.
 
-use super::{MASK, body, find};
+use super::body;
+use super::fields::find;
+use super::mark::MASK;
 use crate::api::secrets::is_secret_parameter;
 
 /// How many bodies in parts may stand inside each other; what is deeper is masked as a whole.

@@ -135,23 +135,23 @@ impl SecretKey<'_> {
     }
 }
 
-struct Key<'a> {
+struct KeyLine<'a> {
     before: &'a str,
     key: &'a str,
     between: &'a str,
     end: usize,
 }
 
-fn key_of(line: &str) -> Option<Key<'_>> {
+fn key_of(line: &str) -> Option<KeyLine<'_>> {
     static PATTERN: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(KEY).ok());
     let found = PATTERN.as_ref()?.captures(line)?;
     let part = |name| found.name(name).map_or("", |part| part.as_str());
     let end = found.get(0)?.as_str().trim_end_matches(['\r', '\n']).len();
-    Some(Key { before: part("before"), key: part("key"), between: part("between"), end })
+    Some(KeyLine { before: part("before"), key: part("key"), between: part("between"), end })
 }
 
 fn secret_key(line: &str) -> Option<SecretKey<'_>> {
-    let Key { before, key, between, end } = key_of(line)?;
+    let KeyLine { before, key, between, end } = key_of(line)?;
     let is_explicit = before.trim_end().ends_with('?');
     if between.trim().is_empty() && !is_explicit {
         return None;

@@ -1,0 +1,236 @@
+//! Header fields, targets and parameters.
+
+use std::borrow::Cow;
+use std::path::Path;
+
+use percent_encoding::percent_decode_str;
+
+use super::mark::MASK;
+use super::text::{self, text};
+use crate::api::secrets::{is_secret, is_secret_parameter, is_visible_scalar};
+
+/// Headers whose values are addresses.
+const ADDRESSES: [&str; 3] = ["location", "referer", "content-location"];
+/// Headers that hold no secret, although their values may look like it: a host and its port read like
+/// a name and its value, and a challenge begins like the credentials that it asks for.
+const PLAIN: [&str; 3] = ["host", "www-authenticate", "proxy-authenticate"];
+/// Headers that hold a secret, although such names elsewhere do not.
+const SECRETS: [&str; 2] = ["authentication", "dpop"];
+/// How credentials begin where a colon stands instead of a space.
+const BEARER: &str = "bearer:";
+/// How a value begins that is made of credentials (the registry of HTTP authentication schemes, and what
+/// others made up).
+const SCHEMES: [&str; 26] = [
+    "apikey",
+    "api-key",
+    "aws",
+    "aws4-hmac-sha256",
+    "basic",
+    "bearer",
+    "digest",
+    "dpop",
+    "gnap",
+    "googlelogin",
+    "hawk",
+    "hmac",
+    "hoba",
+    "jwt",
+    "mac",
+    "negotiate",
+    "ntlm",
+    "oauth",
+    "privatetoken",
+    "scram-sha-1",
+    "scram-sha-256",
+    "sharedkey",
+    "sharedkeylite",
+    "ssws",
+    "token",
+    "vapid",
+];
+/// How many times an address may stand inside a parameter of another.
+const NESTED: u8 = 2;
+
+/// The value of a header: of credentials the scheme stays, of cookies their names, of addresses all but
+/// user names, passwords and parameters.
+pub fn header<'a>(name: &str, value: &'a str) -> Cow<'a, str> {
+    let name = name.to_ascii_lowercase();
+    if name == "cookie" {
+        return value.split(';').map(cookie).collect::<Vec<_>>().join("; ").into();
+    }
+    if name == "set-cookie" {
+        let (first, attributes) = value.split_at(value.find(';').unwrap_or(value.len()));
+        return format!("{}{attributes}", cookie(first)).into();
+    }
+    if PLAIN.contains(&name.as_str()) {
+        return value.into();
+    }
+    if let Some(scheme) = scheme(value) {
+        return format!("{scheme} {MASK}").into();
+    }
+    if name == "sec-websocket-protocol" && value.split(',').any(is_credential_word) {
+        return MASK.into();
+    }
+    if is_visible_scalar(&name, value, false) {
+        return value.into();
+    }
+    if is_secret(&name) || SECRETS.contains(&name.as_str()) {
+        return match value.split_once(' ') {
+            Some((scheme, _)) if name.contains("authoriz") => format!("{scheme} {MASK}").into(),
+            _ => MASK.into(),
+        };
+    }
+    match ADDRESSES.contains(&name.as_str()) {
+        true => target(value),
+        false => text(value),
+    }
+}
+
+/// The scheme of a value that is made of credentials, with the colon that some put after it.
+fn scheme(value: &str) -> Option<&str> {
+    let value = value.trim_start();
+    let start = value.get(..BEARER.len()).filter(|start| start.eq_ignore_ascii_case(BEARER));
+    if start.is_some_and(|start| value.len() > start.len()) {
+        return start;
+    }
+    let (scheme, rest) = value.split_once([' ', '\t'])?;
+    (is_scheme(scheme) && !rest.trim().is_empty()).then_some(scheme)
+}
+
+fn is_scheme(word: &str) -> bool {
+    SCHEMES.iter().any(|known| word.eq_ignore_ascii_case(known))
+}
+
+/// Whether the name of a protocol of WebSockets is there for the credentials beside or inside it:
+/// browsers can send them nowhere else.
+fn is_credential_word(protocol: &str) -> bool {
+    let protocol = protocol.trim().to_ascii_lowercase();
+    is_scheme(&protocol) || is_secret(&protocol) || protocol.contains("bearer")
+}
+
+fn cookie(pair: &str) -> String {
+    match pair.trim().split_once('=') {
+        Some((name, _)) => format!("{name}={MASK}"),
+        None if pair.trim().is_empty() => String::new(),
+        None => MASK.to_owned(),
+    }
+}
+
+/// A target or an address: who asks, and parameters in its path, its query and its fragment.
+pub fn target(target: &str) -> Cow<'_, str> {
+    nested(target, NESTED)
+}
+
+fn nested(target: &str, depth: u8) -> Cow<'_, str> {
+    let (rest, fragment) = split(target, '#');
+    let (path, query) = split(rest, '?');
+    let mut masked = segments(path);
+    if let Some(query) = query {
+        masked = format!("{masked}?{}", parameters(query, depth)).into();
+    }
+    if let Some(fragment) = fragment {
+        // Applications in a page have paths with queries in there.
+        let (before, query) = split(fragment, '?');
+        masked = match query {
+            Some(query) => {
+                let before = parameters(before, depth);
+                format!("{masked}#{before}?{}", parameters(query, depth)).into()
+            }
+            None => format!("{masked}#{}", parameters(before, depth)).into(),
+        };
+    }
+    masked
+}
+
+fn split(text: &str, at: char) -> (&str, Option<&str>) {
+    text.split_once(at).map_or((text, None), |(before, after)| (before, Some(after)))
+}
+
+/// A path: parameters of its segments, and what is known for a token.
+fn segments(path: &str) -> Cow<'_, str> {
+    let path = text::credentials(path);
+    if !path.contains('=') {
+        return path;
+    }
+    let segments = path.split('/').map(|segment| joined(segment, &[';'], |_, value| value.into()));
+    segments.collect::<Vec<_>>().join("/").into()
+}
+
+/// The name of a file, unless it is what a file should hold: keys are put where names belong.
+pub fn path(path: &Path) -> Cow<'_, str> {
+    if is_content(path) { MASK.into() } else { path.to_string_lossy() }
+}
+
+/// Whether what should name a file is several lines, or PEM.
+pub fn is_content(path: &Path) -> bool {
+    let text = path.to_string_lossy();
+    text.contains(['\n', '\r']) || text.contains("-----BEGIN")
+}
+
+/// Parameters as they stand in queries and forms.
+pub fn pairs(pairs: &str) -> String {
+    parameters(pairs, NESTED)
+}
+
+fn parameters(parameters: &str, depth: u8) -> String {
+    joined(parameters, &['&', ';', '?'], |name, value| parameter(name, value, depth))
+}
+
+/// The value of a parameter whose name says nothing; it may be an address with parameters.
+fn parameter<'a>(name: Option<&str>, value: &'a str, depth: u8) -> Cow<'a, str> {
+    if depth > 0 && value.contains(['%', '+']) {
+        let decoded = decoded(value);
+        // Where there is no name, all of a pair may be in escapes.
+        if name.is_none() && parameters(&decoded, depth - 1) != decoded
+            || nested(&decoded, depth - 1) != decoded
+            || text(&decoded) != decoded
+        {
+            return MASK.into();
+        }
+    }
+    text(value)
+}
+
+/// Pairs between separators; `other` masks what has not the name of a secret.
+///
+/// What follows a secret without being a pair itself is taken for more of it: not everybody takes all
+/// of these for separators.
+fn joined<'a>(
+    pairs: &'a str,
+    separators: &[char],
+    other: impl Fn(Option<&str>, &'a str) -> Cow<'a, str>,
+) -> String {
+    let mut masked = String::with_capacity(pairs.len());
+    let mut after_secret = false;
+    for piece in pairs.split_inclusive(separators) {
+        let pair = piece.trim_end_matches(separators);
+        let separator = piece.get(pair.len()..).unwrap_or_default();
+        let named = pair.split_once('=').filter(|(_, value)| !value.trim_matches('=').is_empty());
+        match named {
+            Some((name, value)) => {
+                let decoded_name = decoded(name);
+                after_secret = is_secret_parameter(&decoded_name)
+                    && !is_visible_scalar(&decoded_name, value, false);
+                masked.extend([name, "="]);
+                match after_secret {
+                    true => masked.push_str(MASK),
+                    false => masked.push_str(&other(Some(name), value)),
+                }
+            }
+            None if after_secret && !pair.is_empty() => masked.push_str(MASK),
+            None => masked.push_str(&other(None, pair)),
+        }
+        masked.push_str(separator);
+        after_secret &= !separator.contains('&') && !separator.is_empty();
+    }
+    masked
+}
+
+/// The position of the first occurrence of `needle`.
+pub(super) fn find(bytes: &[u8], needle: &[u8]) -> Option<usize> {
+    bytes.windows(needle.len()).position(|window| window == needle)
+}
+
+fn decoded(text: &str) -> String {
+    percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned()
+}
