@@ -25,7 +25,7 @@ const FREE_FIELDS: [&str; 2] = ["metadata", "vars"];
 const HEADERS: &str = "headers";
 
 /// A field of a configuration that holds a number or a truth value; all others hold text, unless they are in
-/// [`FREE_FIELDS`].
+/// `FREE_FIELDS`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TypedField(&'static str);
 

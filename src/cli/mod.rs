@@ -48,14 +48,14 @@ struct Subcommand {
 }
 
 /// Subcommands for one task, under a title.
-struct Task {
+struct CommandTask {
     title: &'static str,
     subcommands: &'static [Subcommand],
 }
 
 /// All subcommands, in the order of the help.
-const TASKS: &[Task] = &[
-    Task {
+const TASKS: &[CommandTask] = &[
+    CommandTask {
         title: "Share a port",
         subcommands: &[
             Subcommand { command: agent::dev, run: agent::run_dev },
@@ -66,7 +66,7 @@ const TASKS: &[Task] = &[
             Subcommand { command: agent::agent, run: agent::run_agent },
         ],
     },
-    Task {
+    CommandTask {
         title: "Host a service",
         subcommands: &[
             Subcommand { command: serve::command, run: serve::run },
@@ -75,7 +75,7 @@ const TASKS: &[Task] = &[
             Subcommand { command: admin_key::command, run: admin_key::run },
         ],
     },
-    Task {
+    CommandTask {
         title: "Automate",
         subcommands: &[
             Subcommand { command: operations::api, run: operations::run_api },
@@ -86,7 +86,7 @@ const TASKS: &[Task] = &[
             Subcommand { command: reference::command, run: reference::run },
         ],
     },
-    Task {
+    CommandTask {
         title: "Look after",
         subcommands: &[
             Subcommand { command: doctor::command, run: doctor::run },
@@ -211,7 +211,7 @@ mod tests {
             () if text.contains("  ") || text.contains('\n') => Some("has a gap".to_owned()),
             () if ends_badly => Some("ends with a mark".to_owned()),
             () if INCOMPLETE.contains(&last) => Some(format!("ends with {last:?}")),
-            () if text.matches('`').count() % 2 != 0 || is_open('(', ')') => {
+            () if !text.matches('`').count().is_multiple_of(2) || is_open('(', ')') => {
                 Some("does not close a bracket".to_owned())
             }
             () => None,

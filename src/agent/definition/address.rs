@@ -1,13 +1,13 @@
 //! Where a tunnel forwards to.
 
-use crate::base::address::{AddressError, UpstreamAddress, UpstreamProtocol};
+use crate::base::address::{AddressError, AddressProtocol, UpstreamAddress};
 
 /// Reads a port, `host:port`, a host, a URL, a folder or a Unix socket.
 pub(super) fn address(text: &str, proto: &str) -> Result<UpstreamAddress, AddressError> {
     let protocol = match proto {
-        "tcp" => UpstreamProtocol::Tcp,
-        "tls" => UpstreamProtocol::Tls,
-        _ => UpstreamProtocol::Http,
+        "tcp" => AddressProtocol::Tcp,
+        "tls" => AddressProtocol::Tls,
+        _ => AddressProtocol::Http,
     };
     UpstreamAddress::parse(text, protocol)
 }

@@ -28,4 +28,4 @@ pub use host_name::HostName;
 pub use host_pattern::HostPattern;
 pub use host_port::{HostPort, parse_port};
 pub use reachable::reachable;
-pub use upstream_address::{MAX_SOCKET_PATH_BYTES, UnixPath, UpstreamAddress, UpstreamProtocol};
+pub use upstream_address::{AddressProtocol, MAX_SOCKET_PATH_BYTES, UnixPath, UpstreamAddress};

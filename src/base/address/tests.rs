@@ -74,7 +74,7 @@ proptest! {
         same(&text, HostPort::parse_to_listen);
         same(&text, Authority::parse);
         same(&text, EndpointUrl::parse);
-        for protocol in [UpstreamProtocol::Http, UpstreamProtocol::Tcp, UpstreamProtocol::Tls] {
+        for protocol in [AddressProtocol::Http, AddressProtocol::Tcp, AddressProtocol::Tls] {
             same(&text, |text| UpstreamAddress::parse(text, protocol));
         }
     }
@@ -118,18 +118,18 @@ fn upstream_addresses_have_many_forms() {
         ("unix:8080", "unix:8080"),
         ("http://unix:8080", "unix:8080"),
     ] {
-        assert_eq!(shown(text, UpstreamProtocol::Http).as_deref(), Ok(expected), "{text}");
+        assert_eq!(shown(text, AddressProtocol::Http).as_deref(), Ok(expected), "{text}");
     }
-    assert_eq!(shown("tls://a.test", UpstreamProtocol::Tcp).as_deref(), Ok("http://a.test:443"));
-    assert_eq!(shown("a.test", UpstreamProtocol::Tls).as_deref(), Ok("https://a.test:443"));
-    assert_eq!(shown("a.test", UpstreamProtocol::Tcp), Err(AddressError::NoPort));
+    assert_eq!(shown("tls://a.test", AddressProtocol::Tcp).as_deref(), Ok("http://a.test:443"));
+    assert_eq!(shown("a.test", AddressProtocol::Tls).as_deref(), Ok("https://a.test:443"));
+    assert_eq!(shown("a.test", AddressProtocol::Tcp), Err(AddressError::NoPort));
 }
 
 #[test]
 fn other_upstream_addresses_are_rejected() {
     let long = format!("unix:/{}", "a".repeat(MAX_SOCKET_PATH_BYTES));
     let at_most = format!("unix:/{}", "a".repeat(MAX_SOCKET_PATH_BYTES - 1));
-    assert!(UpstreamAddress::parse(&at_most, UpstreamProtocol::Http).is_ok());
+    assert!(UpstreamAddress::parse(&at_most, AddressProtocol::Http).is_ok());
 
     for text in [
         "",
@@ -184,9 +184,9 @@ fn other_upstream_addresses_are_rejected() {
         "UNIX:/run/app.sock",
         &long,
     ] {
-        let parsed = UpstreamAddress::parse(text, UpstreamProtocol::Http);
+        let parsed = UpstreamAddress::parse(text, AddressProtocol::Http);
         assert!(parsed.is_err(), "{text:?} became {parsed:?}");
     }
-    assert!(UpstreamAddress::parse("unix:/a", UpstreamProtocol::Tls).is_err());
-    assert!(UpstreamAddress::parse("file:///a", UpstreamProtocol::Tcp).is_err());
+    assert!(UpstreamAddress::parse("unix:/a", AddressProtocol::Tls).is_err());
+    assert!(UpstreamAddress::parse("file:///a", AddressProtocol::Tcp).is_err());
 }

@@ -30,7 +30,7 @@ pub struct UnixPath(String);
 
 /// The protocol of a tunnel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum UpstreamProtocol {
+pub enum AddressProtocol {
     /// Requests.
     Http,
     /// Bytes.
@@ -47,7 +47,7 @@ impl UpstreamAddress {
     ///
     /// # Errors
     /// If the text has another form, or one that the protocol does not support.
-    pub fn parse(text: &str, protocol: UpstreamProtocol) -> Result<Self, AddressError> {
+    pub fn parse(text: &str, protocol: AddressProtocol) -> Result<Self, AddressError> {
         // A host can have the name `unix`. Sockets have absolute paths, so digits are a port.
         if let Some(path) = text.strip_prefix("unix:")
             && parse_port(path).is_err()
@@ -115,19 +115,19 @@ impl UnixPath {
     }
 }
 
-fn parse_unix(path: &str, protocol: UpstreamProtocol) -> Result<UpstreamAddress, AddressError> {
+fn parse_unix(path: &str, protocol: AddressProtocol) -> Result<UpstreamAddress, AddressError> {
     // `unix:///path` is a URL with an empty authority.
     let path = path.strip_prefix("//").unwrap_or(path);
     let path = UnixPath::parse(path)?;
     match protocol {
-        UpstreamProtocol::Http | UpstreamProtocol::Tcp => Ok(UpstreamAddress::Unix(path)),
-        UpstreamProtocol::Tls => Err(AddressError::Protocol("Unix socket", "http and tcp")),
+        AddressProtocol::Http | AddressProtocol::Tcp => Ok(UpstreamAddress::Unix(path)),
+        AddressProtocol::Tls => Err(AddressError::Protocol("Unix socket", "http and tcp")),
     }
 }
 
-fn parse_folder(path: &str, protocol: UpstreamProtocol) -> Result<UpstreamAddress, AddressError> {
+fn parse_folder(path: &str, protocol: AddressProtocol) -> Result<UpstreamAddress, AddressError> {
     let folder = PathBuf::from(path);
-    if protocol != UpstreamProtocol::Http {
+    if protocol != AddressProtocol::Http {
         return Err(AddressError::Protocol("folder", "http"));
     }
     match folder.is_absolute() {
@@ -139,14 +139,14 @@ fn parse_folder(path: &str, protocol: UpstreamProtocol) -> Result<UpstreamAddres
 fn parse_url(
     scheme: &str,
     rest: &str,
-    protocol: UpstreamProtocol,
+    protocol: AddressProtocol,
 ) -> Result<UpstreamAddress, AddressError> {
     let schemes = match protocol {
-        UpstreamProtocol::Http => "http:// or https://",
-        UpstreamProtocol::Tcp | UpstreamProtocol::Tls => "tcp://, tls://, http:// or https://",
+        AddressProtocol::Http => "http:// or https://",
+        AddressProtocol::Tcp | AddressProtocol::Tls => "tcp://, tls://, http:// or https://",
     };
     let scheme = Scheme::from_name(scheme).ok_or(AddressError::Scheme(schemes))?;
-    let is_http = protocol == UpstreamProtocol::Http;
+    let is_http = protocol == AddressProtocol::Http;
     let is_supported = match scheme {
         Scheme::Http | Scheme::Https => true,
         Scheme::Tcp | Scheme::Tls => !is_http,
@@ -168,7 +168,7 @@ fn parse_url(
     })
 }
 
-fn parse_place(text: &str, protocol: UpstreamProtocol) -> Result<UpstreamAddress, AddressError> {
+fn parse_place(text: &str, protocol: AddressProtocol) -> Result<UpstreamAddress, AddressError> {
     let (before, rest) = text
         .split_at_checked(text.find(['/', '?', '#']).unwrap_or(text.len()))
         .unwrap_or((text, ""));
@@ -185,9 +185,9 @@ fn parse_place(text: &str, protocol: UpstreamProtocol) -> Result<UpstreamAddress
         true => HostPort::parse(&format!("localhost:{text}"))?,
         false => {
             let usual = match protocol {
-                UpstreamProtocol::Http => Some(80),
-                UpstreamProtocol::Tls => Some(443),
-                UpstreamProtocol::Tcp => None,
+                AddressProtocol::Http => Some(80),
+                AddressProtocol::Tls => Some(443),
+                AddressProtocol::Tcp => None,
             };
             parse_host(text, usual)?
         }

@@ -83,9 +83,9 @@ pub(super) fn describe(address: &str, accepts: bool) -> String {
 
 /// The targets that have been tried, by address.
 #[derive(Default)]
-struct Targets(BTreeMap<String, Target>);
+struct Targets(BTreeMap<String, WatchedTarget>);
 
-struct Target {
+struct WatchedTarget {
     accepts: bool,
     pause: Duration,
     due: Instant,
@@ -104,7 +104,7 @@ impl Targets {
                 continue;
             }
             if let Some(accepts) = upstream.accepts_connections().await {
-                let target = Target::after(known, accepts);
+                let target = WatchedTarget::after(known, accepts);
                 self.0.insert(address, target);
             }
         }
@@ -115,7 +115,7 @@ impl Targets {
     }
 }
 
-impl Target {
+impl WatchedTarget {
     /// Returns the target after an attempt.
     fn after(known: Option<&Self>, accepts: bool) -> Self {
         let pause = match known {
@@ -133,16 +133,16 @@ mod tests {
 
     #[test]
     fn a_target_that_accepts_connections_is_tried_less_and_less_often() {
-        let mut target = Target::after(None, true);
+        let mut target = WatchedTarget::after(None, true);
         let mut pauses = vec![target.pause.as_secs()];
         for _ in 0..6 {
-            target = Target::after(Some(&target), true);
+            target = WatchedTarget::after(Some(&target), true);
             pauses.push(target.pause.as_secs());
         }
 
         assert_eq!(pauses, [1, 2, 4, 8, 16, 30, 30]);
-        let stopped = Target::after(Some(&target), false);
+        let stopped = WatchedTarget::after(Some(&target), false);
         assert_eq!(stopped.pause, Duration::ZERO);
-        assert_eq!(Target::after(Some(&stopped), true).pause, MIN_PAUSE);
+        assert_eq!(WatchedTarget::after(Some(&stopped), true).pause, MIN_PAUSE);
     }
 }

@@ -114,11 +114,14 @@ pub(super) fn captured_line(request: &Value) -> String {
     format!("{line}{}{}", marks.suffix(), note.unwrap_or_default())
 }
 
-/// What a message of a stream says, where that is text.
+/// Masks the data of a message of a stream, and its decoded form.
 fn mask_stream_message(message: &mut Value) {
     let Some(fields) = message.as_object_mut() else { return };
     if let Some(Value::String(id)) = fields.get_mut("event_id") {
         *id = mask::text(id).into_owned();
+    }
+    if let Some(decoded) = fields.get_mut("message") {
+        mask::value(decoded);
     }
     if let Some(Value::String(data)) = fields.get_mut("data") {
         let decoded = STANDARD.decode(&*data).ok().and_then(|it| String::from_utf8(it).ok());

@@ -20,7 +20,7 @@ const FORM: &str =
 
 /// What a proxy speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Scheme {
+pub(super) enum ProxyScheme {
     Http,
     Https,
     /// Names are resolved here.
@@ -34,7 +34,7 @@ pub(super) type ProxyLogin = (Vec<u8>, Vec<u8>);
 
 /// Where a proxy is, and what it knows us by.
 pub(super) struct ProxyAddress {
-    pub(super) scheme: Scheme,
+    pub(super) scheme: ProxyScheme,
     /// Without brackets.
     pub(super) host: String,
     pub(super) port: u16,
@@ -43,7 +43,7 @@ pub(super) struct ProxyAddress {
     pub(super) authorization: Option<HeaderValue>,
 }
 
-impl Scheme {
+impl ProxyScheme {
     fn of(name: &str) -> Option<Self> {
         match name {
             "http" => Some(Self::Http),
@@ -104,7 +104,8 @@ fn parse(address: &str) -> Result<ProxyAddress, String> {
     };
     // The name of the scheme first: of an unknown one, the rest may be written in any way.
     let name = address.split("://").next().unwrap_or_default().to_ascii_lowercase();
-    let scheme = Scheme::of(&name).ok_or_else(|| format!("the scheme {name} is not supported"))?;
+    let scheme =
+        ProxyScheme::of(&name).ok_or_else(|| format!("the scheme {name} is not supported"))?;
     let written_host = written_host(&address)?;
     let url = Url::parse(&address).map_err(|error| error.to_string())?;
     if !matches!(url.path(), "" | "/") || url.query().is_some() || url.fragment().is_some() {

@@ -23,7 +23,7 @@ use hyper_util::client::proxy::matcher::Matcher;
 use super::base_url::BaseUrl;
 use super::config_error::ConfigError;
 use super::options::ClientOptions;
-use address::{ProxyAddress, Scheme};
+use address::{ProxyAddress, ProxyScheme};
 use exempt::is_exempt;
 
 /// The proxy that requests go through.
@@ -161,7 +161,7 @@ impl Proxy {
 
     /// True when the proxy itself is spoken to over TLS.
     pub(super) fn is_tls(&self) -> bool {
-        self.0.scheme == Scheme::Https
+        self.0.scheme == ProxyScheme::Https
     }
 
     /// True when requests are sent to the proxy with the whole address in the request line.
@@ -177,7 +177,7 @@ impl Proxy {
 
     /// True when the origin's name is to be resolved here, and not by the proxy.
     pub(super) fn needs_address(&self, origin: &BaseUrl) -> bool {
-        self.0.scheme == Scheme::Socks5 && origin.host().parse::<IpAddr>().is_err()
+        self.0.scheme == ProxyScheme::Socks5 && origin.host().parse::<IpAddr>().is_err()
     }
 
     /// Asks the proxy for a connection to the origin, at its address where [`Proxy::needs_address`];

@@ -4,8 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
 use crate::base::address::{
-    Authority, EndpointUrl, Host, HostName, HostPattern, HostPort, UpstreamAddress,
-    UpstreamProtocol,
+    AddressProtocol, Authority, EndpointUrl, Host, HostName, HostPattern, HostPort, UpstreamAddress,
 };
 
 /// What is parsed prints as text that parses to the same value. No other reader finds another host or port in it,
@@ -19,7 +18,7 @@ pub fn target(data: &[u8]) {
     assert_same(text, HostPort::parse_to_listen);
     assert_same(text, Authority::from_str);
     assert_same(text, EndpointUrl::from_str);
-    for protocol in [UpstreamProtocol::Http, UpstreamProtocol::Tcp, UpstreamProtocol::Tls] {
+    for protocol in [AddressProtocol::Http, AddressProtocol::Tcp, AddressProtocol::Tls] {
         assert_same(text, |text| UpstreamAddress::parse(text, protocol));
     }
     assert_host(text);
