@@ -154,7 +154,7 @@ def create_all(remote: Any) -> tuple[list[Any], list[str]]:
     return rows, secrets
 
 
-TWICE = f'''{{"enabled": true, "enabled": true, "on_http_request": [{{"name": "{MARK}-name",
+JSON = f'''{{"enabled": true, "on_http_request": [{{"name": "{MARK}-name",
 "expressions": ["req.headers['x-k'][0] == '{MARK}-x'"], "actions": [{{"type": "basic-auth",
 "config": {{"credentials": ["me:{MARK}-pass"]}}}}, {{"type": "add-headers", "config": {{"headers":
 {{"x-upstream-pass": "{MARK}-header"}}}}}}]}}]}}'''
@@ -169,7 +169,7 @@ YAML = f"""on_http_request:
 """
 
 
-@pytest.mark.parametrize("text", [TWICE, TWICE.replace("\n", "\n\t"), YAML])
+@pytest.mark.parametrize("text", [JSON, JSON.replace("\n", "\n\t"), YAML])
 def test_no_text_of_a_policy_is_in_an_event(text: str) -> None:
     rule = {
         "name": f"{MARK}-name",
