@@ -136,7 +136,6 @@ def test_the_drop_in_lists_all_options() -> None:
         (("http", "8080"), "ginnel dev http 8080"),
         (("tcp", "localhost:5432"), "ginnel dev tcp localhost:5432"),
         (("tls", "8443"), "ginnel dev tls 8443"),
-        (("http", "http://user:swordfish@localhost:80"), "ginnel dev http ADDR"),
         (("agent",), "ginnel dev http 8080"),
     ],
 )

@@ -116,7 +116,7 @@ def test_the_compose_file_has_the_variables_that_the_page_names() -> None:
     "message",
     [
         "no certificate for ",
-        "cannot listen",
+        "is already in use",
         "authentication failed",
         "Nothing is online at this address",
     ],

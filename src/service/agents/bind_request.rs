@@ -5,10 +5,10 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use url::Url;
 
 use crate::api::Secret;
-use crate::base::address::{EndpointUrl, HostPattern, HostPort, Scheme};
+use crate::base::address::{AddressError, EndpointUrl, HostPattern, HostPort, Scheme};
 use crate::gateway::{
-    AllowDeny, Credentials, EndpointOptions, EndpointSpec, HeaderChangesSpec, LoginSpec, Proto,
-    TlsTerminationSpec, UpstreamProtocol, Webhook,
+    AllowDeny, BindError, Credentials, EndpointOptions, EndpointSpec, HeaderChangesSpec, LoginSpec,
+    Proto, TlsTerminationSpec, UpstreamProtocol, Webhook,
 };
 use crate::protocol::message::{
     self, Bind, HttpOpts, IpRestrictionOptions, LoginOptions, TcpOpts, TlsOpts,
@@ -135,6 +135,17 @@ struct BindAddress {
     addr: Option<String>,
 }
 
+/// Libraries look for the words about a character that host names cannot contain.
+fn refuse_host(host: &str, problem: &AddressError) -> AgentRefusal {
+    match host.chars().find(|one| !one.is_alphanumeric() && !"-_.*".contains(*one)) {
+        Some(character) => {
+            let error = BindError::HostCharacter { host: host.to_owned(), character };
+            AgentRefusal(error.to_string(), error.code())
+        }
+        None => format!("the host name {host:?} {problem}").into(),
+    }
+}
+
 impl BindAddress {
     /// Agents say it in different members: a full URL first, then the first name that is given.
     fn of(url: &str, names: &[&str]) -> Result<Self, AgentRefusal> {
@@ -146,9 +157,8 @@ impl BindAddress {
             return match name {
                 Some(addr) if is_address(&addr) => Ok(Self { host: None, addr: Some(addr) }),
                 Some(host) => {
-                    let pattern = HostPattern::parse(&host).map_err(|problem| {
-                        AgentRefusal::from(format!("the host name {host:?} {problem}"))
-                    })?;
+                    let refused = |problem| refuse_host(&host, &problem);
+                    let pattern = HostPattern::parse(&host).map_err(refused)?;
                     Ok(Self { host: Some(pattern.to_string()), addr: None })
                 }
                 None => Ok(Self::default()),
