@@ -244,7 +244,7 @@ def test_what_is_no_key_is_found_out_before_the_first_secret(tmp_path: Path) -> 
     for content in ("", "A" * 100_000):
         key_file.write_text(content)
         with pytest.raises(
-            ginnel.GinnelError, match="does not hold a key: 32 bytes in base64|the file is empty"
+            ginnel.GinnelError, match=r"does not hold a key: 32 bytes in base64|the file is empty"
         ):
             ginnel.Service(path)
 
