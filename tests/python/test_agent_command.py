@@ -192,7 +192,9 @@ def test_each_request_has_one_line(tmp_path: Path, as_json: bool) -> None:
                     visitor.sendall(f"GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode())
                     answer = b""
                     while not answer.endswith(b"hello"):
-                        answer += visitor.recv(65536)
+                        piece = visitor.recv(65536)
+                        assert piece, answer
+                        answer += piece
 
         with ThreadPoolExecutor(at_once) as visitors:
             list(visitors.map(ask, range(at_once)))

@@ -579,7 +579,7 @@ def test_a_large_answer_lets_the_loop_turn(run: Loops) -> None:
     keys = [{"id": f"ak_{turn}", "uri": "u", "metadata": "m" * 1100} for turn in range(30_000)]
     body = answer(200, {"keys": keys, "uri": "u"})
     assert len(body) > 30 << 20
-    # Processor time of the thread at each turn, which a machine may count wrong now and then.
+    # Processor time of the thread at each turn.
     turns: list[float] = []
 
     async def tick() -> None:
@@ -600,18 +600,16 @@ def test_a_large_answer_lets_the_loop_turn(run: Loops) -> None:
                 ticking.cancel()
                 assert [key.id for key in got] == [key["id"] for key in keys]
 
-    def longest() -> float:
-        """What the longest turn has taken of all."""
-        turns.clear()
-        gc.collect()
-        gc.disable()  # A collection of all that pytest holds may come at any turn.
-        try:
-            run(main)
-        finally:
-            gc.enable()
-        return max(b - a for a, b in itertools.pairwise(turns)) / (turns[-1] - turns[0])
-
-    assert any(longest() < 1 / 4 for _ in range(3))
+    gc.collect()
+    gc.disable()  # A collection of all that pytest holds may come at any turn.
+    try:
+        run(main)
+    finally:
+        gc.enable()
+    # A slice is a turn with much work. However long a busy machine makes one of them, there are
+    # many; a decoder that does not let the loop turn makes one.
+    slices = [b - a for a, b in itertools.pairwise(turns) if b - a > 0.0002]
+    assert len(slices) >= 4
 
 
 # ------------------------------------------------------------ loops, threads, processes

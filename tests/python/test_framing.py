@@ -56,7 +56,9 @@ def answer_all(connection: socket.socket, heard: list[bytes]) -> None:
         heard.append(head)
         if b"POST" in head[:8]:
             while len(buffer) < 3:
-                buffer += connection.recv(65536)
+                piece = connection.recv(65536)
+                assert piece, buffer
+                buffer += piece
             buffer = buffer[3:]
         connection.sendall(OK)
 

@@ -88,12 +88,18 @@ def test_a_head_that_fits_reaches_the_local_service_with_the_fields_of_the_edge(
             port = int(dev.event("tunnel")["public_url"].rpartition(":")[2])
             with socket.create_connection(("127.0.0.1", port), timeout=30) as visitor:
                 visitor.sendall(head(fields).encode())
+                local.settimeout(30)
                 connection, _ = local.accept()
-                with connection:
+                # The agent connects once to see whether there is a target.
+                while not (seen := connection.recv(1)):
+                    connection.close()
+                    connection, _ = local.accept()
+                with connection, connection.makefile("rb") as lines:
                     connection.settimeout(30)
-                    seen = b""
-                    while b"\r\n\r\n" not in seen:
-                        seen += connection.recv(1 << 16)
+                    while not seen.endswith(b"\r\n\r\n"):
+                        line = lines.readline()
+                        assert line, seen
+                        seen += line
                     connection.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
                 assert visitor.makefile("rb").readline().startswith(b"HTTP/1.1 204 ")
 

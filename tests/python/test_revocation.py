@@ -119,7 +119,9 @@ class Visitor:
         )
         head = b""
         while not head.endswith(b"\r\n\r\n"):
-            head += stream.recv(1)
+            piece = stream.recv(1)
+            assert piece, head
+            head += piece
         assert head.startswith(b"HTTP/1.1 101")
         assert echoes(stream)
         return stream
