@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from datetime import datetime
 
 import ginnel
 import postgres
@@ -105,6 +107,11 @@ class Node:
                 return b" 200 " in connection.recv(64)
         except OSError:
             return False
+
+    def last_log_time(self) -> datetime | None:
+        """When it has written the last line of its log, by its own clock."""
+        times = re.findall(r"^ts=(\S+)", self._log.read_text(errors="replace"), re.MULTILINE)
+        return datetime.fromisoformat(times[-1]) if times else None
 
     def wait_until_ready(self) -> None:
         try:
