@@ -74,7 +74,8 @@ impl MonitorTarget for ServiceMonitor {
         let cluster = state.cluster.as_ref().map(|cluster| cluster_warnings(cluster));
         let cluster = cluster.into_iter().flatten().chain(unreachable_nodes(&state));
         let policies = refused_policies(&state).into_iter().chain(paused_deletion(&state));
-        backup_failure(&state).into_iter().chain(cluster).chain(policies).collect()
+        let backends = unverified_backends(&state);
+        backup_failure(&state).into_iter().chain(cluster).chain(policies).chain(backends).collect()
     }
 
     fn figures(&self) -> Vec<Box<dyn Collect>> {
@@ -118,6 +119,17 @@ fn refused_policies(state: &ServiceState) -> Vec<String> {
         format!("policy: that of {owner} is refused, and its visitors get a 503: {problem}")
     };
     refused.map(describe).collect()
+}
+
+/// The static backends over TLS whose certificates are not verified.
+fn unverified_backends(state: &ServiceState) -> Option<String> {
+    let names = state.publisher.unverified_backends.names();
+    let listed = names.join(", ");
+    (!names.is_empty()).then(|| {
+        format!(
+            "backends: the certificates of these static backends are not verified: {listed}; set tls.verify to true"
+        )
+    })
 }
 
 /// The pause after a leap of the clock.

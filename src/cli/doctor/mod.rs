@@ -1,5 +1,6 @@
 //! `ginnel doctor`: looks at what a service or an agent needs, and says what to do about what is wrong.
 
+mod backends;
 mod bundle;
 mod edges;
 mod finding;
@@ -104,6 +105,7 @@ fn examine(matches: &ArgMatches, config: Option<&ServeConfig>) -> Vec<Finding> {
             let options = options.filter(|_| matches.contains_id("config"));
             findings.extend(edges::hosts(url, options));
             findings.extend(policies::examine(url));
+            findings.extend(backends::examine(url));
         }
     }
     if let Some(url) = matches.get_one::<String>(AGENT_URL) {

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::backends;
 use super::finding::Finding;
 use crate::service::store::{self, DatabaseReport, PostgresOptions, StorageFault, StoreError};
 
@@ -20,7 +21,7 @@ pub(super) fn examine(path: &Path) -> Vec<Finding> {
     match store::examine(path) {
         Ok(report) => {
             let findings = [whole(path, &report), log(&report), space(&report)];
-            findings.into_iter().chain(pause(&report)).collect()
+            findings.into_iter().chain(pause(&report)).chain(unverified(&report)).collect()
         }
         Err(error) => vec![unusable(&error)],
     }
@@ -64,6 +65,11 @@ fn pause(report: &DatabaseReport) -> Option<Finding> {
     );
     let remedy = "set the clock by NTP; if it is right, start the service once with --trust-clock";
     (minutes > 0).then(|| Finding::warning("clock", message).remedy(remedy))
+}
+
+fn unverified(report: &DatabaseReport) -> Option<Finding> {
+    let names = &report.unverified_backends;
+    (!names.is_empty()).then(|| backends::warn(names))
 }
 
 fn space(report: &DatabaseReport) -> Finding {

@@ -32,7 +32,7 @@ use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 
 pub(crate) use accepted_socket::AcceptedSocket;
 pub use accepted_socket::AsyncReadWrite;
-use verifier::AnyCertificate;
+use verifier::{AnyCertificate, GivenCertificates};
 
 use crate::base::address::Host;
 use crate::logging::or_debug;
@@ -71,9 +71,24 @@ pub(crate) fn client_config_as(
     Ok(client_builder()?.with_root_certificates(roots).with_client_cert_resolver(resolver))
 }
 
-/// How to connect to any server: TLS hides the traffic, and nobody says whom to trust.
+/// Returns a configuration that trusts certificates in PEM: each of them as the certificate of a server, and all
+/// certificates that the authorities among them have signed.
+///
+/// # Errors
+/// If the text has no certificate, or one of them cannot be used.
+pub(crate) fn client_config_trusting(pem: &[u8]) -> Result<ClientConfig, String> {
+    let certificates = certificate::certificates(pem)?;
+    let verifier = GivenCertificates::new(roots(pem)?, certificates, provider());
+    let verifier = Arc::new(verifier.map_err(|problem| problem.to_string())?);
+    let builder = client_builder().map_err(|problem| problem.to_string())?;
+    let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
+    Ok(builder.with_no_client_auth())
+}
+
+/// Returns a configuration that verifies nothing, neither the certificate of a server nor that the server has its
+/// key. TLS only hides the traffic from those who do not tamper with it.
 pub(crate) fn unverified_client_config() -> Result<ClientConfig, rustls::Error> {
-    let verifier = Arc::new(AnyCertificate(provider()));
+    let verifier = Arc::new(AnyCertificate);
     let builder: ConfigBuilder<ClientConfig, WantsClientCert> =
         client_builder()?.dangerous().with_custom_certificate_verifier(verifier);
     Ok(builder.with_no_client_auth())

@@ -176,6 +176,13 @@ pub(crate) fn version(der: &[u8]) -> Option<u32> {
     certificate.version().0.checked_add(1)
 }
 
+/// Returns the first and the last second in which a certificate is valid, in Unix time.
+pub(crate) fn validity(der: &[u8]) -> Option<(i64, i64)> {
+    let (_, certificate) = X509Certificate::from_der(der).ok()?;
+    let validity = certificate.validity();
+    Some((validity.not_before.timestamp(), validity.not_after.timestamp()))
+}
+
 fn timestamp(time: ASN1Time) -> Option<Timestamp> {
     let time = DateTime::from_timestamp(time.timestamp(), 0)?;
     Some(Timestamp(time.format("%FT%TZ").to_string()))

@@ -1,8 +1,8 @@
 //! Backends.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
@@ -10,14 +10,14 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use crate::api::id::prefix;
 use crate::api::remote::backends::failover::FailoverBackend;
 use crate::api::remote::backends::http_response::HttpResponseBackend;
-use crate::api::remote::backends::static_::StaticBackend;
+use crate::api::remote::backends::static_::{StaticBackend, StaticBackendTls};
 use crate::api::remote::backends::tunnel_group::TunnelGroupBackend;
 use crate::api::remote::backends::weighted::WeightedBackend;
 use crate::api::remote::edges::modules::BackendModule;
 use crate::gateway::Gateway;
 use crate::gateway::modules::edge_module::EdgeModule;
 use crate::gateway::routing::backend::{Backend, BackendKind, FixedResponse};
-use crate::gateway::upstream::static_target::StaticTarget;
+use crate::gateway::upstream::static_target::{StaticTarget, StaticTls};
 use crate::http1::is_framing;
 use crate::service::store::{self, View};
 
@@ -25,11 +25,38 @@ use crate::service::store::{self, View};
 pub(super) struct Backends {
     gateway: Gateway,
     known: HashMap<String, Arc<ArcSwap<Backend>>>,
+    unverified: Arc<UnverifiedBackends>,
+}
+
+/// The addresses of the static backends whose certificates are not verified, by their identifiers.
+#[derive(Debug, Default)]
+pub(in crate::service) struct UnverifiedBackends(Mutex<BTreeMap<String, String>>);
+
+impl UnverifiedBackends {
+    /// Returns each of them, as log and console name it.
+    pub(in crate::service) fn names(&self) -> Vec<String> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.iter().map(|(id, address)| format!("{id} ({address})")).collect()
+    }
+
+    /// Notes a backend as it is now.
+    fn note(&self, backend: &StaticBackend) {
+        let is_unverified = backend.tls.as_ref().is_some_and(StaticBackendTls::is_unverified);
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match is_unverified {
+            true => known.insert(backend.id.clone(), backend.address.clone().unwrap_or_default()),
+            false => known.remove(&backend.id),
+        };
+    }
+
+    fn forget(&self, id: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+    }
 }
 
 impl Backends {
-    pub(super) fn new(gateway: Gateway) -> Self {
-        Self { gateway, known: HashMap::new() }
+    pub(super) fn new(gateway: Gateway, unverified: Arc<UnverifiedBackends>) -> Self {
+        Self { gateway, known: HashMap::new(), unverified }
     }
 
     /// Where a backend is found, whether it exists yet or not.
@@ -58,7 +85,7 @@ impl Backends {
         view.each(|it: TunnelGroupBackend| publish(self, &it.id.clone(), group(it)))?;
         view.each(|it: HttpResponseBackend| publish(self, &it.id.clone(), fixed(it)))?;
         view.each(|it: StaticBackend| {
-            let kind = at_address(&self.gateway, &it);
+            let kind = self.at_address(&it);
             publish(self, &it.id, kind)
         })?;
         view.each(|it: FailoverBackend| {
@@ -69,7 +96,7 @@ impl Backends {
             let (id, kind) = (it.id.clone(), self.weighted(it));
             publish(self, &id, kind)
         })?;
-        gone.iter().for_each(|id| self.publish(id, BackendKind::Nothing));
+        gone.iter().for_each(|id| self.take_back(id));
         Ok(())
     }
 
@@ -89,12 +116,39 @@ impl Backends {
             prefix::FAILOVER => view.find(id)?.map(|backend| self.failover(backend)),
             prefix::WEIGHTED => view.find(id)?.map(|backend| self.weighted(backend)),
             prefix::HTTP_RESPONSE => view.find(id)?.map(fixed),
-            prefix::STATIC => view.find(id)?.map(|backend| at_address(&self.gateway, &backend)),
+            prefix::STATIC => view.find(id)?.map(|backend| self.at_address(&backend)),
             // Keys, users and the like are nothing to traffic.
             _ => return Ok(()),
         };
-        self.publish(id, kind.unwrap_or(BackendKind::Nothing));
+        match kind {
+            Some(kind) => self.publish(id, kind),
+            None => self.take_back(id),
+        }
         Ok(())
+    }
+
+    /// Leaves visitors of a deleted backend without a target.
+    fn take_back(&mut self, id: &str) {
+        self.unverified.forget(id);
+        self.publish(id, BackendKind::Nothing);
+    }
+
+    fn at_address(&self, backend: &StaticBackend) -> BackendKind {
+        self.unverified.note(backend);
+        let tls = backend.tls.as_ref().filter(|tls| tls.enabled == Some(true));
+        let tls = tls.map(|tls| StaticTls {
+            verify: !tls.is_unverified(),
+            ca: tls.ca.as_deref().unwrap_or_default(),
+            server_name: tls.server_name.as_deref().unwrap_or_default(),
+        });
+        match StaticTarget::new(backend.address.as_deref().unwrap_or_default(), tls) {
+            Ok(target) => BackendKind::Upstream(self.gateway.upstream(Arc::new(target))),
+            // The fields were checked when they were stored.
+            Err(err) => {
+                tracing::error!(backend = backend.id, %err, "static backend is unusable");
+                BackendKind::Nothing
+            }
+        }
     }
 
     fn failover(&mut self, backend: FailoverBackend) -> BackendKind {
@@ -136,17 +190,4 @@ fn headers(headers: Option<BTreeMap<String, String>>) -> HeaderMap {
         })
         .filter(|(name, _)| !is_framing(name))
         .collect()
-}
-
-fn at_address(gateway: &Gateway, backend: &StaticBackend) -> BackendKind {
-    let tls = backend.tls.as_ref().is_some_and(|tls| tls.enabled == Some(true));
-    let address = backend.address.as_deref().unwrap_or_default();
-    match StaticTarget::new(address, tls) {
-        Ok(target) => BackendKind::Upstream(gateway.upstream(Arc::new(target))),
-        // The TLS library would have to refuse its own defaults.
-        Err(err) => {
-            tracing::error!(%err, "a backend is unusable");
-            BackendKind::Nothing
-        }
-    }
 }

@@ -33,6 +33,7 @@ use crate::gateway::modules::policy_cache::PolicyCache;
 use crate::logging::ignore;
 use crate::service::store::{self, Changes, StorageFault, Store};
 use crate::service::vaults::VaultKey;
+use backends::UnverifiedBackends;
 pub(super) use ip_policies::add_rule;
 use route_tables::{RouteTables, is_published};
 use tcp_edges::TcpEdges;
@@ -48,6 +49,7 @@ const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) struct Publisher {
     /// The policies that are in use; what a handler has compiled is published as it is.
     pub policies: Arc<PolicyCache>,
+    pub unverified_backends: Arc<UnverifiedBackends>,
     tcp_edges: Arc<TcpEdges>,
     /// The thread ends when this is dropped.
     changes: mpsc::Sender<Change>,
@@ -91,12 +93,16 @@ impl Publisher {
         vault_key: Arc<VaultKey>,
     ) -> Result<Arc<Self>, store::StoreError> {
         let policies = Arc::<PolicyCache>::default();
+        let unverified_backends = Arc::<UnverifiedBackends>::default();
         let tcp_edges = Arc::new(TcpEdges::new(gateway.clone()));
-        let mut tables = RouteTables::new(&gateway, policies.clone(), tcp_edges.clone(), vault_key);
+        let (known, unverified) = (policies.clone(), unverified_backends.clone());
+        let mut tables =
+            RouteTables::new(&gateway, known, unverified, tcp_edges.clone(), vault_key);
         let (changes, queue) = mpsc::channel();
         let (progress, published) = watch::channel(0);
         let sent = AtomicU64::new(0);
-        let publisher = Arc::new(Self { policies, tcp_edges, changes, sent, published });
+        let publisher =
+            Arc::new(Self { policies, unverified_backends, tcp_edges, changes, sent, published });
         // Before all is read, so that no change is missed.
         let follower = Arc::downgrade(&publisher);
         store.watch(move |changes| {
@@ -105,6 +111,13 @@ impl Publisher {
             }
         });
         store.read_blocking(|view| tables.load(view))?;
+        for backend in publisher.unverified_backends.names() {
+            tracing::warn!(
+                backend,
+                "certificate of a static backend is not verified: set tls.verify to true, and tls.ca if no authority \
+                 of the system has signed it"
+            );
+        }
         let thread = PublisherThread {
             tables,
             queue,

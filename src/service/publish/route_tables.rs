@@ -8,7 +8,7 @@ use crate::api::remote::edges::tcp::TcpEdge;
 use crate::api::remote::edges::tls::TlsEdge;
 use crate::gateway::Gateway;
 use crate::gateway::modules::policy_cache::PolicyCache;
-use crate::service::publish::backends::Backends;
+use crate::service::publish::backends::{Backends, UnverifiedBackends};
 use crate::service::publish::certificates::PublishedCertificates;
 use crate::service::publish::cloud_endpoints::CloudEndpoints;
 use crate::service::publish::https_edges::HttpsEdges;
@@ -61,12 +61,13 @@ impl RouteTables {
     pub(super) fn new(
         gateway: &Gateway,
         policies: Arc<PolicyCache>,
+        unverified: Arc<UnverifiedBackends>,
         tcp_edges: Arc<TcpEdges>,
         vault_key: Arc<VaultKey>,
     ) -> Self {
         Self {
             gateway: gateway.clone(),
-            backends: Backends::new(gateway.clone()),
+            backends: Backends::new(gateway.clone(), unverified),
             ip_policies: IpPolicyTable::new(gateway.clone()),
             secrets: PublishedSecrets::new(gateway.clone(), vault_key),
             modules: ModuleCompiler::new(gateway.clone(), policies),

@@ -226,7 +226,8 @@ async fn a_static_backend_may_be_reached_over_tls() {
     for one in [&site, &behind] {
         let edge = one.edge("a.test").await;
         let address = behind.service.service.gateway().https_address().unwrap();
-        let over = json!({"address": address.to_string(), "tls": {"enabled": true}});
+        let over =
+            json!({"address": address.to_string(), "tls": {"enabled": true, "verify": false}});
         let over = site.service.create("/backends/static", over).await;
         let modules = match std::ptr::eq(one, &site) {
             true => json!({"backend": {"backend_id": over}}),

@@ -174,7 +174,8 @@ async fn defaults_are_shown(engine: Engine) {
     assert_eq!(response.json["status_code"], 200);
     assert_eq!(response.json["headers"], json!({"x-a": "1"}));
     assert_eq!((&group.json["tunnels"], &group.json["metadata"]), (&json!([]), &json!("")));
-    assert_eq!(fixed.json["tls"], json!({"enabled": false}));
+    let tls = json!({"enabled": false, "verify": true, "ca": "", "server_name": ""});
+    assert_eq!(fixed.json["tls"], tls);
     assert_eq!(bot.json["active"], true);
     assert_eq!(credential.json["acl"], json!([]));
     assert_eq!(service.get("/tunnels").await.json["tunnels"], json!([]));

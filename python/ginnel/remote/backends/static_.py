@@ -16,10 +16,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class StaticBackendTls(Record):
-    """TLS between the service and a static backend, whose certificate is not verified."""
+    """TLS between the service and a static backend."""
 
     enabled: bool | None = None
     """If true, the service speaks TLS to the address."""
+    verify: bool | None = None
+    """If true, the service verifies the certificate of the backend; true for new backends."""
+    ca: str | None = None
+    """The certificates to trust, in PEM: authorities, or the certificate of the backend. If
+    empty, the service trusts the authorities of its system.
+    """
+    server_name: str | None = None
+    """The name in SNI, which the certificate must be for. If empty, the host of the address."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the response that this version does not know."""
 
@@ -41,7 +49,7 @@ class StaticBackend(Record):
     address: str | None = None
     """Where to connect to, `host:port`."""
     tls: StaticBackendTls | None = None
-    """TLS to the address. The service does not verify the certificate of the backend."""
+    """TLS to the address."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the response that this version does not know."""
 
@@ -64,7 +72,7 @@ class BackendsStatic(Resource):
             description: Human-readable description of the backend; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
-            tls: TLS to the address. The service does not verify the certificate of the backend.
+            tls: TLS to the address.
 
         `POST /backends/static`
         """
@@ -114,7 +122,7 @@ class BackendsStatic(Resource):
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             address: Where to connect to, `host:port`.
-            tls: TLS to the address. The service does not verify the certificate of the backend.
+            tls: TLS to the address.
 
         `PATCH /backends/static/{id}`
         """
@@ -151,7 +159,7 @@ class AsyncBackendsStatic(Resource):
             description: Human-readable description of the backend; at most 255 bytes.
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
-            tls: TLS to the address. The service does not verify the certificate of the backend.
+            tls: TLS to the address.
 
         `POST /backends/static`
         """
@@ -201,7 +209,7 @@ class AsyncBackendsStatic(Resource):
             metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
             address: Where to connect to, `host:port`.
-            tls: TLS to the address. The service does not verify the certificate of the backend.
+            tls: TLS to the address.
 
         `PATCH /backends/static/{id}`
         """

@@ -23,14 +23,31 @@ wire! {
         /// Where to connect to, `host:port`.
         #[public(text)]
         pub address: Option<String>,
-        /// TLS to the address. The service does not verify the certificate of the backend.
+        /// TLS to the address.
         pub tls: Option<StaticBackendTls>,
     }
 
-    /// TLS between the service and a static backend, whose certificate is not verified.
+    /// TLS between the service and a static backend.
     pub struct StaticBackendTls {
         /// If true, the service speaks TLS to the address.
         pub enabled: Option<bool>,
+        /// If true, the service verifies the certificate of the backend; true for new backends.
+        pub verify: Option<bool>,
+        /// The certificates to trust, in PEM: authorities, or the certificate of the backend. If
+        /// empty, the service trusts the authorities of its system.
+        #[public(text)]
+        pub ca: Option<String>,
+        /// The name in SNI, which the certificate must be for. If empty, the host of the address.
+        #[public(text)]
+        pub server_name: Option<String>,
+    }
+}
+
+impl StaticBackendTls {
+    /// Returns true if the service speaks TLS to the backend without verifying its certificate. Versions that could
+    /// not verify certificates stored no `verify`.
+    pub fn is_unverified(&self) -> bool {
+        self.enabled == Some(true) && self.verify != Some(true)
     }
 }
 

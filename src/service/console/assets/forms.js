@@ -98,7 +98,7 @@ function controlOf(name, schema, kind, attributes, words) {
   const select = (...options) => make("select", attributes, ...options.map(([value, text]) => make("option", { value }, text)));
   if (kind === "truth") return select(["", "as it is by default"], ["true", "yes"], ["false", "no"]);
   if (words) return select(["", attributes["aria-required"] ? "Choose one" : "as it is by default"], ...words.map((word) => [word, word.replaceAll("_", " ")]));
-  if (name.endsWith("_pem")) return area(6);
+  if (name.endsWith("_pem") || name === "ca") return area(6);
   if (kind === "json" || (name === "value" && !isSecret(schema))) return area(8);
   // A secret may have several lines, such as a key.
   if (name === "value") return make("textarea", { rows: 3, spellcheck: "false", autocomplete: "off", ...attributes, class: "mono concealed" });

@@ -1,15 +1,40 @@
 //! Static backends: one fixed address, with or without TLS.
 
-use super::{Context, Handler, OperationResult, delete_unused, on, resource};
+use super::{Context, Handler, OperationResult, delete_unused, on};
 use crate::api::id::prefix;
 use crate::api::remote::backends::static_::{
     Create, Delete, Get, List, StaticBackend, StaticBackendTls, Update,
 };
+use crate::base::address::Host;
+use crate::net::tls::{self, certificate};
+use crate::service::address::Base;
 use crate::service::check::{Flaw, host_port};
-use crate::service::context::found;
+use crate::service::context::{StoredResource, found};
+use crate::service::store::Document;
 use crate::service::{Refusal, code};
 
-resource! { StaticBackend = STATIC }
+/// The longest text of certificates, in bytes.
+const MAX_PEM_BYTES: usize = 64 << 10;
+
+impl Document for StaticBackend {
+    const PREFIX: &'static str = prefix::STATIC;
+
+    fn id(&self) -> &str {
+        &self.id
+    }
+}
+
+impl StoredResource for StaticBackend {
+    fn locate(&mut self, base: &Base) {
+        self.uri = base.of(&self.id);
+        // Versions that could not verify certificates stored only `enabled`.
+        let tls = self.tls.get_or_insert_default();
+        tls.enabled.get_or_insert(false);
+        tls.verify.get_or_insert(false);
+        tls.ca.get_or_insert_default();
+        tls.server_name.get_or_insert_default();
+    }
+}
 
 pub(super) fn handlers() -> Vec<Handler> {
     vec![on(create), on(list), on(get), on(update), on(delete)]
@@ -17,6 +42,7 @@ pub(super) fn handlers() -> Vec<Handler> {
 
 async fn create(service: Context, params: Create) -> OperationResult<Create> {
     let address = checked_address(&params.address)?;
+    let tls = params.tls.map(checked_tls).transpose()?.unwrap_or_default();
     let create = service.change(move |change| {
         let backend = StaticBackend {
             id: change.new_id(prefix::STATIC)?,
@@ -24,7 +50,11 @@ async fn create(service: Context, params: Create) -> OperationResult<Create> {
             description: Some(params.description.unwrap_or_default()),
             metadata: Some(params.metadata.unwrap_or_default()),
             address: Some(address),
-            tls: Some(decided(params.tls.unwrap_or_default())),
+            tls: Some(StaticBackendTls {
+                enabled: Some(tls.enabled.unwrap_or(false)),
+                verify: Some(tls.verify.unwrap_or(true)),
+                ..tls
+            }),
             ..StaticBackend::default()
         };
         change.put(&backend)?;
@@ -45,12 +75,15 @@ async fn update(service: Context, mut params: Update) -> OperationResult<Update>
     // Generated clients of Python send an empty one for what their caller left out.
     let address = params.address.take().filter(|address| !address.is_empty());
     params.address = address.as_deref().map(checked_address).transpose()?;
+    params.tls = params.tls.map(checked_tls).transpose()?;
     let update = service.change(move |change| {
         let mut backend: StaticBackend = found(change, &params.id)?;
         backend.description = params.description.or(backend.description);
         backend.metadata = params.metadata.or(backend.metadata);
         backend.address = params.address.or(backend.address);
-        backend.tls = params.tls.map(decided).or(backend.tls);
+        if let Some(tls) = params.tls {
+            backend.tls = Some(updated(backend.tls.unwrap_or_default(), tls));
+        }
         change.put(&backend)?;
         Ok(backend)
     });
@@ -61,8 +94,48 @@ async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
     service.write(move |change| delete_unused::<StaticBackend>(change, &params.id)).await
 }
 
-fn decided(tls: StaticBackendTls) -> StaticBackendTls {
-    StaticBackendTls { enabled: Some(tls.enabled.unwrap_or(false)) }
+/// The stored settings with those of a request; fields that the request omits keep their value.
+fn updated(stored: StaticBackendTls, new: StaticBackendTls) -> StaticBackendTls {
+    StaticBackendTls {
+        enabled: new.enabled.or(stored.enabled),
+        verify: new.verify.or(stored.verify),
+        ca: new.ca.or(stored.ca),
+        server_name: new.server_name.or(stored.server_name),
+    }
+}
+
+/// Checks the settings of a request, and returns them in their normal form.
+fn checked_tls(tls: StaticBackendTls) -> Result<StaticBackendTls, Refusal> {
+    let ca = tls.ca.as_deref().map(checked_authorities).transpose()?;
+    let server_name = tls.server_name.as_deref().map(checked_server_name).transpose()?;
+    Ok(StaticBackendTls { ca, server_name, ..tls })
+}
+
+/// The certificates without the text around them, such as a private key.
+fn checked_authorities(pem: &str) -> Result<String, Refusal> {
+    if pem.is_empty() {
+        return Ok(String::new());
+    }
+    let invalid = |problem: &str| Refusal::new(code::INVALID_VALUE, format!("tls.ca: {problem}"));
+    if pem.len() > MAX_PEM_BYTES {
+        let problem = format!("is {} bytes long, the limit is {MAX_PEM_BYTES}", pem.len());
+        return Err(invalid(&problem));
+    }
+    let certificates = certificate::certificates(pem.as_bytes()).map_err(|it| invalid(&it))?;
+    tls::client_config_trusting(pem.as_bytes()).map_err(|problem| invalid(&problem))?;
+    Ok(certificate::pem_of(&certificates))
+}
+
+/// The name in its normal form.
+fn checked_server_name(name: &str) -> Result<String, Refusal> {
+    if name.is_empty() {
+        return Ok(String::new());
+    }
+    let host = Host::parse(name).map_err(|problem| {
+        let message = format!("tls.server_name: {name:?} {problem}");
+        Refusal::new(code::INVALID_VALUE, message)
+    })?;
+    Ok(host.to_string())
 }
 
 /// The address in its normal form.

@@ -8,6 +8,8 @@ use rustix::fs::statvfs;
 use super::copy::{self, BackupReport};
 use super::lock::NameLock;
 use super::{open, place, state};
+use crate::api::id::prefix;
+use crate::api::remote::backends::static_::StaticBackend;
 use crate::files;
 use crate::logging::or_debug;
 use crate::service::store::StoreError;
@@ -26,6 +28,8 @@ pub struct DatabaseReport {
     pub is_in_use: bool,
     /// The rest of the pause after a leap of the clock, in seconds.
     pub deletion_pause: u64,
+    /// The static backends over TLS whose certificates are not verified: identifiers and addresses.
+    pub unverified_backends: Vec<String>,
 }
 
 /// Checks all of a database, which a service may be using.
@@ -42,7 +46,31 @@ pub fn examine(path: &Path) -> Result<DatabaseReport, StoreError> {
     let is_in_use = is_in_use(path);
     let deletion_pause = deletion_pause(&source);
     let free_bytes = free_bytes(path);
-    Ok(DatabaseReport { content, log_bytes, free_bytes, is_in_use, deletion_pause })
+    let unverified_backends = unverified_backends(&source);
+    Ok(DatabaseReport {
+        content,
+        log_bytes,
+        free_bytes,
+        is_in_use,
+        deletion_pause,
+        unverified_backends,
+    })
+}
+
+fn unverified_backends(source: &Connection) -> Vec<String> {
+    let read = || {
+        let mut statement =
+            source.prepare("SELECT id, body FROM resources WHERE kind = ?1 ORDER BY id")?;
+        let rows = statement.query_map([prefix::STATIC], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        rows.collect::<Result<Vec<(String, String)>, rusqlite::Error>>()
+    };
+    let rows = or_debug!(read(), "the static backends cannot be read").unwrap_or_default();
+    let unverified = rows.into_iter().filter_map(|(id, body)| {
+        let StaticBackend { tls, address, .. } = serde_json::from_str(&body).ok()?;
+        let is_unverified = tls?.is_unverified();
+        is_unverified.then(|| format!("{id} ({})", address.unwrap_or_default()))
+    });
+    unverified.collect()
 }
 
 fn deletion_pause(source: &Connection) -> u64 {
