@@ -28,7 +28,8 @@
 //! `python` and `cli` use `client`, `service` and `agent`; `service` uses `gateway`, which knows neither
 //! the database nor the management API: `service/publish` compiles what the database says and hands it
 //! over. `gateway` uses `policy`, which `python` and `cli` try as well; `service` and `agent` share
-//! `protocol`, which speaks over `mux`. All of them may use `api`, `http1` and `net`. What keeps
+//! `protocol`, which speaks over `mux`. All of them may use `api`, `http1` and `net`, and
+//! `client` asks the dialler of `net`. What keeps
 //! connections for another request, in `client`, `gateway` and `agent`, asks `reuse`; `client` and `agent`
 //! read coded bodies with `coding`. `net` and `settings` use `api`, and `policy` uses `http1`; `cli` and
 //! `service` use `settings`; `gateway`, `service` and `agent` count with `metrics`, and the last two show
@@ -68,7 +69,6 @@ mod logging;
 mod metrics;
 #[cfg(feature = "service")]
 pub mod mux;
-#[cfg(feature = "service")]
 mod net;
 #[cfg(feature = "service")]
 pub mod policy;

@@ -321,44 +321,16 @@ def ginnel_mock(ginnel_agent_client: AgentClient) -> Iterator[Callable[..., Mock
 
 @pytest.fixture
 def ginnel_loopback_only(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Forbids any connection off this machine: those of ginnel's clients and of Python's sockets.
+    """Forbids any connection off this machine, in all threads of this process.
 
-    What is tried fails as when the network is down: with `APIConnectionError`, or `OSError`.
+    That holds for ginnel's clients, agents and services, for sockets and datagrams of Python, and
+    for uvloop. Attempts fail as if the network was down: with `APIConnectionError` or `OSError`.
+    Libraries that open sockets in C, such as pycurl, grpcio and libpq, are not held.
     """
-    import socket
+    from ._testing.loopback import loopback_only
 
-    from . import _native
-
-    def checked(self: socket.socket, address: object) -> None:
-        _check(self, address)
-        connect(self, address)  # type: ignore[arg-type]
-
-    def checked_ex(self: socket.socket, address: object) -> int:
-        _check(self, address)
-        return connect_ex(self, address)  # type: ignore[arg-type]
-
-    connect, connect_ex = socket.socket.connect, socket.socket.connect_ex
-    monkeypatch.setattr(socket.socket, "connect", checked)
-    monkeypatch.setattr(socket.socket, "connect_ex", checked_ex)
-    before = _native.loopback_only(True)
-    yield
-    _native.loopback_only(before)
-
-
-def _check(socket: object, address: object) -> None:
-    """Raise for an address that is not on this machine."""
-    from errno import ENETUNREACH
-    from ipaddress import ip_address
-
-    if not isinstance(address, tuple):
-        return
-    host = str(address[0])
-    try:
-        local = ip_address(host.partition("%")[0]).is_loopback
-    except ValueError:
-        local = host == "localhost"
-    if not local:
-        raise OSError(ENETUNREACH, f"{host} is not this machine, and ginnel_loopback_only is on")
+    with monkeypatch.context() as patch, loopback_only(patch):
+        yield
 
 
 if TYPE_CHECKING:

@@ -30,6 +30,8 @@ pub(super) struct ApiConnection<S> {
     pub socket: S,
     tls: Option<Box<TlsLayers>>,
     idle_since: Instant,
+    /// True if the connection leads to this machine, and not through a proxy.
+    pub is_local: bool,
 }
 
 /// TLS, once or twice: within the connection to a proxy that speaks it there is the server's.
@@ -61,17 +63,17 @@ pub(super) enum ReceiveOutcome {
 }
 
 impl<S: SocketIo> ApiConnection<S> {
-    pub fn new(socket: S, tls: Option<TlsLayers>) -> Self {
+    pub fn new(socket: S, tls: Option<TlsLayers>, is_local: bool) -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(1);
         let number = NUMBER.fetch_add(1, Relaxed);
         let tls = tls.map(Box::new);
-        Self { number, socket, tls, idle_since: Instant::now() }
+        Self { number, socket, tls, idle_since: Instant::now(), is_local }
     }
 
     /// The same connection on another kind of socket.
     pub fn map<T>(self, map: impl FnOnce(S) -> io::Result<T>) -> io::Result<ApiConnection<T>> {
-        let Self { number, socket, tls, idle_since } = self;
-        Ok(ApiConnection { number, socket: map(socket)?, tls, idle_since })
+        let Self { number, socket, tls, idle_since, is_local } = self;
+        Ok(ApiConnection { number, socket: map(socket)?, tls, idle_since, is_local })
     }
 
     /// True when the connection was idle for so long that a request that cannot be repeated should

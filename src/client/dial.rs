@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 #[cfg(not(unix))]
@@ -23,15 +22,7 @@ use super::{Api, Cause, ClientSettings};
 
 use crate::base::address::{Host, HostPort};
 use crate::logging::ignore;
-
-/// True while tests forbid connections to other machines.
-static LOOPBACK_ONLY: AtomicBool = AtomicBool::new(false);
-
-/// Forbids connections to other machines in this process, or allows them again; says what was
-/// before. It is for tests, which are not to depend on a network.
-pub fn loopback_only(forbid: bool) -> bool {
-    LOOPBACK_ONLY.swap(forbid, Ordering::Relaxed)
-}
+use crate::net::{DialRole, Reach, is_loopback_only, permit};
 
 /// What ends a wait early.
 pub(super) struct DialContext<'a> {
@@ -115,7 +106,9 @@ pub(super) fn dial(
             false => None,
         };
         let tls = tls.transpose().map_err(|error| context.attempt_error(error, Cause::Connect))?;
-        return Ok(ApiConnection::new(socket, tls.map(|tls| TlsLayers::new(tls, None))));
+        let is_local = socket.is_loopback();
+        let tls = tls.map(|tls| TlsLayers::new(tls, None));
+        return Ok(ApiConnection::new(socket, tls, is_local));
     };
     let opened = through(proxy, settings, context);
     opened.map_err(|error| context.attempt_error(error, |error| behind_proxy(proxy, error)))
@@ -159,7 +152,7 @@ fn through(
         (None, Some(to_proxy)) => Some(TlsLayers::new(to_proxy, None)),
         (None, None) => None,
     };
-    Ok(ApiConnection::new(socket, tls))
+    Ok(ApiConnection::new(socket, tls, false))
 }
 
 /// The address of the origin, for proxies that are not to resolve its name.
@@ -243,10 +236,7 @@ fn connect(host: &str, port: u16, context: &mut DialContext<'_>) -> io::Result<C
     };
     let mut last = io::Error::new(io::ErrorKind::NotFound, format!("{host} has no address"));
     for address in addresses {
-        if is_loopback_only() && !address.ip().is_loopback() {
-            let problem = format!("{host} is not this machine, and only this machine is allowed");
-            return Err(io::Error::new(io::ErrorKind::NetworkUnreachable, problem));
-        }
+        permit(DialRole::ApiClient, Reach::Any, address)?;
         match connect_to(address, context) {
             Ok(socket) => return Ok(socket),
             Err(error) if is_ended(&error) => return Err(error),
@@ -337,9 +327,4 @@ fn attempt_error(
         (Api::Agent, io::ErrorKind::ConnectionRefused) => Cause::NotRunning(error),
         _ => Cause::Connect(error),
     })
-}
-
-/// True while [`loopback_only`] forbids connections to other machines.
-fn is_loopback_only() -> bool {
-    LOOPBACK_ONLY.load(Ordering::Relaxed)
 }

@@ -69,8 +69,8 @@ use tokio::net::TcpStream;
 use crate::api::{self, Call, Operation};
 use crate::fork::PerProcess;
 
+pub use crate::net::loopback_only;
 pub use config_error::ConfigError;
-pub use dial::loopback_only;
 pub use error::{Cause, Error};
 pub use event::{CallEvent, CallEventKind, CallUpdate, EventFilter, Observer};
 pub use network::Task;

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::connection::ApiConnection;
 use super::socket::SocketIo;
+use crate::net::is_loopback_only;
 use crate::reuse::ReuseBan;
 
 /// The connections of one client over one kind of socket.
@@ -192,6 +193,7 @@ impl<S: SocketIo> Lease<S> {
 impl ReuseRequirements<'_> {
     fn are_met_by<S: SocketIo>(&self, connection: &mut ApiConnection<S>) -> bool {
         self.may_reuse
+            && (connection.is_local || !is_loopback_only())
             && !(self.must_be_recent && connection.is_stale())
             && self.ban.permits(connection.idle_state())
     }

@@ -53,6 +53,12 @@ impl ClientSocket {
         }
     }
 
+    /// Returns true if the socket is connected to this machine.
+    pub fn is_loopback(&self) -> bool {
+        let peer = self.socket.peer_addr().ok().and_then(|peer| peer.as_socket());
+        peer.is_some_and(|peer| peer.ip().to_canonical().is_loopback())
+    }
+
     /// Waits until something arrives, but not for longer than this.
     pub fn wait_readable(&self, limit: Duration) {
         #[cfg(unix)]

@@ -83,7 +83,9 @@ use crate::api::id::Ids;
 use crate::base::address::reachable;
 pub use crate::http1::HeadLimits;
 use crate::logging::ignore;
-use crate::net::{ConnectionLimit, Listener, Reach, Shutdown, ShutdownPhase, ShutdownSignal};
+use crate::net::{
+    ConnectionLimit, DialRole, Listener, Reach, Shutdown, ShutdownPhase, ShutdownSignal,
+};
 use crate::policy::ip_rules::IpRules;
 use crate::policy::login::OauthApplications;
 use crate::policy::{AddressKinds, AddressLookup, Fetch, FetchFailed, PhaseDecision};
@@ -340,7 +342,7 @@ impl Gateway {
         reach: Reach,
     ) -> Result<::http::Response<bytes::Bytes>, FetchFailed> {
         request.headers.extend(self.0.delivery_mark.header(&request.url));
-        self.0.fetcher.send_once(&request, reach).await
+        self.0.fetcher.send_once(&request, DialRole::EventDelivery, reach).await
     }
 
     /// Marks requests that deliver events with this key, and knows them by it.

@@ -1,4 +1,5 @@
-//! Listeners: how many connections are taken, how long one may be silent, who may not be reached.
+//! Listeners: how many connections are taken, how long one may be silent, who may not be reached. And the dialler,
+//! which opens all outgoing connections by the rules of their [`DialRole`]; [`OutboundClient`] sends HTTP by them.
 //!
 //! Every listener of the service and of the agent is a [`Listener`]: it asks a [`ConnectionLimit`],
 //! whose size follows from the file descriptors that the process may have ([`descriptors`]), and serves
@@ -6,28 +7,52 @@
 //! nothing public may lead to, [`Reach`] which addresses are public, and [`tls`] is all that
 //! is said about TLS.
 
+#[cfg(feature = "service")]
 mod api_server;
+#[cfg(feature = "service")]
 mod connection_limit;
+#[cfg(feature = "service")]
 pub(crate) mod descriptors;
+#[cfg_attr(not(feature = "service"), allow(dead_code))]
+mod dial;
+#[cfg(feature = "service")]
 mod jitter;
+#[cfg(feature = "service")]
 mod listener;
+#[cfg(feature = "service")]
+mod outbound_client;
+#[cfg_attr(not(feature = "service"), allow(dead_code))]
 pub(crate) mod private;
+#[cfg(feature = "service")]
 mod proxy_header;
+#[cfg_attr(not(feature = "service"), allow(dead_code))]
 mod reach;
+#[cfg_attr(not(feature = "service"), allow(dead_code))]
 mod resolve;
+#[cfg(feature = "service")]
 mod shutdown;
+#[cfg(feature = "service")]
 mod timeouts;
+#[cfg(feature = "service")]
 pub(crate) mod tls;
 
-pub(crate) use api_server::{ApiService, ApiTimeouts, PeerAddress, routed, serve_api};
-pub use connection_limit::{AcceptFailures, Refusals};
-pub(crate) use connection_limit::{
-    ConnectionCaps, ConnectionCounts, ConnectionLimit, Permit, SourceAddress,
+#[cfg(feature = "service")]
+pub(crate) use self::{
+    api_server::{ApiService, ApiTimeouts, PeerAddress, routed, serve_api},
+    connection_limit::{ConnectionCaps, ConnectionCounts, ConnectionLimit, Permit, SourceAddress},
+    dial::{DialRefusal, dial, dial_address, dial_any, permit_host},
+    jitter::random_fraction,
+    listener::{AcceptedConnection, ConnectionTask, Listener},
+    outbound_client::{OutboundClient, OutboundError, OutboundOptions, refusal_of},
+    proxy_header::ProxyProtocol,
+    reach::OutOfReach,
+    resolve::{listen_at, listen_on, listen_on_now, resolve},
+    shutdown::{Shutdown, ShutdownPhase, ShutdownSignal},
+    timeouts::{FIRST_BYTE_TIMEOUT, HANDSHAKE_TIMEOUT, HEAD_TIMEOUT, first_byte},
 };
-pub(crate) use jitter::random_fraction;
-pub(crate) use listener::{AcceptedConnection, ConnectionTask, Listener};
-pub(crate) use proxy_header::ProxyProtocol;
-pub(crate) use reach::{OutOfReach, Reach};
-pub(crate) use resolve::{listen_at, listen_on, listen_on_now, resolve, resolve_now};
-pub(crate) use shutdown::{Shutdown, ShutdownPhase, ShutdownSignal};
-pub(crate) use timeouts::{FIRST_BYTE_TIMEOUT, HANDSHAKE_TIMEOUT, HEAD_TIMEOUT, first_byte};
+#[cfg(feature = "service")]
+pub use connection_limit::{AcceptFailures, Refusals};
+pub use dial::loopback_only;
+pub(crate) use dial::{DialRole, is_loopback_only, permit};
+pub(crate) use reach::Reach;
+pub(crate) use resolve::resolve_now;

@@ -1,18 +1,12 @@
 //! Listeners of this process that nothing public may lead to: the API of an agent, which asks for no
 //! key, and the management API.
 //!
-//! Who listens says so, for as long as it does; who connects on behalf of strangers asks about each
-//! address after the name was resolved, and before it connects. So it does not matter how an address
+//! A listener is registered for as long as it listens. The dialler asks about each address that others have named,
+//! after the name was resolved and before it connects. So it does not matter how an address
 //! is spelled, which agent of the process has the listener, and when it began to listen.
 
-use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::{PoisonError, RwLock};
-
-use tokio::net::TcpStream;
-
-use super::resolve;
-use crate::base::address::HostPort;
 
 /// The private listeners of this process.
 static LISTENERS: RwLock<Vec<SocketAddr>> = RwLock::new(Vec::new());
@@ -44,38 +38,10 @@ pub fn has_port(port: u16) -> bool {
     listeners.iter().any(|listener| listener.port() == port)
 }
 
-/// Refuses an address that leads to a private listener.
-///
-/// # Errors
-/// When it does.
-pub fn check(address: SocketAddr) -> io::Result<()> {
+/// Returns true if an address leads to a private listener.
+pub fn is_private(address: SocketAddr) -> bool {
     let listeners = LISTENERS.read().unwrap_or_else(PoisonError::into_inner);
-    match listeners.iter().any(|listener| leads_to(address, *listener)) {
-        true => Err(refusal(address)),
-        false => Ok(()),
-    }
-}
-
-/// The error for an address that nothing public may lead to.
-pub fn refusal(address: SocketAddr) -> io::Error {
-    let problem = format!("{address} is the agent's or the service's own API");
-    io::Error::new(io::ErrorKind::PermissionDenied, problem)
-}
-
-/// Connects to the first address of a host that answers.
-///
-/// # Errors
-/// When none answers, or one of them leads to a private listener.
-pub async fn connect(place: &HostPort) -> io::Result<TcpStream> {
-    let mut failed = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for address in resolve(place).await? {
-        check(address)?;
-        match TcpStream::connect(address).await {
-            Ok(stream) => return Ok(stream),
-            Err(error) => failed = error,
-        }
-    }
-    Err(failed)
+    listeners.iter().any(|listener| leads_to(address, *listener))
 }
 
 /// Whether who connects to `address` may come to `listener`.
@@ -152,8 +118,8 @@ mod tests {
         let address = "127.0.0.1:1".parse().unwrap();
         let (first, second) = (PrivateListener::new(address), PrivateListener::new(address));
         drop(first);
-        assert!(check(address).is_err() && has_port(1));
+        assert!(is_private(address) && has_port(1));
         drop(second);
-        assert!(check(address).is_ok() && !has_port(1));
+        assert!(!is_private(address) && !has_port(1));
     }
 }

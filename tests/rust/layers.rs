@@ -17,7 +17,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("settings", &["api"]),
     ("mux", &[]),
     ("protocol", &["mux"]),
-    ("client", &["api", "coding", "http1", "reuse"]),
+    ("client", &["api", "coding", "http1", "net", "reuse"]),
     ("gateway", &["api", "files", "http1", "metrics", "net", "policy", "reuse"]),
     (
         "service",
@@ -120,6 +120,12 @@ const DONE_BY_NET: &[(&str, &[&str])] = &[
     ("default_provider", &["src/client/tls.rs"]),
     ("with_custom_certificate_verifier", &[]),
     ("load_native_certs", &["src/client/tls.rs"]),
+    // One dialler opens connections; the drivers of the clients wait in their own ways, and ask it first.
+    ("TcpStream::connect", &["src/service/cluster/peers/tests/lost.rs"]),
+    ("Client::builder()", &[]),
+    ("lookup_host", &[]),
+    ("to_socket_addrs", &["src/client/dial.rs"]),
+    ("socket2::Socket::new", &["src/client/dial.rs"]),
 ];
 
 /// What `http1` does for all, in the same form: it writes heads, knows which fields concern one connection

@@ -16,7 +16,7 @@ use crate::agent::unix_sockets::UnixSocketRoots;
 use crate::base::address::{HostPort, UnixPath};
 use crate::logging::or_debug;
 use crate::net::tls::server_name;
-use crate::net::{private, resolve};
+use crate::net::{DialRefusal, DialRole, Reach, dial_address, permit, private, resolve};
 use crate::reuse::{PolledSocket, ReuseBan, ReuseBans};
 
 /// How long a local service may take to accept a connection.
@@ -51,9 +51,9 @@ impl ForbiddenAddresses {
     /// that has to be resolved.
     fn check(&self, address: SocketAddr) -> io::Result<()> {
         if self.0.iter().any(|closed| private::leads_to(address, *closed)) {
-            return Err(private::refusal(address));
+            return Err(DialRefusal::OwnApi(address).into());
         }
-        private::check(address)
+        Ok(permit(DialRole::LocalService, Reach::Any, address)?)
     }
 }
 
@@ -143,7 +143,8 @@ impl Dialer {
         let mut failed = io::Error::new(io::ErrorKind::NotFound, problem);
         for address in resolve(place).await? {
             self.closed.check(address)?;
-            match tokio::time::timeout(DIAL_TIMEOUT, TcpStream::connect(address)).await {
+            let dialed = dial_address(DialRole::LocalService, address);
+            match tokio::time::timeout(DIAL_TIMEOUT, dialed).await {
                 Ok(Ok(stream)) => {
                     // Requests are written whole; waiting for more to send only delays them.
                     or_debug!(stream.set_nodelay(true), "cannot switch delays off");

@@ -24,6 +24,7 @@ use crate::base::address::HostPort;
 use crate::logging::ignore;
 use crate::mux::{Code, Incoming, MuxSession, Side, heartbeat};
 use crate::net::tls::server_name;
+use crate::net::{DialRole, dial_any};
 use crate::protocol::message::{Auth, AuthAnswer, AuthExtra, Hidden, SAME_NODE_CODE};
 use crate::protocol::rpc;
 
@@ -220,7 +221,7 @@ async fn dial(
     addresses: &[SocketAddr],
     tls: &Arc<ClientConfig>,
 ) -> io::Result<ServiceStream> {
-    let stream = TcpStream::connect(addresses).await?;
+    let stream = dial_any(DialRole::AgentSession, addresses).await?;
     stream.set_nodelay(true)?;
     let keepalive = socket2::TcpKeepalive::new().with_time(Duration::from_secs(30));
     socket2::SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;

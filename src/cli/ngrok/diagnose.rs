@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use clap::{Arg, ArgMatches, Command, value_parser};
 use serde_json::{Value, json};
-use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::run::{connecting, options};
@@ -18,7 +17,7 @@ use crate::cli::error::{CliError, Exit};
 use crate::cli::output::say;
 use crate::cli::runtime;
 use crate::files;
-use crate::net::resolve;
+use crate::net::{DialRole, dial_address, resolve};
 
 /// How long the whole may take beyond the time for connecting.
 const SPARE_TIME: Duration = Duration::from_secs(2);
@@ -125,10 +124,11 @@ impl Diagnosis {
 
     async fn dial(&mut self, address: SocketAddr) -> Result<(), String> {
         let began = Instant::now();
-        let dialed = match timeout(STEP_TIMEOUT, TcpStream::connect(address)).await {
-            Ok(dialed) => dialed.map(drop).map_err(|error| error.to_string()),
-            Err(_) => Err(format!("no connection within {STEP_TIMEOUT:?}")),
-        };
+        let dialed =
+            match timeout(STEP_TIMEOUT, dial_address(DialRole::AgentSession, address)).await {
+                Ok(dialed) => dialed.map(drop).map_err(|error| error.to_string()),
+                Err(_) => Err(format!("no connection within {STEP_TIMEOUT:?}")),
+            };
         self.note("TCP", &address.to_string(), began, &dialed.as_ref().copied());
         dialed
     }

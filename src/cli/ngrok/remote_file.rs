@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use reqwest::Client;
-use reqwest::redirect::Policy;
+use reqwest::Method;
 
 use crate::cli::runtime;
-use crate::net::tls;
+use crate::net::{DialRole, OutboundClient, OutboundOptions, Reach, tls};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_REDIRECTS: usize = 5;
@@ -41,14 +40,19 @@ pub(super) fn fetch(url: &str) -> Result<String, FetchError> {
 }
 
 async fn read(url: url::Url) -> Result<String, FetchError> {
-    let config = tls::client_config(tls::system_roots())
+    let tls = tls::client_config(tls::system_roots())
         .map_err(|error| FetchError::Failed(error.to_string()))?;
-    let client = Client::builder()
-        .tls_backend_preconfigured(config)
-        .redirect(Policy::limited(MAX_REDIRECTS))
-        .timeout(TIMEOUT)
-        .build();
-    let mut response = client.map_err(failed)?.get(url).send().await.map_err(failed)?;
+    let client = OutboundClient::new(OutboundOptions {
+        role: DialRole::CommandFile,
+        reach: Reach::Any,
+        tls,
+        max_redirects: MAX_REDIRECTS,
+        timeout: Some(TIMEOUT),
+        uses_proxy: true,
+    });
+    let request = client.request(Method::GET, url.as_str()).await;
+    let request = request.map_err(|problem| FetchError::Failed(problem.to_string()))?;
+    let mut response = request.send().await.map_err(failed)?;
     if !response.status().is_success() {
         return Err(FetchError::Status(response.status().as_u16()));
     }

@@ -16,7 +16,7 @@ use crate::gateway::modules::traffic_policy::Fetcher;
 use crate::gateway::published::{
     CallLimit, CallLimits, FairCache, KeySetError, KeySets, PublishedCache, TooManyCalls,
 };
-use crate::net::Reach;
+use crate::net::{DialRole, Reach};
 use crate::policy::jwt::{KEYS_OF_LOGINS, KeyRequest, KeySet};
 use crate::policy::login::{IdTokenError, LoginProvider, is_login_url};
 use crate::policy::published::Lifetime;
@@ -327,7 +327,7 @@ impl Issuer {
             max_redirects: 0,
             attempt: 1,
         };
-        let fetched = self.fetcher.fetch(&fetch, self.reach).await;
+        let fetched = self.fetcher.fetch(&fetch, DialRole::Login, self.reach).await;
         fetched.map_err(LoginError::from)
     }
 }

@@ -13,7 +13,7 @@ use http::{HeaderMap, HeaderValue, Method};
 
 use crate::gateway::modules::traffic_policy::Fetcher;
 use crate::gateway::published::{CallLimits, FairCache, PublishedCache, TooManyCalls};
-use crate::net::Reach;
+use crate::net::{DialRole, Reach};
 use crate::policy::jwt::{KeyRequest, KeySet};
 use crate::policy::{Fetch, FetchFailed};
 
@@ -125,7 +125,7 @@ async fn fetch(fetcher: &Fetcher, url: String, reach: Reach) -> Result<KeySet, K
         max_redirects: 0,
         attempt: 1,
     };
-    let answer = fetcher.fetch(&fetch, reach).await?;
+    let answer = fetcher.fetch(&fetch, DialRole::Policy, reach).await?;
     if !answer.status().is_success() {
         return Err(KeySetError::Status { url: fetch.url, status: answer.status() });
     }

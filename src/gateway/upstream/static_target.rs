@@ -14,7 +14,7 @@ use crate::gateway::Io;
 use crate::gateway::routing::target::{
     BoxFuture, ConnectionReuse, DialError, RouteRef, Target, Visitor,
 };
-use crate::net::{private, tls};
+use crate::net::{DialRole, dial, tls};
 use crate::reuse::PolledSocket;
 
 /// TLS to a target, as a static backend has it.
@@ -69,7 +69,7 @@ impl StaticTarget {
 
     async fn connect(&self) -> io::Result<Io> {
         let address = self.address.as_ref().map_err(|it| io::Error::other(it.clone()))?;
-        let stream = private::connect(address).await?;
+        let stream = dial(DialRole::StaticBackend, address).await?;
         stream.set_nodelay(true)?;
         let stream = PolledSocket(stream);
         match &self.tls {

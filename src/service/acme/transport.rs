@@ -1,25 +1,27 @@
 //! How requests reach the directory: over the provider of TLS that everything here uses.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full};
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
-use reqwest::Client;
-use reqwest::redirect::Policy;
 
 use crate::net::tls::{self, certificate};
+use crate::net::{DialRole, OutboundClient, OutboundOptions, Reach};
 use crate::service::acme::AcmeOptions;
 
 /// How long one request may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// The number of redirects that are followed.
+const MAX_REDIRECTS: usize = 3;
 /// The largest response that is read, in bytes.
 const MAX_RESPONSE_BYTES: usize = 1 << 20;
 
 /// Sends the requests of ACME.
 #[derive(Clone)]
-pub(super) struct AcmeTransport(Client);
+pub(super) struct AcmeTransport(Arc<OutboundClient>);
 
 impl AcmeTransport {
     /// How a directory is reached.
@@ -35,13 +37,16 @@ impl AcmeTransport {
                 tls::roots(&pem).map_err(failed)?
             }
         };
-        let config = tls::client_config(roots).map_err(|problem| problem.to_string())?;
-        let client = Client::builder()
-            .tls_backend_preconfigured(config)
-            .redirect(Policy::limited(3))
-            .timeout(REQUEST_TIMEOUT)
-            .build();
-        client.map(Self).map_err(|problem| problem.to_string())
+        let tls = tls::client_config(roots).map_err(|problem| problem.to_string())?;
+        let client = OutboundClient::new(OutboundOptions {
+            role: DialRole::Acme,
+            reach: Reach::Any,
+            tls,
+            max_redirects: MAX_REDIRECTS,
+            timeout: Some(REQUEST_TIMEOUT),
+            uses_proxy: true,
+        });
+        Ok(Self(Arc::new(client)))
     }
 
     async fn send(
@@ -51,7 +56,8 @@ impl AcmeTransport {
         let other = |problem: reqwest::Error| Error::Other(problem.into());
         let (parts, body) = request.into_parts();
         let body = body.collect().await.map_or_else(|never| match never {}, |it| it.to_bytes());
-        let request = self.0.request(parts.method, parts.uri.to_string());
+        let request = self.0.request(parts.method, &parts.uri.to_string()).await;
+        let request = request.map_err(|problem| Error::Other(problem.into()))?;
         let sent = request.headers(parts.headers).body(body).send().await;
         let mut received = sent.map_err(other)?;
         let mut body = BytesMut::new();

@@ -13,9 +13,10 @@ use super::payload::OutgoingEvent;
 use super::secret::DestinationSecret;
 use super::{file, otlp, webhook};
 use crate::api::remote::event_destinations::EventDestination;
+use crate::base::address::HostName;
 use crate::gateway::Gateway;
 use crate::http1::retry_after;
-use crate::net::{Reach, private};
+use crate::net::{DialRefusal, Reach, private};
 use crate::policy::Fetch;
 
 /// The longest URL, in bytes.
@@ -239,11 +240,14 @@ pub(in crate::service) fn check_url(text: &str, reach: Reach) -> Result<(), Stri
         Some(Host::Ipv6(address)) => Some(address.into()),
         Some(Host::Domain(_)) | None => None,
     };
-    let is_local = url.host() == Some(Host::Domain("localhost"));
+    let name = url.domain().and_then(|name| HostName::parse(name).ok());
+    let is_local = name.is_some_and(|name| name.is_localhost());
     let place = address.or(is_local.then_some(Ipv4Addr::LOCALHOST.into()));
     if let Some(place) = place.zip(url.port_or_known_default()) {
-        private::check(place.into())
-            .map_err(|problem| format!("must lead elsewhere: {problem}"))?;
+        let place = place.into();
+        if private::is_private(place) {
+            return Err(format!("must lead elsewhere: {}", DialRefusal::OwnApi(place)));
+        }
     }
     if let Some(problem) = address.and_then(|address| reach.check(address).err()) {
         return Err(format!(

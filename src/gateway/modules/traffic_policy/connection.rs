@@ -10,6 +10,7 @@ use crate::gateway::http::error_response::ErrorResponse;
 use crate::gateway::modules::traffic_policy::execution::code_prefix;
 use crate::gateway::modules::traffic_policy::rules::Rules;
 use crate::logging::ignore;
+use crate::net::DialRole;
 use crate::policy::{
     Carried, EndpointFacts, Exchange, Phase, StepOutcome, Verdict, VisitorConnection,
 };
@@ -54,7 +55,7 @@ impl ConnectionExecution {
                     break Err(());
                 }
                 StepOutcome::Fetch(fetch) => {
-                    run.answer(gateway.fetcher.fetch(&fetch, rules.reach).await)
+                    run.answer(gateway.fetcher.fetch(&fetch, DialRole::Policy, rules.reach).await)
                 }
             }
         };

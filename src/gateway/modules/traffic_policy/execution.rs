@@ -24,6 +24,7 @@ use crate::gateway::modules::traffic_policy::rules::Rules;
 use crate::gateway::routing::internal::InternalAddress;
 use crate::gateway::routing::internal::is_internal;
 use crate::gateway::routing::virtual_host::{Rejection, VirtualHost};
+use crate::net::DialRole;
 use crate::policy::head_change::RuleNotePair;
 use crate::policy::jwt::{KeyRequest, KeySet};
 use crate::policy::{
@@ -309,7 +310,7 @@ async fn fetched(context: &RequestContext<'_>, fetch: &Fetch, rules: &Rules) -> 
     if is_internal_url(&fetch.url) {
         fetch_internal(context, fetch).await
     } else {
-        context.gateway.fetcher.fetch(fetch, rules.reach).await
+        context.gateway.fetcher.fetch(fetch, DialRole::Policy, rules.reach).await
     }
 }
 

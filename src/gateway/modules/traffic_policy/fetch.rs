@@ -1,19 +1,16 @@
 //! What actions want to know from elsewhere, such as the keys of an issuer.
 
-use std::fmt::Display;
-use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, OnceLock};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::Response;
-use reqwest::Client;
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use reqwest::redirect::Policy;
-use url::{Host, Url};
 
-use crate::base;
-use crate::net::{OutOfReach, Reach, private, tls};
+use crate::net::{
+    DialRefusal, DialRole, OutOfReach, OutboundClient, OutboundError, OutboundOptions, Reach,
+    refusal_of, tls,
+};
 use crate::policy::{Fetch, FetchFailed, Fetched};
 
 /// How many redirects are followed at most, whatever an action says.
@@ -21,23 +18,19 @@ const MAX_REDIRECTS: u8 = 10;
 /// How long a body may take of which only the beginning is of use.
 const BODY_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The clients that fetch for actions; made when they are first needed.
+/// The clients that fetch for actions, made when they are first needed.
 #[derive(Default)]
-pub(crate) struct Fetcher {
-    any: OnceLock<Client>,
-    /// Connects to public addresses alone.
-    public: OnceLock<Client>,
-}
+pub(crate) struct Fetcher(Mutex<HashMap<(DialRole, Reach), Arc<OutboundClient>>>);
 
 impl Fetcher {
     /// Does what an action asks for, as far as it may reach.
-    pub(crate) async fn fetch(&self, spec: &Fetch, reach: Reach) -> Fetched {
+    pub(crate) async fn fetch(&self, spec: &Fetch, role: DialRole, reach: Reach) -> Fetched {
         let url = spec.url.clone();
         let mut left = spec.max_redirects.min(MAX_REDIRECTS);
         let fetched = async {
             let mut next = url;
             loop {
-                let (answer, location) = self.once(spec, &next, reach).await?;
+                let (answer, location) = self.once(spec, &next, (role, reach)).await?;
                 match location.filter(|_| left > 0) {
                     Some(location) => {
                         left -= 1;
@@ -55,9 +48,10 @@ impl Fetcher {
     pub(crate) async fn send_once(
         &self,
         spec: &Fetch,
+        role: DialRole,
         reach: Reach,
     ) -> Result<Response<Bytes>, FetchFailed> {
-        let sent = tokio::time::timeout(spec.timeout, self.send(spec, &spec.url, reach));
+        let sent = tokio::time::timeout(spec.timeout, self.send(spec, &spec.url, (role, reach)));
         let mut answer = sent.await.unwrap_or(Err(FetchFailed::Late))?;
         let mut body = BytesMut::new();
         let reading = async {
@@ -86,9 +80,9 @@ impl Fetcher {
         &self,
         spec: &Fetch,
         url: &str,
-        reach: Reach,
+        place: (DialRole, Reach),
     ) -> Result<(Response<Bytes>, Option<String>), FetchFailed> {
-        let mut answer = self.send(spec, url, reach).await?;
+        let mut answer = self.send(spec, url, place).await?;
         let leads = answer.status().is_redirection();
         let location = answer.headers().get(http::header::LOCATION).filter(|_| leads);
         let location = location
@@ -112,115 +106,57 @@ impl Fetcher {
         &self,
         spec: &Fetch,
         url: &str,
-        reach: Reach,
+        place: (DialRole, Reach),
     ) -> Result<reqwest::Response, FetchFailed> {
-        let request = self.client_for(url, reach).await?.request(spec.method.clone(), url);
+        let client = self.client(place)?;
+        let request = client.request(spec.method.clone(), url).await.map_err(not_begun)?;
         let request = request.headers(spec.headers.clone()).body(spec.body.clone());
         request.send().await.map_err(unreachable)
     }
 
-    /// The client for a URL, which never leads to an API of this process.
-    async fn client_for(&self, url: &str, reach: Reach) -> Result<Client, FetchFailed> {
-        match checked(url, reach).await? {
-            None => self.client(reach).cloned(),
-            Some(pinned) => made(Some(pinned), reach),
+    fn client(&self, place: (DialRole, Reach)) -> Result<Arc<OutboundClient>, FetchFailed> {
+        let mut clients = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = clients.get(&place) {
+            return Ok(client.clone());
         }
-    }
-
-    fn client(&self, reach: Reach) -> Result<&Client, FetchFailed> {
-        let client = match reach {
-            Reach::Any => &self.any,
-            Reach::Public => &self.public,
-        };
-        if let Some(client) = client.get() {
-            return Ok(client);
-        }
-        let made = made(None, reach)?;
-        Ok(client.get_or_init(|| made))
+        let tls = tls::client_config(tls::system_roots())
+            .map_err(|problem| FetchFailed::Unreachable(problem.to_string()))?;
+        let client = Arc::new(OutboundClient::new(OutboundOptions {
+            role: place.0,
+            reach: place.1,
+            tls,
+            max_redirects: 0,
+            timeout: None,
+            uses_proxy: false,
+        }));
+        clients.insert(place, client.clone());
+        Ok(client)
     }
 }
 
-/// Resolves names, and refuses those that stand for an address which is not public.
-struct PublicResolver;
-
-impl Resolve for PublicResolver {
-    fn resolve(&self, name: Name) -> Resolving {
-        Box::pin(async move {
-            let addresses = tokio::net::lookup_host((name.as_str(), 0)).await?;
-            let addresses: Vec<_> = addresses.collect();
-            addresses.iter().try_for_each(|address| Reach::Public.check(address.ip()))?;
-            Ok(Box::new(addresses.into_iter()) as Addrs)
-        })
+/// The failure of a request that was not sent.
+fn not_begun(problem: OutboundError) -> FetchFailed {
+    match problem {
+        OutboundError::Refused(DialRefusal::OutOfReach(OutOfReach(address))) => {
+            FetchFailed::OutOfReach(address)
+        }
+        problem => FetchFailed::Unreachable(problem.to_string()),
     }
 }
 
-/// With its causes, and without the URL, which may hold what only its receiver should know.
+/// The failure with its causes, and without the URL, which may contain what only its receiver should know.
 fn unreachable(problem: reqwest::Error) -> FetchFailed {
     let problem = problem.without_url();
+    if let Some(DialRefusal::OutOfReach(OutOfReach(address))) = refusal_of(&problem) {
+        return FetchFailed::OutOfReach(address);
+    }
     let mut text = problem.to_string();
     let mut cause = std::error::Error::source(&problem);
     while let Some(problem) = cause {
-        if let Some(OutOfReach(address)) = problem.downcast_ref() {
-            return FetchFailed::OutOfReach(*address);
-        }
         text = format!("{text}: {problem}");
         cause = problem.source();
     }
     FetchFailed::Unreachable(text)
-}
-
-/// A name, and the only addresses that it stands for.
-type PinnedResolver = (String, Vec<SocketAddr>);
-
-/// What a URL's host must be held to, so that a name which is resolved once more does not lead
-/// elsewhere; none where nothing private has that port.
-async fn checked(url: &str, reach: Reach) -> Result<Option<PinnedResolver>, FetchFailed> {
-    let in_reach = |address: IpAddr| {
-        reach.check(address).map_err(|OutOfReach(address)| FetchFailed::OutOfReach(address))
-    };
-    let url = Url::parse(url).map_err(failed)?;
-    match url.host() {
-        Some(Host::Ipv4(address)) => in_reach(address.into())?,
-        Some(Host::Ipv6(address)) => in_reach(address.into())?,
-        Some(Host::Domain(_)) | None => {}
-    }
-    let port = url.port_or_known_default().filter(|port| private::has_port(*port));
-    let (Some(port), Some(host)) = (port, url.host_str()) else { return Ok(None) };
-    let name = base::address::Host::parse(host).map_err(failed)?.unbracketed();
-    let addresses = tokio::net::lookup_host((name.as_str(), port)).await.map_err(failed)?;
-    let addresses: Vec<_> = addresses.collect();
-    addresses.iter().try_for_each(|address| {
-        private::check(*address).map_err(failed)?;
-        in_reach(address.ip())
-    })?;
-    Ok(Some((host.to_owned(), addresses)))
-}
-
-fn made(pinned: Option<PinnedResolver>, reach: Reach) -> Result<Client, FetchFailed> {
-    make(pinned, reach).map_err(failed)
-}
-
-fn failed(problem: impl Display) -> FetchFailed {
-    FetchFailed::Unreachable(problem.to_string())
-}
-
-fn make(
-    pinned: Option<PinnedResolver>,
-    reach: Reach,
-) -> Result<Client, Box<dyn std::error::Error + Send + Sync>> {
-    let config = tls::client_config(tls::system_roots())?;
-    let client = Client::builder()
-        .tls_backend_preconfigured(config)
-        .redirect(Policy::none())
-        .retry(reqwest::retry::never())
-        .referer(false)
-        .no_proxy();
-    let client = match (pinned, reach) {
-        (Some((host, addresses)), _) => client.resolve_to_addrs(&host, &addresses),
-        (None, Reach::Public) => client.dns_resolver(Arc::new(PublicResolver)),
-        (None, Reach::Any) => client,
-    };
-    Ok(client.build()?)
 }
 
 #[cfg(test)]
@@ -229,6 +165,8 @@ mod tests {
     use http::{HeaderMap, Method};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
+
+    use std::net::SocketAddr;
 
     use super::*;
     use crate::net::private::PrivateListener;
@@ -269,7 +207,9 @@ mod tests {
             let redirect = format!("HTTP/1.1 302 Found\r\nLocation: {leading}\r\n\r\n");
             let redirecting = format!("http://{}/", answering(redirect).await);
             for url in [leading, redirecting] {
-                let fetched = Fetcher::default().fetch(&spec(url.clone()), Reach::Any).await;
+                let fetched = Fetcher::default()
+                    .fetch(&spec(url.clone()), DialRole::Policy, Reach::Any)
+                    .await;
                 let problem = fetched.unwrap_err().to_string();
                 assert!(problem.contains("own API"), "{url}: {problem}");
             }
@@ -285,8 +225,8 @@ mod tests {
         // Nobody has an address that is kept for documentation.
         let _private = PrivateListener::new(SocketAddr::new([192, 0, 2, 1].into(), address.port()));
 
-        let fetched =
-            Fetcher::default().fetch(&spec(format!("http://{address}/")), Reach::Any).await;
+        let spec = spec(format!("http://{address}/"));
+        let fetched = Fetcher::default().fetch(&spec, DialRole::Policy, Reach::Any).await;
 
         assert_eq!(fetched.unwrap().body(), "hi");
     }
@@ -297,7 +237,8 @@ mod tests {
         let port = listener.local_addr().unwrap().port();
         for host in ["127.0.0.1", "localhost", "2130706433", "[::ffff:127.0.0.1]"] {
             let url = format!("http://{host}:{port}/");
-            let fetched = Fetcher::default().fetch(&spec(url), Reach::Public).await;
+            let fetcher = Fetcher::default();
+            let fetched = fetcher.fetch(&spec(url), DialRole::Policy, Reach::Public).await;
             let failure = fetched.unwrap_err();
             assert!(matches!(failure, FetchFailed::OutOfReach(_)), "{host}: {failure}");
         }

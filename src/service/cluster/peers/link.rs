@@ -23,7 +23,7 @@ use crate::gateway::tls::NodeTls;
 use crate::gateway::tls::authority::LocalAuthority;
 use crate::logging::or_debug;
 use crate::mux::{Incoming, MuxSession, SessionLimits, Side, heartbeat};
-use crate::net::{AcceptedConnection, resolve, tls};
+use crate::net::{AcceptedConnection, DialRole, dial, tls};
 use crate::protocol::read_kind;
 use crate::protocol::rpc::{self, IncomingCall};
 use crate::service::Error;
@@ -126,7 +126,7 @@ impl Linker {
         let place = HostPort::parse(address).map_err(|problem| {
             io::Error::new(io::ErrorKind::InvalidInput, format!("{address:?} {problem}"))
         })?;
-        let stream = TcpStream::connect(resolve(&place).await?.as_slice()).await?;
+        let stream = dial(DialRole::Node, &place).await?;
         stream.set_nodelay(true)?;
         let name = ServerName::try_from(NODE_NAME).map_err(io::Error::other)?;
         TlsConnector::from(self.tls.client.clone()).connect(name, stream).await

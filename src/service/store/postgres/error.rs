@@ -13,6 +13,9 @@ pub(super) enum ServerError {
     /// There was no response in time.
     #[error("the database server does not respond")]
     Unanswered,
+    /// The server cannot be resolved, or must not be connected to.
+    #[error("cannot connect to the database server: {0}")]
+    Unreachable(#[from] std::io::Error),
 }
 
 fn describe(error: &tokio_postgres::Error) -> String {
@@ -29,7 +32,7 @@ impl ServerError {
     fn code(&self) -> Option<&SqlState> {
         match self {
             Self::Postgres(error) => error.code(),
-            Self::Unanswered => None,
+            Self::Unanswered | Self::Unreachable(_) => None,
         }
     }
 
@@ -63,7 +66,7 @@ impl ServerError {
         match self {
             // Of an address that is wrong, say, there is no better one.
             Self::Postgres(error) => error.is_closed() || has_io_error(error),
-            Self::Unanswered => true,
+            Self::Unanswered | Self::Unreachable(_) => true,
         }
     }
 

@@ -4,6 +4,7 @@
 //! for blocking work, changes are made by the thread that writes.
 
 use std::collections::HashMap;
+use std::io;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
@@ -12,13 +13,15 @@ use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{sleep, timeout};
+use tokio_postgres::config::Host as ServerHost;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{AsyncMessage, Client, Connection, NoTls, Statement};
 
 use super::error::ServerError;
 use super::options::{PostgresOptions, TlsMode};
 use super::tls::PostgresTls;
-use crate::net::{Shutdown, ShutdownPhase};
+use crate::base::address::{Host, HostPort};
+use crate::net::{DialRole, Shutdown, ShutdownPhase, is_loopback_only, permit_host};
 use crate::service::store::StoreError;
 use crate::thread_runtime::ThreadRuntime;
 
@@ -83,6 +86,7 @@ impl Server {
     ) -> Result<ServerSession, ServerError> {
         let connecting = async {
             let config = &self.0.options.config;
+            permit_hosts(config).await?;
             let spawned = &self.0.runtime;
             let client = match self.0.tls.clone() {
                 Some(tls) => {
@@ -97,7 +101,7 @@ impl Server {
                 }
             };
             client.batch_execute(settings).await?;
-            Ok::<_, tokio_postgres::Error>(client)
+            Ok::<_, ServerError>(client)
         };
         let client = self.wait(connecting, limit)??;
         let server = self.clone();
@@ -131,6 +135,21 @@ impl Server {
         let limited = closing.run_until(ShutdownPhase::Forced, timeout(limit, response));
         block_on(limited).and_then(Result::ok).ok_or(ServerError::Unanswered)
     }
+}
+
+/// Permits the hosts of the server, which the library connects to by itself.
+async fn permit_hosts(config: &tokio_postgres::Config) -> Result<(), ServerError> {
+    if !is_loopback_only() {
+        return Ok(());
+    }
+    let ports = config.get_ports();
+    for (index, host) in config.get_hosts().iter().enumerate() {
+        let ServerHost::Tcp(name) = host else { continue };
+        let host = Host::parse(name).map_err(io::Error::other)?;
+        let port = ports.get(index).or(ports.first()).copied().unwrap_or(5432);
+        permit_host(DialRole::Database, &HostPort { host, port }).await?;
+    }
+    Ok(())
 }
 
 /// Carries what is sent and received over a connection until it ends.
