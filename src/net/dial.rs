@@ -45,7 +45,7 @@ pub(crate) enum DialRole {
     CommandFile,
 }
 
-/// What connections of one role may reach.
+/// The limits of the connections of one role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct DialRule {
     /// If true, the connection may lead to the agent API and the management API of this process.
@@ -53,7 +53,8 @@ struct DialRule {
 }
 
 impl DialRole {
-    /// The table of roles. Only those may reach the APIs of this process whose target nobody else can choose.
+    /// The table of roles. A role may reach the APIs of this process only if its target comes from the operator or from
+    /// the code, and never from a caller, a visitor or a response.
     const fn rule(self) -> DialRule {
         let may_reach_own_apis = match self {
             Self::ApiClient | Self::AgentSession | Self::Node | Self::Database => true,

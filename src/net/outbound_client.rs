@@ -194,7 +194,7 @@ fn follow(
     }
 }
 
-/// Resolves names, and refuses those that stand for an address which is not permitted.
+/// Resolves names, and refuses names with an address that is not permitted.
 struct PermittingResolver(Reach);
 
 impl Resolve for PermittingResolver {
