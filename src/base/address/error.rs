@@ -50,6 +50,9 @@ pub enum AddressError {
     /// A URL has a user or a password.
     #[error("contains a user or a password, which is not supported here; leave it out")]
     Login,
+    /// A user or a password with a character that URLs do not have there.
+    #[error("has a user or a password with a character that must be percent-encoded")]
+    LoginCharacter,
     /// A URL has a path.
     #[error(
         "has a path, which is not supported here; leave out what follows the host and the port"

@@ -1,5 +1,6 @@
 //! Host names.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
@@ -36,12 +37,25 @@ impl HostName {
         self.0 == "localhost" || self.0.ends_with(".localhost")
     }
 
+    /// Returns true for the names of internal endpoints, which only policies of this service lead to.
+    pub fn is_internal(&self) -> bool {
+        self.0.ends_with(".internal")
+    }
+
     /// Returns true for the names below another, and false for the name itself.
     pub fn is_below(&self, parent: &Self) -> bool {
         self.0.strip_suffix(&parent.0).is_some_and(|rest| rest.ends_with('.'))
     }
 
     fn parse_ascii(text: &str) -> Result<Self, AddressError> {
+        Self::normalize(text).map(|name| Self(name.into_owned()))
+    }
+
+    /// Returns the normal form of a name in ASCII, which is borrowed if the text is in it.
+    pub(super) fn normalize(text: &str) -> Result<Cow<'_, str>, AddressError> {
+        if has_blank(text) {
+            return Err(AddressError::Blank);
+        }
         let name = text.strip_suffix('.').unwrap_or(text);
         if name.is_empty() {
             return Err(AddressError::NoHost);
@@ -54,7 +68,10 @@ impl HostName {
         if name.len() > MAX_NAME_BYTES || name.starts_with('-') || !name.split('.').all(is_label) {
             return Err(AddressError::Name);
         }
-        Ok(Self(name.to_ascii_lowercase()))
+        Ok(match name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            true => Cow::Owned(name.to_ascii_lowercase()),
+            false => Cow::Borrowed(name),
+        })
     }
 
     fn parse_international(text: &str) -> Result<Self, AddressError> {

@@ -1,14 +1,15 @@
 //! Names and addresses of hosts, with exactly one reading.
 //!
 //! [`HostName`] and [`Host`] are the parts of the others: [`HostPort`] for `host:port`, [`Authority`] for the scheme,
-//! host and port of a URL, and [`UpstreamAddress`] for the place that a tunnel forwards to. Each parser accepts
-//! one notation and reports the cause for everything else. In particular, `127.1`, `0x7f000001`, `0177.0.0.1`,
+//! host and port of a URL, [`WebUrl`] for a whole URL, and [`UpstreamAddress`] for the place that a tunnel forwards to.
+//! Each parser accepts one notation and reports the cause for everything else. In particular, `127.1`, `0x7f000001`, `0177.0.0.1`,
 //! `80/`, `"80\n"` and full-width digits are rejected: lenient URL parsers and resolvers read them as addresses
 //! of other machines.
 //!
 //! Printing a parsed value gives its normal form, which parses to the same value.
 
 mod authority;
+mod cidr;
 mod endpoint_url;
 mod error;
 mod host;
@@ -16,11 +17,14 @@ mod host_name;
 mod host_pattern;
 mod host_port;
 mod reachable;
+mod request_host;
 #[cfg(test)]
 mod tests;
 mod upstream_address;
+mod web_url;
 
 pub use authority::{Authority, Scheme};
+pub use cidr::{Cidr, NotCidr};
 pub use endpoint_url::EndpointUrl;
 pub use error::AddressError;
 pub use host::Host;
@@ -28,4 +32,6 @@ pub use host_name::HostName;
 pub use host_pattern::HostPattern;
 pub use host_port::{HostPort, parse_port};
 pub use reachable::reachable;
+pub use request_host::RequestHost;
 pub use upstream_address::{AddressProtocol, MAX_SOCKET_PATH_BYTES, UnixPath, UpstreamAddress};
+pub use web_url::WebUrl;
