@@ -2,21 +2,18 @@
 
 use std::fmt;
 
-use url::Url;
-
 use super::config_error::ConfigError;
 use super::options::{Api, ClientOptions};
 use super::redaction::mask_login;
 use crate::api::mask;
-use crate::base::address::Authority;
+use crate::base::address::{AddressError, Host, WebUrl};
 
 /// Scheme, host, port and path in front of every request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BaseUrl {
-    url: Url,
+    url: WebUrl,
     /// The host without brackets.
     host: String,
-    is_loopback: bool,
     /// The path of the base address, without a slash at its end.
     prefix: String,
 }
@@ -25,26 +22,17 @@ impl BaseUrl {
     /// Reads a base address.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         let wrong = |problem: &str| ConfigError::invalid("base_url", shown(text), problem);
-        let url =
-            Url::parse(text).map_err(|error| wrong(&format!("is not an address: {error}")))?;
-        if !matches!(url.scheme(), "http" | "https") {
-            return Err(wrong("must start with http:// or https://"));
-        }
-        if url.host_str().is_none_or(str::is_empty) {
-            return Err(wrong("names no host"));
-        }
-        if !url.username().is_empty() || url.password().is_some() {
-            return Err(wrong("must not carry a user or a password"));
-        }
+        let url = WebUrl::parse(text.trim()).map_err(|problem| match problem {
+            AddressError::Scheme(_) => wrong("must start with http:// or https://"),
+            AddressError::Login => wrong("must not carry a user or a password"),
+            problem => wrong(&problem.to_string()),
+        })?;
         if url.query().is_some() || url.fragment().is_some() {
             return Err(wrong("must not carry a query or a fragment"));
         }
-        // The parser of URLs reads numbers in other notations as addresses.
-        let (authority, _) =
-            Authority::split(text.trim()).map_err(|problem| wrong(&problem.to_string()))?;
         let prefix = url.path().trim_end_matches('/').to_owned();
-        let host = authority.host.unbracketed();
-        Ok(Self { url, host, is_loopback: authority.host.is_loopback(), prefix })
+        let host = url.host().unbracketed();
+        Ok(Self { url, host, prefix })
     }
 
     /// The address with this path, where it has none of its own.
@@ -60,12 +48,17 @@ impl BaseUrl {
 
     /// True for https.
     pub fn is_tls(&self) -> bool {
-        self.url.scheme() == "https"
+        self.url.is_https()
     }
 
     /// True when requests stay on this machine.
     pub fn is_loopback(&self) -> bool {
-        self.is_loopback
+        self.url.host().is_loopback()
+    }
+
+    /// The host.
+    pub(super) fn address(&self) -> &Host {
+        self.url.host()
     }
 
     /// The host without brackets.
@@ -75,39 +68,32 @@ impl BaseUrl {
 
     /// The port, also where the address leaves it out.
     pub(super) fn port(&self) -> u16 {
-        self.url.port_or_known_default().unwrap_or(80)
+        self.url.port()
     }
 
     /// The whole address of a request.
     pub fn url_of(&self, target: &str) -> String {
-        let origin = self.url.origin().ascii_serialization();
-        [&origin, &self.prefix, target].concat()
+        [&self.url.authority().to_string(), &self.prefix, target].concat()
     }
 
     /// The opposite of [`BaseUrl::url_of`]; `None` for addresses elsewhere. An address without a host
     /// is resolved against that of the request whose answer gave it (RFC 3986 §5.2).
     pub(super) fn target_of(&self, address: &str, request: &str) -> Option<String> {
-        let url = match Url::parse(address) {
-            Err(url::ParseError::RelativeUrlWithoutBase) => {
-                Url::parse(&self.url_of(request)).ok()?.join(address).ok()?
-            }
-            parsed => parsed.ok()?,
-        };
-        let ours = url.origin() == self.url.origin() && url.username().is_empty();
+        let url = WebUrl::parse(&self.url_of(request)).ok()?.join(address).ok()?;
+        let ours = url.authority() == self.url.authority() && !url.has_login();
         let path = url.path().strip_prefix(&self.prefix).filter(|path| path.starts_with('/'))?;
         let query = url.query().map(|query| format!("?{query}")).unwrap_or_default();
         ours.then(|| format!("{path}{query}"))
     }
 
     pub(super) fn host_header(&self) -> String {
-        let host = self.url.host_str().unwrap_or_default();
-        self.url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+        self.url.authority().host_header()
     }
 }
 
 impl fmt::Display for BaseUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.url.origin().ascii_serialization(), self.prefix)
+        write!(f, "{}{}", self.url.authority(), self.prefix)
     }
 }
 

@@ -9,8 +9,8 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use http::header::HOST;
 use http::{HeaderName, HeaderValue, Request};
 use ring::hmac;
-use url::Url;
 
+use crate::base::address::WebUrl;
 use crate::http1::target_of;
 
 /// The header that has the mark.
@@ -27,13 +27,12 @@ impl DeliveryMark {
     }
 
     /// The header of a request that delivers an event to a URL; none without a key.
-    pub(crate) fn header(&self, url: &str) -> Option<(HeaderName, HeaderValue)> {
+    pub(crate) fn header(&self, url: &WebUrl) -> Option<(HeaderName, HeaderValue)> {
         let key = self.0.load_full()?;
-        let url = Url::parse(url).ok()?;
-        let host = url.host_str()?;
-        let authority = url.port().map_or(host.to_owned(), |port| format!("{host}:{port}"));
-        let path = &url[url::Position::BeforePath..url::Position::AfterQuery];
-        let tag = hmac::sign(&key, &content(&authority, path));
+        // As in the `Host` header, which the HTTP library derives from the same URL.
+        let host = url.as_url().host_str()?;
+        let port = url.as_url().port().map(|port| format!(":{port}")).unwrap_or_default();
+        let tag = hmac::sign(&key, &content(&format!("{host}{port}"), &url.target()));
         let mark = BASE64_URL_SAFE_NO_PAD.encode(tag);
         Some((MARK, HeaderValue::try_from(mark).ok()?))
     }
@@ -68,11 +67,12 @@ mod tests {
     #[test]
     fn a_mark_holds_for_its_url_and_its_key() {
         let (mark, other) = (DeliveryMark::default(), DeliveryMark::default());
-        assert!(mark.header("https://a.test/").is_none());
+        let url = |text: &str| WebUrl::parse(text).unwrap();
+        assert!(mark.header(&url("https://a.test/")).is_none());
         mark.set_key(b"one");
         other.set_key(b"two");
-        let (_, value) = mark.header("https://A.test:443/events?x=1").unwrap();
-        let (_, ported) = mark.header("http://127.0.0.1:8080").unwrap();
+        let (_, value) = mark.header(&url("https://A.test:443/events?x=1")).unwrap();
+        let (_, ported) = mark.header(&url("http://127.0.0.1:8080")).unwrap();
 
         assert!(mark.is_on(&request("a.test", "/events?x=1", &value)));
         assert!(mark.is_on(&request("127.0.0.1:8080", "/", &ported)));

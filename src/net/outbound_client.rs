@@ -19,7 +19,7 @@ use super::dial::{DialRefusal, DialRole, is_loopback_only, permit, permit_ip};
 use super::private;
 use super::reach::{OutOfReach, Reach};
 use super::resolve::{resolve, resolve_now};
-use crate::base::address::{Host, HostPort};
+use crate::base::address::{Host, HostPort, WebUrl};
 
 /// Reasons why a request cannot be begun.
 #[derive(Debug, thiserror::Error)]
@@ -72,10 +72,10 @@ impl OutboundClient {
     pub async fn request(
         &self,
         method: Method,
-        url: &str,
+        url: &WebUrl,
     ) -> Result<RequestBuilder, OutboundError> {
-        let parsed = Url::parse(url).map_err(|problem| OutboundError::Host(problem.to_string()))?;
-        Ok(self.client_for(&parsed).await?.request(method, parsed))
+        let url = url.as_url();
+        Ok(self.client_for(url).await?.request(method, url.clone()))
     }
 
     /// Returns the client for a URL.
@@ -231,6 +231,10 @@ mod tests {
         })
     }
 
+    fn url(text: &str) -> WebUrl {
+        WebUrl::parse(text).unwrap()
+    }
+
     /// Redirects one request.
     async fn redirecting(to: &str) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -252,8 +256,8 @@ mod tests {
         for host in ["127.0.0.1", "localhost", "api.localhost", "[::ffff:127.0.0.1]"] {
             let target = format!("http://{host}:{}/", address.port());
 
-            let direct = client(3).request(Method::GET, &target).await;
-            let request = client(3).request(Method::GET, &redirecting(&target).await).await;
+            let direct = client(3).request(Method::GET, &url(&target)).await;
+            let request = client(3).request(Method::GET, &url(&redirecting(&target).await)).await;
             let redirected = request.unwrap().send().await.unwrap_err();
 
             let is_own = |refusal| matches!(refusal, DialRefusal::OwnApi(_));
@@ -269,7 +273,7 @@ mod tests {
         let last = redirecting("http://127.0.0.1:9/").await;
         let first = redirecting(&last).await;
 
-        let request = client(1).request(Method::GET, &first).await.unwrap();
+        let request = client(1).request(Method::GET, &url(&first)).await.unwrap();
         let problem = format!("{:?}", request.send().await.unwrap_err());
 
         assert!(problem.contains("too many redirects"), "{problem}");

@@ -2,7 +2,7 @@
 
 /// The parts of an absolute URL with an authority; parts that are missing are empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Url<'a> {
+pub(super) struct UrlParts<'a> {
     pub scheme: &'a str,
     pub authority: &'a str,
     pub user_password: &'a str,
@@ -13,7 +13,7 @@ pub(super) struct Url<'a> {
     pub fragment: &'a str,
 }
 
-impl<'a> Url<'a> {
+impl<'a> UrlParts<'a> {
     /// Takes a URL apart, or says that it is none.
     pub(super) fn parse(text: &'a str) -> Option<Self> {
         if text.chars().any(|it| it.is_whitespace() || it.is_control()) {
@@ -36,14 +36,6 @@ impl<'a> Url<'a> {
             query,
             fragment,
         })
-    }
-}
-
-impl Url<'_> {
-    /// Whether the host is one that only this server can reach: it ends in `.internal`.
-    pub(super) fn is_internal(&self) -> bool {
-        let host = self.host.to_ascii_lowercase();
-        host.strip_suffix(".internal").is_some_and(|name| !name.is_empty())
     }
 }
 
@@ -71,16 +63,16 @@ mod tests {
 
     #[test]
     fn an_address_may_have_a_port_and_brackets() {
-        let url = Url::parse("tcp://[::1]:5432").unwrap();
+        let url = UrlParts::parse("tcp://[::1]:5432").unwrap();
 
         assert_eq!((url.host, url.port, url.path), ("[::1]", Some(5432), ""));
-        assert_eq!(Url::parse("https://a.internal").unwrap().port, None);
+        assert_eq!(UrlParts::parse("https://a.internal").unwrap().port, None);
     }
 
     #[test]
     fn what_has_no_scheme_or_host_is_no_url() {
         for text in ["", "/path", "example.com", "https://", "1x://a", "http://a:x", "http://a b"] {
-            assert_eq!(Url::parse(text), None, "{text}");
+            assert_eq!(UrlParts::parse(text), None, "{text}");
         }
     }
 }

@@ -7,6 +7,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 
 use super::jwt::KeyRequest;
 use super::login::LoginRequest;
+use crate::base::address::WebUrl;
 
 /// What happens next.
 #[derive(Debug)]
@@ -69,8 +70,8 @@ pub struct LocalResponse {
 pub struct Fetch {
     /// The method.
     pub method: Method,
-    /// Where to.
-    pub url: String,
+    /// The URL to send it to.
+    pub url: WebUrl,
     /// The headers.
     pub headers: HeaderMap,
     /// The body.

@@ -625,7 +625,7 @@ def test_connections_to_receivers_are_used_again(
 def test_the_own_api_is_not_a_receiver() -> None:
     with quick_service(admin_addr=ANY) as service, service.client() as remote:
         own, agents = service.url.rsplit(":", 1)[1], free_port()
-        for host in ("127.0.0.1", "localhost", "0x7f.1", "[::1]"):
+        for host in ("127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "[::1]"):
             with pytest.raises(ginnel.BadRequestError, match="must lead elsewhere"):
                 subscribe(remote, CREATED, to=f"http://{host}:{own}/bot_users")
         subscribe(remote, CREATED, to=f"http://127.0.0.1:{agents}/api/tunnels")
@@ -644,7 +644,7 @@ def test_receivers_may_be_kept_to_public_addresses(
         quick_service(events={"private_receivers": False}) as service,
         service.client() as remote,
     ):
-        for host in ("127.0.0.1", "169.254.169.254", "[fd00::1]", "2130706433"):
+        for host in ("127.0.0.1", "169.254.169.254", "[fd00::1]", "[::ffff:127.0.0.1]"):
             for kind in ("webhook", "otlp"):
                 target: Any = {kind: {"url": f"http://{host}:{receiver.port}/"}}
                 problem = f"{kind}.url: .* is not a public address: .*private_receivers"

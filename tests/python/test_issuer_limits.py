@@ -171,7 +171,7 @@ def test_an_issuer_that_is_out_of_reach_is_called_so(upstream: Recorder) -> None
             tunnel = local.tunnels.start(addr=upstream.address, proto="http", traffic_policy=rules)
             return str(tunnel.public_url)
 
-        for host in ("127.0.0.1", "10.1.2.3", "[::1]", "2130706433"):
+        for host in ("127.0.0.1", "10.1.2.3", "[::1]", "[::ffff:10.1.2.3]"):
             config = {"issuer_url": f"https://{host}:4433", "client_id": CLIENT_ID}
             with pytest.raises(ginnel.APIStatusError, match="is not a public address"):
                 start({"type": "openid-connect", "config": config})

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use reqwest::Method;
+use reqwest::header::LOCATION;
+use reqwest::{Method, Response};
 
+use crate::base::address::{AddressError, WebUrl};
 use crate::cli::runtime;
 use crate::net::{DialRole, OutboundClient, OutboundOptions, Reach, tls};
 
@@ -15,7 +17,13 @@ const MAX_BYTES: usize = 1 << 20;
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FetchError {
     #[error("{0}")]
-    Url(&'static str),
+    Url(AddressError),
+    #[error("is neither http nor https")]
+    Scheme,
+    #[error("leads to a URL that {0}")]
+    Redirect(AddressError),
+    #[error("has more than {MAX_REDIRECTS} redirects")]
+    TooManyRedirects,
     #[error("{0}")]
     Failed(String),
     #[error("the response has status {0}")]
@@ -31,28 +39,26 @@ pub(super) enum FetchError {
 /// # Errors
 /// Where there is none within the limits.
 pub(super) fn fetch(url: &str) -> Result<String, FetchError> {
-    let parsed = url::Url::parse(url).map_err(|_| FetchError::Url("is not a URL"))?;
-    if !matches!(parsed.scheme(), "http" | "https") {
-        return Err(FetchError::Url("is neither http nor https"));
-    }
+    let parsed = WebUrl::parse_with_login(url).map_err(|problem| match problem {
+        AddressError::Scheme(_) => FetchError::Scheme,
+        problem => FetchError::Url(problem),
+    })?;
     let runtime = runtime::start().map_err(|error| FetchError::Failed(error.message))?;
     runtime.block_on(read(parsed))
 }
 
-async fn read(url: url::Url) -> Result<String, FetchError> {
+async fn read(url: WebUrl) -> Result<String, FetchError> {
     let tls = tls::client_config(tls::system_roots())
         .map_err(|error| FetchError::Failed(error.to_string()))?;
     let client = OutboundClient::new(OutboundOptions {
         role: DialRole::CommandFile,
         reach: Reach::Any,
         tls,
-        max_redirects: MAX_REDIRECTS,
+        max_redirects: 0,
         timeout: Some(TIMEOUT),
         uses_proxy: true,
     });
-    let request = client.request(Method::GET, url.as_str()).await;
-    let request = request.map_err(|problem| FetchError::Failed(problem.to_string()))?;
-    let mut response = request.send().await.map_err(failed)?;
+    let mut response = follow(&client, url).await?;
     if !response.status().is_success() {
         return Err(FetchError::Status(response.status().as_u16()));
     }
@@ -64,6 +70,21 @@ async fn read(url: url::Url) -> Result<String, FetchError> {
         }
     }
     String::from_utf8(body).map_err(|_| FetchError::NoText)
+}
+
+/// Sends requests until a response is not a redirect.
+async fn follow(client: &OutboundClient, mut url: WebUrl) -> Result<Response, FetchError> {
+    for _ in 0..=MAX_REDIRECTS {
+        let request = client.request(Method::GET, &url).await;
+        let request = request.map_err(|problem| FetchError::Failed(problem.to_string()))?;
+        let response = request.send().await.map_err(failed)?;
+        let location = response.headers().get(LOCATION).and_then(|it| it.to_str().ok());
+        let Some(location) = location.filter(|_| response.status().is_redirection()) else {
+            return Ok(response);
+        };
+        url = url.join(location).map_err(FetchError::Redirect)?;
+    }
+    Err(FetchError::TooManyRedirects)
 }
 
 /// What went wrong, without the address, which may hold secrets.

@@ -261,7 +261,7 @@ fn value(flag: &TunnelFlag, matches: &ArgMatches) -> Result<Option<Value>, CliEr
 fn fetch(flag: &str, url: &str) -> Result<String, CliError> {
     remote_file::fetch(url).map_err(|problem| {
         let exit = match problem {
-            FetchError::Url(_) => Exit::Usage,
+            FetchError::Url(_) | FetchError::Scheme => Exit::Usage,
             _ => Exit::Unreachable,
         };
         CliError::new(exit, format!("--{flag}: {}: {problem}", mask::target(&mask_login(url))))

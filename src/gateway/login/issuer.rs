@@ -11,6 +11,7 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use serde::Deserialize;
 use tokio::task::JoinError;
 
+use crate::base::address::WebUrl;
 use crate::gateway::login::records::LoginRecordsError;
 use crate::gateway::modules::traffic_policy::Fetcher;
 use crate::gateway::published::{
@@ -317,9 +318,11 @@ impl Issuer {
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
         // Some providers answer nobody who does not say what they are.
         headers.insert(USER_AGENT, HeaderValue::from_static(OWN_USER_AGENT));
+        let url = WebUrl::parse(url)
+            .map_err(|problem| LoginError::Unusable(format!("{url:?} {problem}")))?;
         let fetch = Fetch {
             method,
-            url: url.to_owned(),
+            url,
             headers,
             body,
             timeout: CALL_TIMEOUT,

@@ -10,8 +10,8 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use url::Url;
 
+use crate::base::address::WebUrl;
 use crate::gateway::login::issuer::{Issuer, LoginError};
 use crate::gateway::login::records::{LoginAttemptId, NewLoginSession};
 use crate::gateway::login::seal::random_text;
@@ -299,7 +299,9 @@ fn authorization_url(
     pending: &LoginAttempt,
     is_fresh: bool,
 ) -> Result<String, LoginError> {
-    let mut url = Url::parse(endpoint).map_err(|error| LoginError::Unusable(error.to_string()))?;
+    let url = WebUrl::parse(endpoint)
+        .map_err(|problem| LoginError::Unusable(format!("{endpoint:?} {problem}")))?;
+    let mut url = url.as_url().clone();
     let challenge =
         BASE64_URL_SAFE_NO_PAD.encode(digest(&SHA256, pending.verifier.as_bytes()).as_ref());
     let redirect_uri = format!("{}{CALLBACK_PATH}", request.visit.origin);

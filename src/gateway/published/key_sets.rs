@@ -11,6 +11,7 @@ use bytes::Bytes;
 use http::header::{ACCEPT, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method};
 
+use crate::base::address::WebUrl;
 use crate::gateway::modules::traffic_policy::Fetcher;
 use crate::gateway::published::{CallLimits, FairCache, PublishedCache, TooManyCalls};
 use crate::net::{DialRole, Reach};
@@ -111,9 +112,11 @@ impl KeySets {
 }
 
 async fn fetch(fetcher: &Fetcher, url: String, reach: Reach) -> Result<KeySet, KeySetError> {
+    let parsed = WebUrl::parse_with_login(&url)
+        .map_err(|problem| KeySetError::Unusable(format!("{url:?} {problem}")))?;
     let fetch = Fetch {
         method: Method::GET,
-        url,
+        url: parsed,
         headers: HeaderMap::from_iter([
             (ACCEPT, HeaderValue::from_static("application/json")),
             // Some providers answer nobody who does not say what they are.
@@ -127,7 +130,7 @@ async fn fetch(fetcher: &Fetcher, url: String, reach: Reach) -> Result<KeySet, K
     };
     let answer = fetcher.fetch(&fetch, DialRole::Policy, reach).await?;
     if !answer.status().is_success() {
-        return Err(KeySetError::Status { url: fetch.url, status: answer.status() });
+        return Err(KeySetError::Status { url, status: answer.status() });
     }
     KeySet::parse(answer.body()).map_err(|error| KeySetError::Unusable(error.to_string()))
 }

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use http::Uri;
-
+use crate::base::address::{Authority, Scheme};
 use crate::gateway::GatewayState;
 use crate::gateway::routing::agent_return::AgentReturn;
 use crate::gateway::routing::endpoint_spec::{EndpointSpec, Proto};
@@ -48,7 +47,7 @@ pub(crate) async fn virtual_host(
     gateway: &GatewayState,
     url: &str,
 ) -> Option<(Arc<VirtualHost>, InternalAddress)> {
-    let mut address = address(url, &[("http", Some(80)), ("https", Some(443))])?;
+    let mut address = address(url, &[Scheme::Http, Scheme::Https])?;
     // The port says what is spoken there.
     match address.port {
         80 => address.protocol = "http",
@@ -64,7 +63,7 @@ pub(crate) async fn stream(
     gateway: &GatewayState,
     url: &str,
 ) -> Option<(Arc<Route>, InternalAddress)> {
-    let address = address(url, &[("tls", Some(443)), ("tcp", None)])?;
+    let address = address(url, &[Scheme::Tls, Scheme::Tcp])?;
     let (name, port) = (&address.host, address.port);
     let find = || {
         let claim = gateway.streams.find(name, port).filter(|claim| claim.port == port)?;
@@ -89,10 +88,11 @@ async fn online(
     }
 }
 
-/// What the URL of an internal endpoint says, with the usual ports of its schemes.
-fn address(url: &str, schemes: &[(&'static str, Option<u16>)]) -> Option<InternalAddress> {
-    let uri: Uri = url.parse().ok()?;
-    let (protocol, usual) = schemes.iter().find(|(scheme, _)| uri.scheme_str() == Some(scheme))?;
-    let (host, port) = (uri.host()?.to_ascii_lowercase(), uri.port_u16().or(*usual)?);
+/// Parses the URL of an internal endpoint.
+fn address(url: &str, schemes: &[Scheme]) -> Option<InternalAddress> {
+    let (authority, _) = Authority::split(url).ok()?;
+    let scheme = schemes.iter().find(|scheme| **scheme == authority.scheme)?;
+    let host = authority.host.name()?.to_string();
+    let (protocol, port) = (scheme.name(), authority.port);
     is_internal(&host).then_some(InternalAddress { protocol, host, port })
 }

@@ -17,8 +17,9 @@ use super::super::problem::code;
 use super::super::replace::{Replaced, literal, replace};
 use super::super::template::{Part, PatternTemplate, Template, computed, pattern_of, text_of};
 use super::super::turn::Turn;
-use super::super::url::Url;
+use super::super::url::UrlParts;
 use super::nginx;
+use crate::base::address::RequestHost;
 use crate::http1::RawTarget;
 
 /// How long a URL may become, in bytes.
@@ -154,7 +155,7 @@ impl Changed {
     /// The value of a `Location` header.
     pub(super) fn location(&self) -> Result<HeaderValue, ActionError> {
         let is_path = self.url.starts_with('/') && !self.url.starts_with("//");
-        if !is_path && Url::parse(&self.url).is_none() {
+        if !is_path && UrlParts::parse(&self.url).is_none() {
             return Err(self.no_url());
         }
         HeaderValue::try_from(&self.url).map_err(|_| self.no_url())
@@ -169,7 +170,7 @@ impl Changed {
                 host: None,
             });
         }
-        let url = Url::parse(&self.url).ok_or_else(|| self.no_url())?;
+        let url = UrlParts::parse(&self.url).ok_or_else(|| self.no_url())?;
         let path = if url.path.is_empty() { "/" } else { url.path };
         let has_query = self.url.contains('?');
         let path = if has_query { format!("{path}?{}", url.query) } else { path.to_owned() };
@@ -178,6 +179,7 @@ impl Changed {
         if facts::authority(request) == host {
             return Ok(RewrittenTarget { path, host: None });
         }
+        RequestHost::parse(host).map_err(|_| self.no_url())?;
         let value = HeaderValue::try_from(host).map_err(|_| self.no_url())?;
         let authority = host.parse().map_err(|_| self.no_url())?;
         Ok(RewrittenTarget { path, host: Some((value, authority)) })

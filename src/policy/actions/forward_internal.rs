@@ -9,8 +9,8 @@ use super::super::config::Config;
 use super::super::problem::code;
 use super::super::template::Template;
 use super::super::turn::{Flow, Turn};
-use super::super::url::Url;
 use super::super::verdict::Verdict;
+use crate::base::address::{Authority, HostName};
 
 /// Hands a request or a connection to an endpoint that only this server can reach.
 #[derive(Debug)]
@@ -77,6 +77,8 @@ fn schemes(phase: Phase) -> &'static [&'static str] {
 }
 
 fn is_target(url: &str, phase: Phase) -> bool {
-    let url = Url::parse(url);
-    url.is_some_and(|url| schemes(phase).contains(&url.scheme) && url.is_internal())
+    Authority::split(url).is_ok_and(|(authority, _)| {
+        schemes(phase).contains(&authority.scheme.name())
+            && authority.host.name().is_some_and(HostName::is_internal)
+    })
 }

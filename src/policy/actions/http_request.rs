@@ -16,10 +16,10 @@ use super::super::headers::{self, HeaderTemplates};
 use super::super::problem::{DocumentPath, code};
 use super::super::template::Template;
 use super::super::turn::{Flow, Turn};
-use super::super::url::Url;
 use super::super::verdict::{Fetch, FetchFailed, Fetched};
 use super::forward_internal::OnError;
 use crate::api::policy_document::{MAX_REDIRECTS, RETRY_CONDITION};
+use crate::base::address::{AddressError, HostName, WebUrl};
 
 /// How often the request is sent at most.
 const TRIES: u8 = 3;
@@ -94,26 +94,22 @@ impl HttpRequest {
     }
 
     /// The URL with what is added to its query.
-    fn target(&self, turn: &Turn<'_>) -> Result<String, ActionError> {
-        let mut url = turn.render(&self.url)?;
+    fn target(&self, turn: &Turn<'_>) -> Result<WebUrl, ActionError> {
+        let text = turn.render(&self.url)?;
         let refused = |message: String| ActionError {
             fatal: self.halts(),
             ..ActionError::fatal(code::URL, message)
         };
-        let parsed = Url::parse(&url).filter(|url| ["http", "https"].contains(&url.scheme));
-        let Some(parsed) = parsed else {
-            return Err(refused(format!("{url:?} is not an http url")));
-        };
-        if !parsed.is_internal() && !turn.world.may_fetch(&url) {
-            return Err(refused(format!("{url:?} is not the url of an internal endpoint")));
+        let mut url =
+            parse_url(&text).map_err(|problem| refused(format!("the url {text:?} {problem}")))?;
+        let is_internal = url.host().name().is_some_and(HostName::is_internal);
+        if !is_internal && !turn.world.may_fetch(&text) {
+            return Err(refused(format!("{text:?} is not the url of an internal endpoint")));
         }
-        let mut separator = if url.contains('?') { '&' } else { '?' };
         for (name, value) in &self.query {
             let (name, value) = (turn.render(name)?, turn.render(value)?);
             let escape = |text| utf8_percent_encode(text, ESCAPED).to_string();
-            url.push(separator);
-            url.push_str(&format!("{}={}", escape(&name), escape(&value)));
-            separator = '&';
+            url.append_query(&escape(&name), &escape(&value));
         }
         Ok(url)
     }
@@ -147,7 +143,7 @@ impl HttpRequest {
 fn describe(fetch: &Fetch, fetched: &Fetched) -> Value {
     let request = json!({
         "method": fetch.method.as_str(),
-        "url": fetch.url,
+        "url": fetch.url.written(),
         "header": lists(&fetch.headers),
         "headers": lists(&fetch.headers),
         "body": String::from_utf8_lossy(&fetch.body),
@@ -209,11 +205,17 @@ pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
 fn url(config: &mut Config<'_>) -> Template {
     let template = config.required_template("url");
     if let Some(fixed) = template.fixed().filter(|url| !url.is_empty())
-        && !Url::parse(fixed).is_some_and(|url| ["http", "https"].contains(&url.scheme))
+        && let Err(problem) = parse_url(fixed)
     {
-        config.refuse("url", code::URL, "url must be http or https");
+        let message = format!("url must be http or https: {fixed:?} {problem}");
+        config.refuse("url", code::URL, message);
     }
     template
+}
+
+/// The user and the password of a URL become the `Authorization` header.
+fn parse_url(text: &str) -> Result<WebUrl, AddressError> {
+    WebUrl::parse_with_login(text)
 }
 
 fn headers(config: &mut Config<'_>) -> HeaderTemplates {

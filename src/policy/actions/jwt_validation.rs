@@ -16,8 +16,8 @@ use super::super::jwt::{
 };
 use super::super::problem::{DocumentPath, code};
 use super::super::turn::{Flow, Turn};
-use super::super::url::Url;
 use super::super::verdict::Verdict;
+use crate::base::address::WebUrl;
 
 mod present;
 mod refusal;
@@ -247,9 +247,9 @@ fn algorithms(jws: &mut Config<'_>) -> Vec<Algorithm> {
 fn urls(sources: &mut Config<'_>) -> Vec<String> {
     let urls = sources.texts("additional_jkus", 0..=ENTRIES);
     for (place, url) in &urls {
-        let url = Url::parse(url);
-        if !url.is_some_and(|url| ["http", "https"].contains(&url.scheme)) {
-            sources.refuse_at(place, code::URL, "must be an http or https url");
+        if let Err(problem) = WebUrl::parse_with_login(url) {
+            let message = format!("must be an http or https url: {url:?} {problem}");
+            sources.refuse_at(place, code::URL, message);
         }
     }
     urls.into_iter().map(|(_, url)| url.to_owned()).collect()

@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use ring::digest::{Context, SHA256};
 
-use super::super::url::Url;
 use super::allow::AllowRules;
 use super::provider::{ADDRESS_SCOPES, GROUP_SCOPES, LoginProvider, OPENID};
 use super::providers::{OauthApplication, OauthApplications, OauthProvider};
 use super::visit::LOGIN_PATH;
-use crate::base::address::Host;
+use crate::base::address::{Host, WebUrl};
 
 /// The code for somebody whom none of the lists lets in, and what that is.
 pub const NOT_ALLOWED: (u16, &str) = (3440, "You are logged in, but not allowed to come in here.");
@@ -96,11 +95,7 @@ impl LoginConfig {
                 vec![&it.authorization_url, &it.token_url, &it.userinfo_url]
             }
         };
-        let address = |url: &String| match url::Url::parse(url).ok()?.host()? {
-            url::Host::Ipv4(address) => Some(address.into()),
-            url::Host::Ipv6(address) => Some(address.into()),
-            url::Host::Domain(_) => None,
-        };
+        let address = |url: &String| WebUrl::parse(url).ok()?.host().ip();
         urls.into_iter().filter_map(address).collect()
     }
 
@@ -248,9 +243,9 @@ pub fn usual_scopes() -> Vec<String> {
 
 /// Whether a URL is one that secrets may be sent to: over TLS, or to this machine.
 pub fn is_login_url(text: &str) -> bool {
-    Url::parse(text).is_some_and(|url| {
-        let is_fit = url.user_password.is_empty() && url.fragment.is_empty();
-        is_fit && (url.scheme == "https" || url.scheme == "http" && is_loopback(url.host))
+    WebUrl::parse(text).is_ok_and(|url| {
+        let has_fragment = url.fragment().is_some_and(|fragment| !fragment.is_empty());
+        !has_fragment && (url.is_https() || url.host().is_loopback())
     })
 }
 

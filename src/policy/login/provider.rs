@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::super::url::Url;
+use crate::base::address::WebUrl;
 
 /// The scope that makes a login one of OpenID Connect.
 pub const OPENID: &str = "openid";
@@ -53,9 +53,8 @@ impl LoginProvider {
     /// Whether it may say that an address is verified: whoever points a name elsewhere knows what is said there,
     /// but what Microsoft has for one organization says as little as what it has for all.
     pub fn may_verify_addresses(&self) -> bool {
-        let host = Url::parse(self.url()).map(|url| url.host.to_ascii_lowercase());
+        let host = WebUrl::parse(self.url()).map(|url| url.host().to_string());
         let host = host.unwrap_or_default();
-        let host = host.trim_end_matches('.');
         !MICROSOFT_DOMAINS.iter().any(|domain| {
             let name = host.strip_suffix(domain);
             name.is_some_and(|name| name.is_empty() || name.ends_with('.'))

@@ -255,7 +255,7 @@ impl Simulation<'_> {
     }
 
     fn fetched(&self, fetch: &Fetch) -> Result<Fetched, InvalidTraffic> {
-        let Some(reply) = self.traffic.reply(&fetch.url) else {
+        let Some(reply) = self.traffic.reply(fetch.url.written()) else {
             let reason = "the trial has no response for it".to_owned();
             return Ok(Err(FetchFailed::Unreachable(reason)));
         };

@@ -11,6 +11,7 @@ use http::header::{CONTENT_LENGTH, HOST, LOCATION};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, response};
 use serde::Deserialize;
 
+use crate::base::address::Authority;
 use crate::http1::strip_identity;
 use crate::policy::AddressLookup;
 use crate::policy::authority::host_and_port;
@@ -295,7 +296,9 @@ impl Wish {
 
     fn request(&self, now: DateTime<Utc>) -> Result<Request, InvalidTraffic> {
         let method = self.method.as_deref().unwrap_or("GET");
-        let url: Uri = self.url().parse().map_err(|_| invalid("request.url", self.url(), "URL"))?;
+        let invalid_url = || invalid("request.url", self.url(), "URL");
+        Authority::split(self.url()).map_err(|_| invalid_url())?;
+        let url: Uri = self.url().parse().map_err(|_| invalid_url())?;
         let scheme = match url.scheme_str() {
             Some("https") => "https",
             Some("http") => "http",

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use instant_acme::{ChallengeType, LetsEncrypt};
-use url::Url;
 
+use crate::base::address::WebUrl;
 use crate::service::Error;
 
 /// Names of directories, and where they are.
@@ -49,12 +49,16 @@ impl AcmeOptions {
         let Some(name) = &self.directory else { return Ok(()) };
         let invalid = |key, problem: String| Err(Error::setting(key, problem));
         let directory = self.directory_url();
-        if !Url::parse(&directory).is_ok_and(|url| url.scheme() == "https" && url.has_host()) {
+        let problem = match WebUrl::parse(&directory) {
+            Ok(url) if url.is_https() => None,
+            Ok(_) => Some("has another scheme".to_owned()),
+            Err(problem) => Some(problem.to_string()),
+        };
+        if let Some(problem) = problem {
             let known = DIRECTORIES.map(|(name, _)| name).join(", ");
-            return invalid(
-                "acme.directory",
-                format!("{name:?} is none of {known}, and no https:// URL"),
-            );
+            let message =
+                format!("{name:?} is none of {known}, and not an https:// URL: it {problem}");
+            return invalid("acme.directory", message);
         }
         if let Some(email) = self.email.as_ref().filter(|email| !is_email(email)) {
             return invalid("acme.email", format!("{email:?} is not of the form name@domain"));

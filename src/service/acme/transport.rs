@@ -8,6 +8,7 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full};
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
 
+use crate::base::address::WebUrl;
 use crate::net::tls::{self, certificate};
 use crate::net::{DialRole, OutboundClient, OutboundOptions, Reach};
 use crate::service::acme::AcmeOptions;
@@ -56,7 +57,9 @@ impl AcmeTransport {
         let other = |problem: reqwest::Error| Error::Other(problem.into());
         let (parts, body) = request.into_parts();
         let body = body.collect().await.map_or_else(|never| match never {}, |it| it.to_bytes());
-        let request = self.0.request(parts.method, &parts.uri.to_string()).await;
+        let url = WebUrl::parse(&parts.uri.to_string());
+        let url = url.map_err(|problem| Error::Other(problem.into()))?;
+        let request = self.0.request(parts.method, &url).await;
         let request = request.map_err(|problem| Error::Other(problem.into()))?;
         let sent = request.headers(parts.headers).body(body).send().await;
         let mut received = sent.map_err(other)?;

@@ -2,7 +2,6 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use url::Url;
 
 use crate::api::Secret;
 use crate::base::address::{AddressError, EndpointUrl, HostPattern, HostPort, Scheme};
@@ -113,19 +112,33 @@ fn tls(bind: &Bind) -> Result<BindRequest, AgentRefusal> {
     Ok(BindRequest { spec, proxy_proto: options.proxy_proto, speaks: UpstreamProtocol::Http1 })
 }
 
-/// Refuses an address that says more than where an endpoint shall be; libraries look for these words.
-fn refuse_parts(url: &Url) -> Result<(), AgentRefusal> {
-    let user = (!url.username().is_empty() || url.password().is_some()).then(|| url.username());
-    let path = Some(url.path()).filter(|path| !["", "/"].contains(path));
+/// Rejects a URL with more than a scheme, a host and a port. Libraries look for these words.
+fn refuse_parts(url: &str) -> Result<(), AgentRefusal> {
+    let Some((scheme, rest)) = url.split_once("://") else { return Ok(()) };
+    let (rest, fragment) = split_at(rest, '#');
+    let (rest, query) = split_at(rest, '?');
+    let (place, path) = split_at(rest, '/');
+    let (user, host) = match place.rsplit_once('@') {
+        // Only the name of the user is repeated.
+        Some((login, host)) => (login.split(':').next(), host),
+        None => (None, place),
+    };
+    let path = path.filter(|path| !path.is_empty()).map(|path| format!("/{path}"));
     let parts =
-        [("userinfo", user), ("path", path), ("query", url.query()), ("fragment", url.fragment())];
+        [("userinfo", user), ("path", path.as_deref()), ("query", query), ("fragment", fragment)];
     let Some((name, part)) = parts.iter().find_map(|(name, part)| Some((*name, (*part)?))) else {
         return Ok(());
     };
-    let host = url.host_str().unwrap_or_default();
-    let message =
-        format!("Invalid URL '{}://{host}', {name} '{part}' is not allowed", url.scheme());
+    let message = format!("Invalid URL '{scheme}://{host}', {name} '{part}' is not allowed");
     Err(AgentRefusal(message, 9037))
+}
+
+/// Splits a text at the first `separator`, which belongs to neither part.
+fn split_at(text: &str, separator: char) -> (&str, Option<&str>) {
+    match text.split_once(separator) {
+        Some((before, behind)) => (before, Some(behind)),
+        None => (text, None),
+    }
 }
 
 /// Where an endpoint shall be.
@@ -167,8 +180,7 @@ impl BindAddress {
         if BARE_SCHEMES.contains(&url) {
             return Ok(Self::default());
         }
-        let parsed = Url::parse(url).map_err(|error| format!("the address {url:?}: {error}"))?;
-        refuse_parts(&parsed)?;
+        refuse_parts(url)?;
         let problem = |problem| format!("the address {url:?} {problem}");
         let parsed = EndpointUrl::parse(url).map_err(problem)?;
         let is_usual = |port: &u16| {

@@ -1,19 +1,18 @@
 //! One attempt to deliver events to a destination, and what its failure means.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
-use url::{Host, Url};
 
 use super::payload::OutgoingEvent;
 use super::secret::DestinationSecret;
 use super::{file, otlp, webhook};
 use crate::api::remote::event_destinations::EventDestination;
-use crate::base::address::HostName;
+use crate::base::address::{AddressError, HostName, WebUrl};
 use crate::gateway::Gateway;
 use crate::http1::retry_after;
 use crate::net::{DialRefusal, Reach, private};
@@ -149,7 +148,7 @@ impl EventSender {
     ) -> Result<Bytes, DeliveryError> {
         let request = Fetch {
             method: Method::POST,
-            url: url.to_owned(),
+            url: WebUrl::parse(url).map_err(DeliveryError::Url)?,
             headers,
             body,
             timeout: self.timeout,
@@ -173,6 +172,9 @@ impl EventSender {
 /// Why an attempt failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DeliveryError {
+    /// The URL is refused; an earlier version accepted it.
+    #[error("the URL {0}")]
+    Url(AddressError),
     /// There was no answer.
     #[error("{0}")]
     Unanswered(String),
@@ -228,23 +230,16 @@ pub(in crate::service) fn check_url(text: &str, reach: Reach) -> Result<(), Stri
     if text.len() > MAX_URL_BYTES {
         return Err(format!("is {} bytes long, the limit is {MAX_URL_BYTES}", text.len()));
     }
-    let url = Url::parse(text).map_err(|problem| format!("is no URL: {problem}"))?;
-    if !["http", "https"].contains(&url.scheme()) || !url.has_host() {
-        return Err(format!("{:?} is none of http and https", url.scheme()));
-    }
-    if !url.username().is_empty() || url.password().is_some() {
-        return Err("must not hold a user or a password".to_owned());
-    }
-    let address: Option<IpAddr> = match url.host() {
-        Some(Host::Ipv4(address)) => Some(address.into()),
-        Some(Host::Ipv6(address)) => Some(address.into()),
-        Some(Host::Domain(_)) | None => None,
-    };
-    let name = url.domain().and_then(|name| HostName::parse(name).ok());
-    let is_local = name.is_some_and(|name| name.is_localhost());
+    let url = WebUrl::parse(text).map_err(|problem| match problem {
+        AddressError::Login => "must not hold a user or a password".to_owned(),
+        AddressError::Scheme(_) => format!("is no URL of http or https: it {problem}"),
+        problem => format!("is no URL: it {problem}"),
+    })?;
+    let address = url.host().ip();
+    let is_local = url.host().name().is_some_and(HostName::is_localhost);
     let place = address.or(is_local.then_some(Ipv4Addr::LOCALHOST.into()));
-    if let Some(place) = place.zip(url.port_or_known_default()) {
-        let place = place.into();
+    if let Some(place) = place {
+        let place = SocketAddr::new(place, url.port());
         if private::is_private(place) {
             return Err(format!("must lead elsewhere: {}", DialRefusal::OwnApi(place)));
         }

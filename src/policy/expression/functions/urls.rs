@@ -13,7 +13,7 @@ use super::{
     Arguments, Function, FunctionResult, argument, failure, global, method, some_text, some_truth,
     text_argument,
 };
-use crate::policy::url::Url;
+use crate::policy::url::UrlParts;
 
 pub(super) const FUNCTIONS: &[Function] = &[
     global("queryString.encode", &[Any], encode_query),
@@ -81,7 +81,7 @@ fn unescape<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
 
 /// The parts of a URL; those it does not have are empty.
 fn parse<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
-    let url = Url::parse(text_argument(&arguments, 0)?);
+    let url = UrlParts::parse(text_argument(&arguments, 0)?);
     let url = url.ok_or_else(|| failure("url.parse", "not a URL"))?;
     some_json(&json!({
         "scheme": url.scheme,
@@ -97,7 +97,7 @@ fn parse<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
 }
 
 fn is_url<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
-    some_truth(Url::parse(text_argument(&arguments, 0)?).is_some())
+    some_truth(UrlParts::parse(text_argument(&arguments, 0)?).is_some())
 }
 
 fn escaped(text: &str) -> String {
