@@ -4,6 +4,7 @@
 //! nodes serial (`committer`). Each reads over a few connections (`pool`), and learns from `changes` what
 //! the others have stored (`follower`).
 
+mod address;
 mod committer;
 mod error;
 mod fill;

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
-use url::Url;
 
+use super::address::ServerAddress;
 use super::{passwords, services};
-use crate::base::address;
+use crate::base::address::{self, AddressError};
 
 /// How long a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -59,8 +59,16 @@ pub enum PostgresAddressError {
     #[error("{0:?} is not an address such as postgres://user@host:5432/database")]
     Malformed(String),
     /// Its port is none.
-    #[error("the port in the address of the database is not a number from 0 to 65535")]
+    #[error("the port in the address of the database is not a number from 1 to 65535")]
     Port,
+    /// Its host has more than one reading, or none.
+    #[error("the host {host:?} in the address of the database {problem}")]
+    Host {
+        /// The host.
+        host: String,
+        /// Why it is refused.
+        problem: AddressError,
+    },
     /// It has a password.
     #[error(
         "the address of the database has a password, which everyone on this machine could read: leave it \
@@ -132,17 +140,11 @@ impl FromStr for PostgresOptions {
 
     fn from_str(address: &str) -> Result<Self, Self::Err> {
         let malformed = || PostgresAddressError::Malformed(without_password(address));
-        let url = Url::parse(address).map_err(|error| match error {
-            url::ParseError::InvalidPort => PostgresAddressError::Port,
-            _ => malformed(),
-        })?;
-        if !is_postgres_address(address) {
-            return Err(malformed());
-        }
-        if url.password().is_some() {
+        let server = ServerAddress::parse(address).ok_or_else(malformed)?;
+        if server.has_password {
             return Err(PostgresAddressError::Password);
         }
-        let mut parameters = Parameters::of_address(&url).ok_or_else(malformed)??;
+        let mut parameters = Parameters::of_address(&server).ok_or_else(malformed)??;
         let service = services::find(parameters.service.take(), parameters.service_file.take())?;
         if let Some(service) = &service {
             parameters.fill_in(&service.parameters);
@@ -191,31 +193,28 @@ pub(super) struct Parameters {
 
 impl Parameters {
     /// None when a part is not UTF-8.
-    fn of_address(url: &Url) -> Option<Result<Self, PostgresAddressError>> {
+    fn of_address(address: &ServerAddress<'_>) -> Option<Result<Self, PostgresAddressError>> {
         let decode = |text: &str| {
             let text = percent_encoding::percent_decode_str(text).decode_utf8().ok()?;
             Some(Some(text.into_owned()).filter(|text| !text.is_empty()))
         };
-        let host = decode(url.host_str().unwrap_or_default())?;
-        let mut parameters = Self {
-            host: host.map(|host| match address::Host::parse(&host) {
-                Ok(host @ address::Host::V6(_)) => host.unbracketed(),
-                // A name, several, or the folder of a socket.
-                _ => host,
-            }),
-            port: url.port(),
-            user: decode(url.username())?,
-            database: decode(url.path().trim_start_matches('/'))?,
-            ..Self::default()
+        let (host, user) = (decode(address.host)?, decode(address.user)?);
+        let database = decode(address.path.trim_start_matches('/'))?;
+        let read = || {
+            let host = host.map(|host| parse_host(&host)).transpose()?;
+            let port = address.port.filter(|port| !port.is_empty()).map(parse_port).transpose()?;
+            let mut parameters = Self { host, port, user, database, ..Self::default() };
+            for (name, value) in address.parameters() {
+                parameters.take(&name, &value)?;
+            }
+            Ok(parameters)
         };
-        let mut query = url.query_pairs();
-        let taken = query.try_for_each(|(name, value)| parameters.take(&name, &value));
-        Some(taken.map(|()| parameters))
+        Some(read())
     }
 
     fn take(&mut self, name: &str, value: &str) -> Result<(), PostgresAddressError> {
         match name {
-            "host" => self.host = Some(value.to_owned()),
+            "host" => self.host = Some(parse_host(value)?),
             "user" => self.user = Some(value.to_owned()),
             "sslrootcert" => self.authority = Some(value.into()),
             "passfile" => self.password_file = Some(value.into()),
@@ -238,8 +237,14 @@ impl Parameters {
     /// Takes a line of a service; gives what is wrong with it, without the value.
     pub(super) fn take_of_service(&mut self, name: &str, value: &str) -> Result<(), String> {
         match name {
-            "host" => self.host = Some(value.to_owned()),
-            "port" => self.port = Some(value.parse().map_err(|_| "port is not a port")?),
+            "host" => {
+                let wrong = |error| match error {
+                    PostgresAddressError::Host { problem, .. } => format!("host {problem}"),
+                    error => error.to_string(),
+                };
+                self.host = Some(parse_host(value).map_err(wrong)?);
+            }
+            "port" => self.port = Some(parse_port(value).map_err(|_| "port is not a port")?),
             "user" => self.user = Some(value.to_owned()),
             "dbname" => self.database = Some(value.to_owned()),
             "password" => self.password = Some(value.to_owned()),
@@ -305,13 +310,28 @@ fn is_loopback(host: &str) -> bool {
         || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// The address as it may be shown.
+/// Parses a host or the folder of a socket.
+fn parse_host(text: &str) -> Result<String, PostgresAddressError> {
+    if text.starts_with('/') {
+        return Ok(text.to_owned());
+    }
+    let host = address::Host::parse(text);
+    let wrong = |problem| PostgresAddressError::Host { host: text.to_owned(), problem };
+    Ok(host.map_err(wrong)?.unbracketed())
+}
+
+fn parse_port(text: &str) -> Result<u16, PostgresAddressError> {
+    let port = address::parse_port(text).ok().filter(|port| *port != 0);
+    port.ok_or(PostgresAddressError::Port)
+}
+
+/// The address as it may be shown: everything before the last `@` may be a password.
 fn without_password(address: &str) -> String {
-    let hidden = || "postgres://***".to_owned();
-    let Ok(mut url) = Url::parse(address) else { return hidden() };
-    match url.set_password(None) {
-        Ok(()) => url.to_string(),
-        Err(()) => hidden(),
+    let login = address.rsplit_once('@').map_or("", |(login, _)| login);
+    let login = login.split_once("://").map_or(login, |(_, login)| login);
+    match login.contains(':') || address.contains("password") {
+        true => "postgres://***".to_owned(),
+        false => address.to_owned(),
     }
 }
 
@@ -351,6 +371,49 @@ mod tests {
     }
 
     #[test]
+    fn a_host_has_one_reading() {
+        for (address, host) in [
+            ("postgres://me@DB.Example./x", "db.example"),
+            ("postgres://me@b\u{fc}cher.example/x", "xn--bcher-kva.example"),
+            ("postgres://me@[2001:DB8::1]:5432/x", "2001:db8::1"),
+            ("postgres://me@/x?host=db.example", "db.example"),
+        ] {
+            let options = parse(address).unwrap();
+            assert_eq!(options.config.get_hosts(), [Host::Tcp(host.to_owned())], "{address}");
+        }
+        for address in [
+            "postgres://me@127.1/x",
+            "postgres://me@0x7f000001/x",
+            "postgres://me@2130706433/x",
+            "postgres://me@one.example,two.example/x",
+            "postgres://me@db%0a.example/x",
+            "postgres://me@/x?host=127.1",
+            "postgres://me@[fe80::1%25eth0]/x",
+        ] {
+            let refused = parse(address).unwrap_err();
+            assert!(matches!(refused, PostgresAddressError::Host { .. }), "{address}: {refused}");
+        }
+        for address in [
+            "postgres://me@db.example:0/x",
+            "postgres://me@db.example:05432/x",
+            "postgres://me@db.example:99999/x",
+            "postgres://me@db.example:+5432/x",
+        ] {
+            assert_eq!(parse(address).unwrap_err(), PostgresAddressError::Port, "{address}");
+        }
+        for address in [
+            "postgres://me@db.example/x\n",
+            "postgres://me@db.example/x#part",
+            "postgres:me@db.example/x",
+            "postgres:\\\\me@db.example/x",
+            "postgres://me@you@db.example/x",
+        ] {
+            let refused = parse(address).unwrap_err();
+            assert!(matches!(refused, PostgresAddressError::Malformed(_)), "{address}: {refused}");
+        }
+    }
+
+    #[test]
     fn tls_is_the_rule_beyond_this_machine() {
         for host in ["localhost", "127.0.0.1", "[::1]", "%2Frun%2Fpostgresql"] {
             let options = parse(&format!("postgres://me@{host}/tunnels")).unwrap();
@@ -362,8 +425,8 @@ mod tests {
 
     #[test]
     fn a_service_says_what_the_address_leaves_out() {
-        let url = Url::parse("postgres:///?service=db&user=me&passfile=/mine").unwrap();
-        let mut parameters = Parameters::of_address(&url).unwrap().unwrap();
+        let address = ServerAddress::parse("postgres:///?service=db&user=me&passfile=/mine");
+        let mut parameters = Parameters::of_address(&address.unwrap()).unwrap().unwrap();
         let mut service = Parameters::default();
         for (name, value) in [
             ("host", "db.example"),
