@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use http::uri::Authority;
 
 use super::base_url::BaseUrl;
 use super::config_error::ConfigError;
 use super::options::ClientOptions;
 use crate::api::Secret;
+use crate::base::address::RequestHost;
 use crate::coding::ACCEPT_ENCODING;
 use crate::http1::{HeadWriter, is_hop_by_hop};
 
@@ -61,7 +61,8 @@ pub(super) fn checked_headers(headers: &[(String, String)]) -> Result<HeaderMap,
         }
         let value = HeaderValue::from_str(text);
         let value = value.map_err(|_| wrong("has characters that no header may carry"))?;
-        if header_name == header::HOST && !is_authority(text) {
+        let is_host = || RequestHost::parse(text).is_ok_and(|host| !host.host.is_empty());
+        if header_name == header::HOST && !is_host() {
             return Err(wrong("must be a host, or a host and a port"));
         }
         checked.insert(header_name, value);
@@ -74,15 +75,6 @@ pub(super) fn checked_headers(headers: &[(String, String)]) -> Result<HeaderMap,
 fn belongs_to_transport(name: &HeaderName) -> bool {
     let is_known = [header::CONTENT_LENGTH, header::EXPECT, header::TRAILER].contains(name);
     is_known || is_hop_by_hop(name.as_str())
-}
-
-/// Whether a text is a host with or without a port.
-fn is_authority(text: &str) -> bool {
-    let Ok(authority) = text.parse::<Authority>() else { return false };
-    match authority.port_u16() {
-        Some(port) => text == format!("{}:{port}", authority.host()),
-        None => text == authority.host(),
-    }
 }
 
 /// The text of an option as the value of a header.

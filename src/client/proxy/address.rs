@@ -6,9 +6,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::header::HeaderValue;
 use percent_encoding::percent_decode_str;
-use url::Url;
 
-use crate::base::address::{AddressError, Host};
+use crate::base::address::{AddressError, Host, parse_port};
 use crate::client::config_error::ConfigError;
 use crate::client::redaction::mask_login;
 
@@ -17,6 +16,9 @@ const MAX_LOGIN_BYTES: usize = 255;
 /// What an address looks like.
 const FORM: &str =
     "must be http, https, socks5 or socks5h://[user:password@]host[:port]; without a scheme, http";
+
+const WRONG_PORT: &str =
+    "invalid port: write a decimal number from 1 to 65535 without leading zeros";
 
 /// What a proxy speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,8 +37,9 @@ pub(super) type ProxyLogin = (Vec<u8>, Vec<u8>);
 /// Where a proxy is, and what it knows us by.
 pub(super) struct ProxyAddress {
     pub(super) scheme: ProxyScheme,
-    /// Without brackets.
-    pub(super) host: String,
+    pub(super) host: Host,
+    /// The host without brackets.
+    pub(super) host_text: String,
     pub(super) port: u16,
     pub(super) login: Option<ProxyLogin>,
     /// The same, as a header.
@@ -89,8 +92,7 @@ impl ProxyAddress {
 
 impl fmt::Display for ProxyAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (open, close) = if self.host.contains(':') { ("[", "]") } else { ("", "") };
-        write!(f, "{}://{open}{}{close}:{}", self.scheme.name(), self.host, self.port)
+        write!(f, "{}://{}:{}", self.scheme.name(), self.host, self.port)
     }
 }
 
@@ -98,23 +100,22 @@ fn parse(address: &str) -> Result<ProxyAddress, String> {
     if address.contains(|letter: char| letter.is_control() || letter == '\\') {
         return Err("it may hold no white space, control character or backslash".to_owned());
     }
-    let address = match address.contains("://") {
-        true => address.to_owned(),
-        false => format!("http://{address}"),
-    };
+    let (name, rest) = address.split_once("://").unwrap_or(("http", address));
     // The name of the scheme first: of an unknown one, the rest may be written in any way.
-    let name = address.split("://").next().unwrap_or_default().to_ascii_lowercase();
+    let name = name.to_ascii_lowercase();
     let scheme =
         ProxyScheme::of(&name).ok_or_else(|| format!("the scheme {name} is not supported"))?;
-    let written_host = written_host(&address)?;
-    let url = Url::parse(&address).map_err(|error| error.to_string())?;
-    if !matches!(url.path(), "" | "/") || url.query().is_some() || url.fragment().is_some() {
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, rest) = rest.split_at_checked(end).unwrap_or((rest, ""));
+    let (login, place) = match authority.rsplit_once('@') {
+        Some((login, place)) => (Some(login), place),
+        None => (None, authority),
+    };
+    let (host, port) = parse_place(place)?;
+    if !matches!(rest, "" | "/") {
         return Err("something follows the host and the port".to_owned());
     }
-    if url.port() == Some(0) {
-        return Err("nothing listens on port 0".to_owned());
-    }
-    let login = login(&url);
+    let login = login.and_then(decode_login);
     let sizes = login.as_ref().map(|(user, password)| (user.len(), password.len()));
     if scheme.is_socks() && sizes.is_some_and(|(user, password)| !fits(user, password)) {
         return Err(
@@ -123,53 +124,56 @@ fn parse(address: &str) -> Result<ProxyAddress, String> {
     }
     Ok(ProxyAddress {
         scheme,
-        host: host(written_host)?,
-        port: url.port().unwrap_or(scheme.default_port()),
+        host_text: host.unbracketed(),
+        host,
+        port: port.unwrap_or(scheme.default_port()),
         authorization: login.as_ref().and_then(basic),
         login,
     })
 }
 
-/// The host as it is written.
-///
-/// # Errors
-/// Where the parser of addresses would read something else than what is written.
-fn written_host(address: &str) -> Result<&str, String> {
-    let rest = address.split_once("://").map_or(address, |(_, rest)| rest);
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    let host_and_port = authority.rsplit('@').next().unwrap_or_default();
-    let host = match host_and_port.rsplit_once(':') {
-        Some((host, port)) if !host_and_port.ends_with(']') => {
-            if port.is_empty() && !host.is_empty() {
-                return Err("no port follows the colon".to_owned());
-            }
-            host
-        }
-        _ => host_and_port,
+/// Parses `host[:port]`.
+fn parse_place(text: &str) -> Result<(Host, Option<u16>), String> {
+    let end_of_host = match text.starts_with('[') {
+        true => text.find(']').map_or(text.len(), |end| end + 1),
+        false => 0,
     };
-    if host.is_empty() { Err("empty host".to_owned()) } else { Ok(host) }
+    let colon = text.get(end_of_host..).and_then(|rest| rest.find(':')).map(|at| end_of_host + at);
+    let (host, port) = match colon.and_then(|colon| text.split_at_checked(colon)) {
+        Some((host, port)) => (host, port.strip_prefix(':')),
+        None => (text, None),
+    };
+    if host.is_empty() {
+        return Err("empty host".to_owned());
+    }
+    let port = match port {
+        None => None,
+        Some("") => return Err("no port follows the colon".to_owned()),
+        Some("0") => return Err("nothing listens on port 0".to_owned()),
+        Some(port) => Some(parse_port(port).map_err(|_| WRONG_PORT.to_owned())?),
+    };
+    Ok((parse_host(host)?, port))
 }
 
 fn fits(user: usize, password: usize) -> bool {
     (1..=MAX_LOGIN_BYTES).contains(&user) && password <= MAX_LOGIN_BYTES
 }
 
-/// Returns the host without brackets.
-fn host(written: &str) -> Result<String, String> {
-    let parsed = Host::parse(written).map_err(|problem| match problem {
+fn parse_host(written: &str) -> Result<Host, String> {
+    Host::parse(written).map_err(|problem| match problem {
         // For example a port without its host.
         AddressError::Number => format!("{written} is a number, not a host"),
         problem => format!("the host {written:?} {problem}"),
-    });
-    Ok(parsed?.unbracketed())
+    })
 }
 
-fn login(url: &Url) -> Option<ProxyLogin> {
-    if url.username().is_empty() && url.password().is_none() {
+fn decode_login(login: &str) -> Option<ProxyLogin> {
+    let (user, password) = login.split_once(':').unwrap_or((login, ""));
+    if login.is_empty() || login == ":" {
         return None;
     }
     let decoded = |text: &str| percent_decode_str(text).collect::<Vec<u8>>();
-    Some((decoded(url.username()), decoded(url.password().unwrap_or_default())))
+    Some((decoded(user), decoded(password)))
 }
 
 /// The credentials as RFC 7617 writes them.

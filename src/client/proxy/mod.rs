@@ -151,7 +151,7 @@ impl Proxy {
 
     /// The proxy's host, without brackets.
     pub(super) fn host(&self) -> &str {
-        &self.0.host
+        &self.0.host_text
     }
 
     /// The proxy's port, also where its address leaves it out.
