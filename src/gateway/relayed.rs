@@ -17,6 +17,7 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tracing::Instrument;
 
+use crate::base::address::HostName;
 use crate::gateway::http::connection::HostSelection;
 use crate::gateway::http::server;
 use crate::gateway::metered::MeteredSocket;
@@ -169,7 +170,7 @@ impl GatewayState {
         if self.authority.challenges().tls(&hello.client_hello()).is_some() {
             return None;
         }
-        let host = hello.client_hello().server_name()?.to_ascii_lowercase();
+        let host = HostName::parse(hello.client_hello().server_name()?).ok()?.to_string();
         self.wait_for_node(&host, HTTPS_PORT).await;
         let own = self.hosts.find_ranked(&host, HTTPS_PORT);
         let elsewhere = |remote: &Arc<dyn RemoteHosts>| {

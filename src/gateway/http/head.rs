@@ -7,7 +7,7 @@ use http::header::{
 use http::uri::{self, Authority, PathAndQuery};
 use http::{HeaderMap, HeaderValue, Method, Request, Uri, Version};
 
-use crate::base::address::{self, Scheme};
+use crate::base::address::{self, RequestHost, Scheme};
 use crate::gateway::http::error_response::{self, ERROR_CODE, ErrorResponse};
 use crate::gateway::http::forwarded::VisitorOrigin;
 use crate::http1::{
@@ -57,11 +57,11 @@ pub(crate) fn admit<B>(request: &mut Request<B>) -> Result<(), ErrorResponse> {
         return Err(error_response::BAD_REQUEST);
     }
     let Some(authority) = uri.authority() else {
-        let is_fine = host.is_none_or(|host| is_authority(host.as_bytes()))
+        let is_fine = host.is_none_or(|host| is_host(host.as_bytes()))
             && (uri.path().starts_with('/') || is_asterisk_form(request));
         return if is_fine { Ok(()) } else { Err(error_response::BAD_REQUEST) };
     };
-    if !is_authority(authority.as_str().as_bytes())
+    if !is_host(authority.as_str().as_bytes())
         || host.is_some_and(|host| differs(host, uri.scheme(), authority))
     {
         return Err(error_response::BAD_REQUEST);
@@ -170,29 +170,9 @@ fn differs(host: &HeaderValue, scheme: Option<&uri::Scheme>, authority: &Authori
     host.is_none() || host != parsed(authority.as_str())
 }
 
-/// Whether this can be a host with or without a port (RFC 3986, section 3.2); the empty one is allowed.
-pub(crate) fn is_authority(authority: &[u8]) -> bool {
-    let is_literal = |byte: &u8| byte.is_ascii_hexdigit() || matches!(byte, b':' | b'.');
-    let is_of_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
-    let end = match authority {
-        [b'[', literal @ ..] => {
-            let length = literal.iter().take_while(|byte| is_literal(byte)).count();
-            if literal.get(length) != Some(&b']') {
-                return false;
-            }
-            length + 2
-        }
-        name => name.iter().take_while(|byte| is_of_name(byte)).count(),
-    };
-    let (host, port) = authority.split_at(end);
-    let has_empty_label = host.starts_with(b".") || host.windows(2).any(|pair| pair == b"..");
-    !has_empty_label && (port.is_empty() || port.strip_prefix(b":").is_some_and(is_port))
-}
-
-/// Whether this can stand behind the colon of a host; an empty port is the usual one.
-fn is_port(port: &[u8]) -> bool {
-    port.iter().all(u8::is_ascii_digit)
-        && (port.is_empty() || str::from_utf8(port).is_ok_and(|port| port.parse::<u16>().is_ok()))
+/// Returns true if a value is a host with or without a port, or empty.
+pub(crate) fn is_host(value: &[u8]) -> bool {
+    str::from_utf8(value).is_ok_and(|value| RequestHost::parse(value).is_ok())
 }
 
 /// Readies a request for its upstream, with who asks in its headers, unless another node adds that;
@@ -249,18 +229,9 @@ pub(crate) fn expects_continue(headers: &HeaderMap) -> bool {
         .is_some_and(|expect| expect.as_bytes().eq_ignore_ascii_case(b"100-continue"))
 }
 
-/// The host of a request in lower case, without its port.
-pub(crate) fn host(headers: &HeaderMap) -> Option<(String, Option<u16>)> {
-    headers.get(HOST)?.to_str().ok().map(split)
-}
-
-/// A host in lower case, without its port.
-pub(crate) fn split(host: &str) -> (String, Option<u16>) {
-    let (name, port) = match host.rsplit_once(':') {
-        Some((name, port)) if !port.contains(']') => (name, port.parse().ok()),
-        _ => (host, None),
-    };
-    (name.trim_end_matches('.').to_ascii_lowercase(), port)
+/// The host and the port of a request.
+pub(crate) fn host(headers: &HeaderMap) -> Option<RequestHost<'_>> {
+    headers.get(HOST)?.to_str().ok().and_then(|host| RequestHost::parse(host).ok())
 }
 
 /// The protocols that a request asks for and that an upstream may be asked for, as one list.

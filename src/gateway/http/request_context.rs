@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use chrono::{DateTime, Utc};
 use http::HeaderMap;
 
+use crate::base::address::RequestHost;
 use crate::gateway::GatewayState;
 use crate::gateway::events::RequestTrace;
 use crate::gateway::http::error_response::{self, ErrorResponse};
@@ -153,7 +154,7 @@ impl RequestContext<'_> {
         if let Some(InternalAddress { protocol, host, port }) = &self.internal {
             return traffic_policy::endpoint(route.owner_id(), protocol, host, *port);
         }
-        let (host, port) = head::host(headers).unwrap_or_default();
+        let RequestHost { host, port } = head::host(headers).unwrap_or_default();
         let port = port.unwrap_or(if self.visitor.tls.is_some() { 443 } else { 80 });
         traffic_policy::endpoint(route.owner_id(), self.visitor.proto, &host, port)
     }

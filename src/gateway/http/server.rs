@@ -21,6 +21,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use tokio_rustls::server::TlsStream;
 
+use crate::base::address::HostName;
 use crate::gateway::http::connection::{ConnectionClosed, HostSelection, HttpConnection};
 use crate::gateway::http::connection_activity::{ActivityTimeouts, ConnectionActivity};
 use crate::gateway::http::fast_path::Closing;
@@ -162,12 +163,12 @@ async fn accept_tls(
         if let Some(challenge) = gateway.authority.challenges().tls(hello) {
             return Some(challenge);
         }
-        if let Some(name) = hello.server_name().map(str::to_ascii_lowercase) {
-            if gateway.tls_edge(&name).is_some() {
+        if let Some(name) = hello.server_name().and_then(|name| HostName::parse(name).ok()) {
+            if gateway.tls_edge(name.as_str()).is_some() {
                 // Its name came too late to be looked at, and what was read of it does not come back.
                 return None;
             }
-            let claim = gateway.hosts.find(&name, 443);
+            let claim = gateway.hosts.find(name.as_str(), 443);
             let virtual_host = claim.map(|claim| claim.virtual_host.load_full());
             // Requests for what another node has are no business of the edge that has the wildcard.
             let virtual_host = virtual_host.filter(|it| !it.carries_bytes);

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{HostMatch, HostSelection, HttpConnection, Requester};
+use crate::base::address::RequestHost;
 use crate::gateway::Ingress;
 use crate::gateway::http::connection_activity::ActiveRequest;
 use crate::gateway::http::error_response;
 use crate::gateway::http::fast_path::{FastPathTarget, RequestRouting};
 use crate::gateway::http::forwarded::VisitorOrigin;
-use crate::gateway::http::head;
 use crate::gateway::login;
 use crate::gateway::modules::module::Modules;
 use crate::gateway::routing::backend::BackendKind;
@@ -105,7 +105,7 @@ impl RequestRouting for HttpConnection {
             HostSelection::Single(slot) => slot.load_full(),
             HostSelection::ByHost(_) if challenges.http(path).is_some() => return None,
             HostSelection::ByHost(_) | HostSelection::Relayed => {
-                let (host, port) = head::split(host);
+                let RequestHost { host, port } = RequestHost::parse(host).ok()?;
                 match self.virtual_host((&host, port), self.client.origin.scheme, path, &[]) {
                     Ok(HostMatch::VirtualHost(virtual_host)) => virtual_host,
                     Ok(HostMatch::Node(upstream)) => {
@@ -139,7 +139,7 @@ impl RequestRouting for HttpConnection {
     }
 
     fn has_another_place(&self, host: &str, key: &str) -> bool {
-        let (host, port) = head::split(host);
+        let RequestHost { host, port } = RequestHost::parse(host).unwrap_or_default();
         match self.virtual_host((&host, port), self.client.origin.scheme, "", &[key.to_owned()]) {
             Ok(HostMatch::Node(node)) => node.target.key() != key,
             // Those that have it may be back in a moment.

@@ -7,6 +7,7 @@
 use http::{Request, Response};
 
 use super::{HostMatch, HttpConnection, Requester, redirect};
+use crate::base::address::RequestHost;
 use crate::gateway::events::RequestTrace;
 use crate::gateway::http::error_response::{self, ErrorResponse};
 use crate::gateway::http::fast_path::NodeFailure;
@@ -96,7 +97,8 @@ impl HttpConnection {
         trace: &mut RequestTrace,
         record: &mut Option<RequestRecord>,
     ) -> Served {
-        let (host, port) = head::host(request.headers()).ok_or(error_response::NO_ENDPOINT)?;
+        let named = head::host(request.headers()).ok_or(error_response::NO_ENDPOINT)?;
+        let RequestHost { host, port } = named.into_owned();
         let scheme = client.origin.scheme;
         let endpoint_port = self.endpoint_port(port, scheme);
         let mut attempts = NodeAttempts::after(request.extensions_mut().remove::<NodeFailure>());
@@ -124,7 +126,7 @@ impl HttpConnection {
                     attempts.served_here += 1;
                     let moves_on = may_move && !self.is_relayed();
                     let spare = if moves_on { copy(&request) } else { None };
-                    let place = (virtual_host, Some((host.as_str(), endpoint_port)), may_move);
+                    let place = (virtual_host, Some((&*host, endpoint_port)), may_move);
                     let served = self.serve(place, client, request, trace, record).await;
                     let failure = match (&served, spare) {
                         (Err(Rejection::Elsewhere), Some(again)) => {

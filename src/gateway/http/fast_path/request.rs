@@ -54,7 +54,7 @@ pub(crate) fn classify(head: &RequestHead<'_, '_>) -> Option<FastPathRequest> {
     let (mut host, mut closes, mut forwarded) = (None, false, false);
     for header in head.fields {
         if header.name.eq_ignore_ascii_case("host") {
-            if host.replace(header.value).is_some() || !head::is_authority(header.value) {
+            if host.replace(header.value).is_some() || !head::is_host(header.value) {
                 return None;
             }
         } else if header.name.eq_ignore_ascii_case("connection") {
