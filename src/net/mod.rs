@@ -3,8 +3,8 @@
 //!
 //! Every listener of the service and of the agent is a [`Listener`]: it asks a [`ConnectionLimit`],
 //! whose size follows from the file descriptors that the process may have ([`descriptors`]), and serves
-//! until a [`Shutdown`]; [`serve_api`] serves an API on it. `timeouts` says how long clients may take, [`private`] knows the listeners that
-//! nothing public may lead to, [`Reach`] which addresses are public, and [`tls`] is all that
+//! until a [`Shutdown`]; [`serve_api`] serves an API on it. `timeouts` says how long clients may take, [`private`] and [`PrivateSocket`] know the
+//! listeners and sockets that nothing public may lead to, [`Reach`] which addresses are public, and [`tls`] is all that
 //! is said about TLS.
 
 #[cfg(feature = "service")]
@@ -23,6 +23,8 @@ mod listener;
 mod outbound_client;
 #[cfg_attr(not(feature = "service"), allow(dead_code))]
 pub(crate) mod private;
+#[cfg(feature = "service")]
+mod private_sockets;
 #[cfg(feature = "service")]
 mod proxy_header;
 #[cfg_attr(not(feature = "service"), allow(dead_code))]
@@ -44,6 +46,7 @@ pub(crate) use self::{
     jitter::random_fraction,
     listener::{AcceptedConnection, ConnectionTask, Listener},
     outbound_client::{OutboundClient, OutboundError, OutboundOptions, refusal_of},
+    private_sockets::{PrivateSocket, check_socket},
     proxy_header::ProxyProtocol,
     reach::OutOfReach,
     resolve::{listen_at, listen_on, listen_on_now, resolve},

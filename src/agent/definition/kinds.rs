@@ -17,6 +17,7 @@ use crate::agent::unix_sockets::{self, UnixSocketRoots};
 use crate::api::local::tunnels;
 use crate::api::{Description, Metadata, mask};
 use crate::base::address::{HostPort, UpstreamAddress, parse_port};
+use crate::net::check_socket;
 use crate::net::tls::certificate;
 use crate::protocol::message::{
     Base64Bytes, Empty, HttpOpts, MutualTlsOptions, TcpOpts, TlsOpts, TlsTerminationOptions,
@@ -400,6 +401,9 @@ impl DefinitionReader {
 
     /// The reason why a Unix socket may not be forwarded to.
     fn socket_problem(&self, path: &Path) -> Option<String> {
+        if check_socket(path).is_err() {
+            return Some("is a Unix socket that ginnel itself uses".to_owned());
+        }
         let refused = self.roots.as_ref()?.resolve(path).err()?;
         Some(match refused.kind() {
             ErrorKind::PermissionDenied => unix_sockets::REFUSAL.to_owned(),

@@ -16,7 +16,7 @@ use crate::agent::unix_sockets::UnixSocketRoots;
 use crate::base::address::{HostPort, UnixPath};
 use crate::logging::or_debug;
 use crate::net::tls::server_name;
-use crate::net::{DialRefusal, DialRole, Reach, dial_address, permit, private, resolve};
+use crate::net::{DialRefusal, DialRole, Reach, check_socket, dial_address, permit, private, resolve};
 use crate::reuse::{PolledSocket, ReuseBan, ReuseBans};
 
 /// How long a local service may take to accept a connection.
@@ -170,6 +170,7 @@ async fn dial_unix(
         Some(roots) => roots.resolve(path.as_path())?,
         None => path.as_path().to_owned(),
     };
+    check_socket(&path)?;
     let connecting = tokio::net::UnixStream::connect(path);
     let stream = tokio::time::timeout(DIAL_TIMEOUT, connecting).await??;
     let (read, write) = stream.into_split();

@@ -15,13 +15,13 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{sleep, timeout};
 use tokio_postgres::config::Host as ServerHost;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{AsyncMessage, Client, Connection, NoTls, Statement};
+use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, Statement};
 
 use super::error::ServerError;
 use super::options::{PostgresOptions, TlsMode};
 use super::tls::PostgresTls;
 use crate::base::address::{Host, HostPort};
-use crate::net::{DialRole, Shutdown, ShutdownPhase, is_loopback_only, permit_host};
+use crate::net::{DialRole, PrivateSocket, Shutdown, ShutdownPhase, is_loopback_only, permit_host};
 use crate::service::store::StoreError;
 use crate::thread_runtime::ThreadRuntime;
 
@@ -36,9 +36,27 @@ pub(super) struct Server(Arc<ServerState>);
 struct ServerState {
     options: PostgresOptions,
     tls: Option<PostgresTls>,
+    /// The sockets of the database, which no tunnel may lead to.
+    _sockets: Vec<PrivateSocket>,
     runtime: ThreadRuntime,
     /// Forced once no response is waited for any more.
     closing: Shutdown,
+}
+
+/// Returns the sockets of a database that is reached by folders.
+#[cfg(unix)]
+fn sockets(config: &Config) -> Vec<PrivateSocket> {
+    let port = config.get_ports().first().copied().unwrap_or(5432);
+    let folders = config.get_hosts().iter().filter_map(|host| match host {
+        ServerHost::Unix(folder) => Some(folder),
+        ServerHost::Tcp(_) => None,
+    });
+    folders.map(|folder| PrivateSocket::new(folder.join(format!(".s.PGSQL.{port}")))).collect()
+}
+
+#[cfg(not(unix))]
+fn sockets(_: &Config) -> Vec<PrivateSocket> {
+    Vec::new()
 }
 
 impl Server {
@@ -51,8 +69,8 @@ impl Server {
         };
         let runtime = ThreadRuntime::start("ginnel-postgres")
             .map_err(|source| StoreError::File { path: "database thread".into(), source })?;
-        let closing = Shutdown::default();
-        Ok(Self(Arc::new(ServerState { options, tls, runtime, closing })))
+        let (closing, sockets) = (Shutdown::default(), sockets(&options.config));
+        Ok(Self(Arc::new(ServerState { options, tls, _sockets: sockets, runtime, closing })))
     }
 
     /// Makes a connection, with these settings.
