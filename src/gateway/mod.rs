@@ -72,6 +72,7 @@ use published::KeySets;
 use routing::agent_return::WaitingPlaces;
 use routing::endpoint::EndpointPools;
 use routing::hosts::{HostChanges, Hosts};
+use routing::refused_backends::RefusedBackends;
 use routing::virtual_host::VirtualHost;
 use secrets::SecretTable;
 use tls::authority::LocalAuthority;
@@ -132,6 +133,7 @@ pub(crate) struct GatewayState {
     logins: Arc<Logins>,
     /// Of requests that deliver events.
     delivery_mark: DeliveryMark,
+    refused_backends: RefusedBackends,
     limit: Arc<ConnectionLimit>,
     /// None where nobody scrapes.
     metrics: Option<Arc<GatewayMetrics>>,
@@ -230,6 +232,7 @@ impl Gateway {
             key_sets,
             logins,
             delivery_mark: DeliveryMark::default(),
+            refused_backends: RefusedBackends::default(),
             limit,
             metrics,
             request_ids,
@@ -432,6 +435,11 @@ impl Gateway {
     /// A target with its connections.
     pub(crate) fn upstream(&self, target: Arc<dyn Target>) -> Upstream {
         self.0.upstream(target)
+    }
+
+    /// The static backends whose stored addresses are refused.
+    pub(crate) fn refused_backends(&self) -> &RefusedBackends {
+        &self.0.refused_backends
     }
 
     /// Where the rules of an IP policy are found, whether it exists or not.

@@ -74,6 +74,7 @@ impl MonitorTarget for ServiceMonitor {
         let cluster = state.cluster.as_ref().map(|cluster| cluster_warnings(cluster));
         let cluster = cluster.into_iter().flatten().chain(unreachable_nodes(&state));
         let policies = refused_policies(&state).into_iter().chain(paused_deletion(&state));
+        let policies = policies.chain(refused_backends(&state));
         let backends = unverified_backends(&state);
         backup_failure(&state).into_iter().chain(cluster).chain(policies).chain(backends).collect()
     }
@@ -130,6 +131,15 @@ fn unverified_backends(state: &ServiceState) -> Option<String> {
             "backends: the certificates of these static backends are not verified: {listed}; set tls.verify to true"
         )
     })
+}
+
+/// The static backends whose stored addresses are refused.
+fn refused_backends(state: &ServiceState) -> Vec<String> {
+    let refused = state.gateway.refused_backends().list().into_iter();
+    let describe = |(id, problem)| {
+        format!("backend: the address of {id} is refused, and its visitors get a 503: {problem}")
+    };
+    refused.map(describe).collect()
 }
 
 /// The pause after a leap of the clock.

@@ -2,16 +2,24 @@
 
 import json
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 import ginnel
+from ginnel import policy
+from postgres import PostgresServer
+from recorder import get
+from test_doctor import doctor
 
 NOT_ADDRESSES = [
     "{port}\n",
@@ -178,3 +186,179 @@ def test_listeners_on_all_addresses_are_reached_on_loopback(host: str) -> None:
             assert address is not None
             assert "0.0.0.0" not in address
             assert "[::]" not in address
+
+
+NOT_URLS = [
+    "http://127.1/",
+    "http://0x7f000001/",
+    "http://2130706433/",
+    "http://\uff1127.0.0.1/",
+    "http://a.test\n/",
+    " http://a.test/",
+    "http:\\\\a.test/",
+    "http://a.test\\@b.test/",
+    "http:a.test",
+    "http://a.test:080/",
+    "http://a.test:0/",
+    "http://[fe80::1%25eth0]/",
+]
+
+
+@pytest.mark.parametrize("url", NOT_URLS)
+def test_a_url_with_another_reading_is_refused(service: ginnel.Service, url: str) -> None:
+    ask = {"type": "http-request", "config": {"url": url}}
+    login = {"issuer_url": url.replace("http:", "https:"), "client_id": "x", "client_secret": "y"}
+    with service.client() as remote:
+        for target in ({"webhook": {"url": url}}, {"otlp": {"url": url}}):
+            with pytest.raises(ginnel.BadRequestError, match="url"):
+                remote.event_destinations.create(target=target)
+
+    for action in (ask, {"type": "openid-connect", "config": login}):
+        [problem, *_] = policy.check({"on_http_request": [{"actions": [action]}]})
+        assert "url" in problem.message
+    settings: Any = {"acme.directory": login["issuer_url"], "acme.agree_to_terms": True}
+    with pytest.raises(ginnel.ConfigError, match=r"acme\.directory"):
+        ginnel.Service(settings=settings)
+    # Spaces around this URL were always removed.
+    base_url = url if url.strip() == url else "http://a b/"
+    with pytest.raises(ginnel.ConfigError, match="base_url"):
+        ginnel.RemoteClient("key", base_url=base_url, allow_http=True)
+
+
+def test_a_redirect_with_another_reading_is_not_followed(service: ginnel.Service) -> None:
+    places = ["http://127.1/", "\\\\in.internal/", "//in.internal\\@b.test/", "http:in.internal"]
+    rules = [
+        {
+            "expressions": [f"req.url.path == '/{number}'"],
+            "actions": [
+                {
+                    "type": "custom-response",
+                    "config": {"status_code": 302, "headers": {"location": place}},
+                }
+            ],
+        }
+        for number, place in enumerate([*places, "/end"])
+    ]
+    target = "http://in.internal/${req.url.query}"
+    ask = {"type": "http-request", "config": {"url": target, "max_redirects": 1}}
+    show = {"content": "${actions.ngrok.http_request.res.status_code}"}
+    asking = [{"actions": [ask, {"type": "custom-response", "config": show}]}]
+    end = [*rules, {"actions": [{"type": "custom-response", "config": {"content": "end"}}]}]
+    with service.client() as remote:
+        made = [
+            remote.endpoints.create(
+                url=f"http://{host}", traffic_policy=json.dumps({"on_http_request": document})
+            )
+            for host, document in (("in.internal", end), ("ask.example.test", asking))
+        ]
+
+        def visit(query: str) -> bytes:
+            assert service.http_url is not None
+            request = urllib.request.Request(f"{service.http_url}/?{query}")
+            request.add_header("host", "ask.example.test")
+            with urllib.request.urlopen(request, timeout=10) as response:
+                return bytes(response.read())
+
+        seen = [visit(str(number)) for number in range(len(places) + 1)]
+        for endpoint in made:
+            remote.endpoints.delete(endpoint.id)
+
+    assert seen == [b"302"] * len(places) + [b"200"]
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.1", 400),
+        ("0x7f000001", 400),
+        ("a..test", 400),
+        ("a.test:080", 400),
+        ("a.test:+80", 400),
+        ("ada@a.test", 400),
+        ("127.0.0.1.", 400),
+        ("nothing.example.test.", 404),
+        ("[::1]:80", 404),
+        ("", 404),
+    ],
+)
+def test_a_host_with_another_reading_is_refused(
+    service: ginnel.Service, host: str, status: int
+) -> None:
+    place = urlsplit(service.http_url or "").netloc
+
+    answered = [
+        get(place, host, "/")[0],
+        raw(place, f"GET http://{host}/ HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")
+        if host
+        else status,
+    ]
+
+    assert answered == [status, status]
+
+
+def raw(place: str, head: str) -> int:
+    address, _, port = place.rpartition(":")
+    with socket.create_connection((address, int(port)), timeout=10) as connection:
+        connection.sendall(head.encode())
+        return int(connection.makefile("rb").readline().split()[1])
+
+
+def test_stored_addresses_that_are_refused_are_a_503_and_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "ginnel.db"
+    with ginnel.Service(path) as service, service.client() as remote:
+        key = service.api_key
+        backend = remote.backends.static.create(address="192.0.2.7:80")
+        hook = remote.event_destinations.create(target={"webhook": {"url": "https://192.0.2.7/"}})
+        edge = remote.edges.https.create(hostports=["stored.example.test:443"])
+        remote.edges.https.routes.create(
+            edge.id, match="/", match_type="path_prefix", backend={"backend_id": backend.id}
+        )
+    with sqlite3.connect(path) as database:
+        database.execute("UPDATE resources SET body = replace(body, '192.0.2.7', '127.1')")
+    database.close()
+
+    def visit() -> int:
+        request = service.edge_url("stored.example.test")
+        try:
+            with service.opener().open(request, timeout=10) as response:
+                return int(response.status)
+        except urllib.error.HTTPError as error:
+            return int(error.code)
+
+    with ginnel.Service(path, admin_addr="127.0.0.1:0") as service:
+        status = visit()
+        code, found = doctor("--url", service.url, GINNEL_API_KEY=key or "")
+        reasons = ready_reasons(service)
+        with ginnel.RemoteClient(key, base_url=service.url) as remote:
+            remote.backends.static.update(backend.id, address="127.0.0.1:1")
+        after = ready_reasons(service)
+
+    assert status == 503
+    assert code == 1
+    messages = [finding["message"] for finding in found["addresses"]]
+    assert any(backend.id in message and "127.1:80" in message for message in messages)
+    assert any(hook.id in message for message in messages)
+    [reason] = reasons
+    assert backend.id in reason
+    assert after == []
+
+
+def ready_reasons(service: ginnel.Service) -> list[str]:
+    with urllib.request.urlopen(f"{service.admin_url}/readyz", timeout=10) as answer:
+        return list(json.load(answer)["reasons"])
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Unix sockets")
+def test_the_socket_of_the_own_database_is_refused(postgres_server: PostgresServer) -> None:
+    folder, port = postgres_server.folder, postgres_server.port
+    path = folder / f".s.PGSQL.{port}"
+    with postgres_server.database() as address:
+        name = address.rpartition("/")[2]
+        store = f"postgres://ginnel@{str(folder).replace('/', '%2F')}:{port}/{name}"
+        with (
+            ginnel.Service(store=store) as service,
+            ginnel.Agent(service, unix_socket_roots=[folder]) as agent,
+            agent.client() as here,
+            pytest.raises(ginnel.GinnelError, match="ginnel itself uses"),
+        ):
+            here.tunnels.start(addr=f"unix:{path}", proto="tcp", name="database")

@@ -1,5 +1,6 @@
 //! `ginnel doctor`: looks at what a service or an agent needs, and says what to do about what is wrong.
 
+mod addresses;
 mod backends;
 mod bundle;
 mod edges;
@@ -105,6 +106,7 @@ fn examine(matches: &ArgMatches, config: Option<&ServeConfig>) -> Vec<Finding> {
             let options = options.filter(|_| matches.contains_id("config"));
             findings.extend(edges::hosts(url, options));
             findings.extend(policies::examine(url));
+            findings.extend(addresses::examine(url));
             findings.extend(backends::examine(url));
         }
     }

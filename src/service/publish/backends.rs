@@ -14,6 +14,7 @@ use crate::api::remote::backends::static_::{StaticBackend, StaticBackendTls};
 use crate::api::remote::backends::tunnel_group::TunnelGroupBackend;
 use crate::api::remote::backends::weighted::WeightedBackend;
 use crate::api::remote::edges::modules::BackendModule;
+use crate::base::address::HostPort;
 use crate::gateway::Gateway;
 use crate::gateway::modules::edge_module::EdgeModule;
 use crate::gateway::routing::backend::{Backend, BackendKind, FixedResponse};
@@ -130,6 +131,7 @@ impl Backends {
     /// Leaves visitors of a deleted backend without a target.
     fn take_back(&mut self, id: &str) {
         self.unverified.forget(id);
+        self.gateway.refused_backends().remove(id);
         self.publish(id, BackendKind::Nothing);
     }
 
@@ -141,7 +143,20 @@ impl Backends {
             ca: tls.ca.as_deref().unwrap_or_default(),
             server_name: tls.server_name.as_deref().unwrap_or_default(),
         });
-        match StaticTarget::new(backend.address.as_deref().unwrap_or_default(), tls) {
+        let address = backend.address.as_deref().unwrap_or_default();
+        // An earlier version may have accepted an address that this one refuses.
+        if let Err(problem) = HostPort::parse(address) {
+            tracing::error!(
+                backend = backend.id,
+                address,
+                err = %problem,
+                "the address of a static backend is refused; visitors get a 503"
+            );
+            self.gateway.refused_backends().add(&backend.id, address, &problem);
+            return BackendKind::Nothing;
+        }
+        self.gateway.refused_backends().remove(&backend.id);
+        match StaticTarget::new(address, tls) {
             Ok(target) => BackendKind::Upstream(self.gateway.upstream(Arc::new(target))),
             // The fields were checked when they were stored.
             Err(err) => {
