@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod addresses;
 mod agent;
 #[cfg(feature = "service")]
 mod allocations;
@@ -20,6 +21,7 @@ mod names;
 mod policy;
 #[cfg(feature = "service")]
 mod protocol;
+mod readings;
 #[cfg(feature = "service")]
 mod service;
 mod swallowed_errors;
