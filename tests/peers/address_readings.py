@@ -1,6 +1,6 @@
 """Compare the address types of ginnel with the readers of Python, curl and Node.js.
 
-`cargo test --test rust readings` runs this with 3,000 texts against Python's readers. With more
+`cargo test --test rust readings` runs this with 2,000 texts against Python's readers. With more
 texts and all readers:
 
     GINNEL_READINGS=100000 GINNEL_READERS=python,curl,node \\

@@ -272,7 +272,7 @@ def test_a_redirect_with_another_reading_is_not_followed(service: ginnel.Service
         ("127.1", 400),
         ("0x7f000001", 400),
         ("a..test", 400),
-        ("a.test:080", 400),
+        ("a.test:080", 404),
         ("a.test:+80", 400),
         ("ada@a.test", 400),
         ("127.0.0.1.", 400),

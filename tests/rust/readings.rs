@@ -16,7 +16,7 @@ use ginnel::base::address::{
 use serde_json::{Value, json};
 
 /// The texts of a run in `make test`, which takes a second.
-const TEXTS: usize = 3_000;
+const TEXTS: usize = 2_000;
 
 const HOSTS: &[&str] = &[
     "localhost",

@@ -27,8 +27,7 @@ impl<'a> RequestHost<'a> {
         let (host, port) = split_port(text)?;
         let port = match port.filter(|port| !port.is_empty()) {
             None => None,
-            Some("0") => return Err(AddressError::Port { lowest: 1 }),
-            Some(port) => Some(parse_port(port)?),
+            Some(port) => Some(parse_request_port(port)?),
         };
         Ok(Self { host: parse_host(host)?, port })
     }
@@ -36,6 +35,16 @@ impl<'a> RequestHost<'a> {
     /// The same, independent of the text that was parsed.
     pub fn into_owned(self) -> RequestHost<'static> {
         RequestHost { host: Cow::Owned(self.host.into_owned()), port: self.port }
+    }
+}
+
+/// Parses a port from 1 to 65535. Leading zeros are valid in requests (RFC 3986, section 3.2.3), and all programs read
+/// them in the same way.
+fn parse_request_port(text: &str) -> Result<u16, AddressError> {
+    let digits = text.trim_start_matches('0');
+    match parse_port(digits) {
+        Ok(port) if port > 0 => Ok(port),
+        _ => Err(AddressError::Port { lowest: 1 }),
     }
 }
 
@@ -60,6 +69,7 @@ mod tests {
             ("a.test", "a.test", None),
             ("A.Test.:8080", "a.test", Some(8080)),
             ("a.test:", "a.test", None),
+            ("a.test:0080", "a.test", Some(80)),
             ("a_b.test:443", "a_b.test", Some(443)),
             ("[2001:DB8:0::1]:80", "[2001:db8::1]", Some(80)),
             ("127.0.0.1", "127.0.0.1", None),
@@ -92,7 +102,7 @@ mod tests {
             "[::1]80",
             "[fe80::1%25eth0]",
             "a.test:0",
-            "a.test:080",
+            "a.test:000",
             "a.test:+80",
             "a.test:99999",
             "a.test:http",

@@ -232,7 +232,10 @@ pub(in crate::service) fn check_url(text: &str, reach: Reach) -> Result<(), Stri
     }
     let url = WebUrl::parse(text).map_err(|problem| match problem {
         AddressError::Login => "must not hold a user or a password".to_owned(),
-        AddressError::Scheme(_) => format!("is no URL of http or https: it {problem}"),
+        AddressError::Scheme(_) if text.contains("://") => {
+            let scheme = text.split("://").next().unwrap_or_default();
+            format!("{scheme:?} is none of http and https")
+        }
         problem => format!("is no URL: it {problem}"),
     })?;
     let address = url.host().ip();
