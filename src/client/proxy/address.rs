@@ -144,7 +144,9 @@ fn parse_place(text: &str) -> Result<(Host, Option<u16>), String> {
         None => (text, None),
     };
     if host.is_empty() {
-        return Err("empty host".to_owned());
+        let is_address = port.is_some_and(|port| port.contains(':'));
+        let problem = format!("the host {text:?} {}", AddressError::Brackets);
+        return Err(if is_address { problem } else { "empty host".to_owned() });
     }
     let port = match port {
         None => None,

@@ -141,7 +141,7 @@ fn what_is_no_address_of_a_proxy_is_refused_with_what_it_takes() {
         ("http://a b", "white space"),
         ("socks5://a b", "white space"),
         ("http://[::1", "not an IPv6 address"),
-        ("http://::1:80", "invalid port"),
+        ("http://::1:80", "in brackets"),
         ("proxy:08080", "invalid port"),
         ("proxy:+80", "invalid port"),
         ("http://127.1:80", "127.1 is a number, not a host"),
