@@ -104,7 +104,29 @@ fn read_request(request: &Value, target: &str, max_body: usize) -> Result<Captur
         Some(body) => decode(body, is_base64).ok_or("request.postData.text: is no base64")?,
         None => form(&data["params"]).into_bytes(),
     };
-    Ok(message(&head, &body, request["bodySize"].as_u64(), max_body))
+    let sent = request["bodySize"].as_u64();
+    let mut request = message(&head, &body, sent, max_body);
+    if is_base64 && is_still_coded(&request, sent) {
+        (request.is_decoded, request.cut_off) = (false, request.body.len() < body.len());
+        request.body_length = body.len() as u64;
+    }
+    Ok(request)
+}
+
+/// Returns true if the bytes of a body have the coding that the head names: they begin as such bytes do, or
+/// their number is that of the body as it was sent.
+fn is_still_coded(message: &CapturedMessage, sent: Option<u64>) -> bool {
+    let headers = message.headers();
+    let mut codings =
+        headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("content-encoding"));
+    let Some((_, coding)) = codings.next() else { return false };
+    let bytes = message.body.bytes();
+    match coding.trim().to_ascii_lowercase().as_str() {
+        "gzip" | "x-gzip" => bytes.starts_with(b"\x1f\x8b"),
+        "zstd" => bytes.starts_with(b"\x28\xb5\x2f\xfd"),
+        "identity" => false,
+        _ => sent == Some(bytes.len() as u64),
+    }
 }
 
 fn read_response(response: &Value, max_body: usize) -> Result<Option<CapturedMessage>, String> {
@@ -255,6 +277,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::agent::outgoing::replayed;
 
     fn entry(changes: Value) -> Value {
         let mut entry = json!({
@@ -283,8 +306,9 @@ mod tests {
         let capture = read_one(entry(json!({}))).unwrap();
 
         let exchange = &capture.exchange;
-        let raw = String::from_utf8(exchange.request.to_send()).unwrap();
-        assert_eq!(raw, "POST /x?y=1 HTTP/1.1\r\nHost: a.test\r\n\r\nhello");
+        let raw = String::from_utf8(replayed(&exchange.request, &capture.source)).unwrap();
+        let expected = "POST /x?y=1 HTTP/1.1\r\nHost: a.test\r\nContent-Length: 5\r\n\r\nhello";
+        assert_eq!(raw, expected);
         assert_eq!(capture.source.imported_from.as_deref(), Some("https://a.test"));
         assert_eq!(exchange.response.as_ref().unwrap().body, *b"hi");
         assert_eq!(exchange.took, Some(Duration::from_micros(13_500)));
@@ -367,10 +391,32 @@ mod tests {
             {"name": "Content-Length", "value": "25"}, {"name": "X", "value": "1"}]);
         let changes = json!({"/request/headers": headers, "/request/bodySize": 25});
 
-        let request = read_one(entry(changes)).unwrap().exchange.request;
+        let capture = read_one(entry(changes)).unwrap();
 
+        let request = capture.exchange.request;
         assert!(request.is_whole());
-        let raw = String::from_utf8(request.to_send()).unwrap();
-        assert_eq!(raw, "POST /x?y=1 HTTP/1.1\r\nX: 1\r\nContent-Length: 5\r\n\r\nhello");
+        let raw = String::from_utf8(replayed(&request, &capture.source)).unwrap();
+        let expected =
+            "POST /x?y=1 HTTP/1.1\r\nHost: a.test\r\nContent-Length: 5\r\nX: 1\r\n\r\nhello";
+        assert_eq!(raw, expected);
+    }
+
+    #[test]
+    fn a_body_that_still_has_its_coding_keeps_it() {
+        let packed = b"\x1f\x8b\x08\0\xff";
+        let changes = json!({
+            "/request/headers": [{"name": "Content-Encoding", "value": "gzip"}],
+            "/request/postData": {"text": STANDARD.encode(packed), "encoding": "base64"},
+            "/request/bodySize": -1,
+        });
+
+        let capture = read_one(entry(changes)).unwrap();
+
+        let request = capture.exchange.request;
+        assert!(request.is_whole());
+        let raw = replayed(&request, &capture.source);
+        let head = b"POST /x?y=1 HTTP/1.1\r\nHost: a.test\r\nContent-Encoding: gzip\r\n\
+            Content-Length: 5\r\n\r\n";
+        assert_eq!(raw, [&head[..], packed].concat());
     }
 }

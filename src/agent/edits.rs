@@ -7,9 +7,10 @@ use base64::engine::general_purpose::STANDARD;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde::Deserialize;
 
-use super::capture::CapturedMessage;
+use super::capture::{CaptureSource, CapturedMessage};
+use super::outgoing::{OutgoingRequest, RequestConnection, host_of_origin, replayed};
 use crate::api::mask;
-use crate::http1::{CHUNKED, HeadWriter, is_hop_by_hop, may_trail, write_chunk, write_last_chunk};
+use crate::http1::may_trail;
 
 /// How long the head of a changed request may be, in bytes.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
@@ -57,79 +58,76 @@ impl RequestEdits {
     ///
     /// # Errors
     /// When they would not be a request, or not the whole of one.
-    pub fn apply(self, original: &CapturedMessage) -> Result<Vec<u8>, EditError> {
-        self.write(original, is_made_anew)
+    pub fn apply(
+        self,
+        original: &CapturedMessage,
+        source: &CaptureSource,
+    ) -> Result<Vec<u8>, EditError> {
+        if self.is_empty() && original.is_whole() {
+            return Ok(replayed(original, source));
+        }
+        let has_headers = self.headers.is_some();
+        let mut outgoing = self.edited(original)?;
+        if let Some(origin) = &source.imported_from
+            && !(has_headers && outgoing.names_host())
+        {
+            outgoing.replace_host(&host_of_origin(origin));
+        }
+        written(&outgoing, RequestConnection::New)
     }
 
     /// As [`RequestEdits::apply`], for a request that goes on in the connection in which it came: what
     /// concerns that connection stays, such as the change to another protocol.
     pub fn apply_to_held(self, original: &CapturedMessage) -> Result<Vec<u8>, EditError> {
-        self.write(original, is_framing)
+        written(&self.edited(original)?, RequestConnection::Same)
     }
 
-    fn write(
-        self,
-        original: &CapturedMessage,
-        is_left_out: fn(&str) -> bool,
-    ) -> Result<Vec<u8>, EditError> {
+    /// The original with these changes.
+    fn edited(self, original: &CapturedMessage) -> Result<OutgoingRequest, EditError> {
         if self.body.is_none() && !original.is_whole() {
             return Err(EditError::Truncated);
         }
-        if self.is_empty() {
-            return Ok(original.to_send());
+        let mut outgoing = OutgoingRequest::of(original);
+        if let Some(method) = self.method {
+            if method.is_empty() || !method.bytes().all(is_token) {
+                return Err(EditError::Invalid(format!("method: {method:?} is not a method")));
+            }
+            outgoing.start_line[0] = method.into_bytes();
         }
-        let [method, target, version] = original.start_line().map(Cow::into_owned);
-        let method = self.method.unwrap_or(method);
-        if method.is_empty() || !method.bytes().all(is_token) {
-            return Err(EditError::Invalid(format!("method: {method:?} is not a method")));
-        }
-        let target = self
-            .target
-            .map_or_else(|| Ok(target.clone()), |edited| edited_target(&edited, &target))?;
-        let original_headers = original.exact_headers();
-        let headers = match self.headers {
-            Some(headers) => edited_headers(headers, &original_headers)?,
-            None => original_headers,
-        };
-        let body = match self.body {
-            Some(text) => STANDARD
-                .decode(text)
-                .map_err(|error| EditError::Invalid(format!("body: is not base64: {error}")))?,
-            None => original.body.bytes().into_owned(),
-        };
-        let trailers = match self.trailers {
-            Some(trailers) => checked_trailers(trailers)?,
-            None => original_trailers(original),
-        };
-        let mut head = Vec::new();
-        let line = format!("{method} {target} {version}");
-        let mut writer = HeadWriter::begin(line.as_bytes(), &mut head);
-        for (name, value) in headers {
-            if !is_left_out(&name) {
-                writer.field(name, value);
+        if let Some(target) = self.target {
+            let [_, shown, _] = original.start_line().map(Cow::into_owned);
+            // A target that was shown and did not change keeps its bytes, which need not be text.
+            let target = edited_target(&target, &shown)?;
+            if target != shown {
+                outgoing.start_line[1] = target.into_bytes();
             }
         }
-        if !trailers.is_empty() {
-            let names: Vec<_> = trailers.keys().map(HeaderName::as_str).collect();
-            writer.field("Trailer", names.join(", ")).field(CHUNKED.0, CHUNKED.1);
-        } else if !body.is_empty()
-            || !matches!(method.as_str(), "GET" | "HEAD" | "OPTIONS" | "DELETE")
-        {
-            writer.display("Content-Length", body.len());
+        if let Some(headers) = self.headers {
+            outgoing.headers = edited_headers(headers, &original.exact_headers())?;
         }
-        writer.end();
-        if head.len() > MAX_HEAD_BYTES {
-            return Err(EditError::Invalid(format!(
-                "headers: are longer than {MAX_HEAD_BYTES} bytes"
-            )));
+        if let Some(text) = self.body {
+            outgoing.body = STANDARD
+                .decode(text)
+                .map_err(|error| EditError::Invalid(format!("body: is not base64: {error}")))?;
+        } else if original.is_decoded {
+            outgoing.headers.retain(|(name, _)| !name.eq_ignore_ascii_case("content-encoding"));
         }
-        if !trailers.is_empty() {
-            write_chunk(&body, &mut head);
-            write_last_chunk(trailers.iter(), &mut head);
-            return Ok(head);
+        if let Some(trailers) = self.trailers {
+            outgoing.trailers = checked_trailers(trailers)?;
         }
-        Ok([head, body].concat())
+        Ok(outgoing)
     }
+}
+
+/// Writes a request whose head must not be too long.
+fn written(
+    outgoing: &OutgoingRequest,
+    connection: RequestConnection,
+) -> Result<Vec<u8>, EditError> {
+    if outgoing.write_head(connection).len() > MAX_HEAD_BYTES {
+        return Err(EditError::Invalid(format!("headers: are longer than {MAX_HEAD_BYTES} bytes")));
+    }
+    Ok(outgoing.write(connection))
 }
 
 /// Trailers as they are sent.
@@ -149,15 +147,6 @@ fn checked_trailers(trailers: Vec<(String, String)>) -> Result<HeaderMap, EditEr
         return Err(EditError::Invalid(format!("trailers: are more than {MAX_HEADERS}")));
     }
     Ok(checked)
-}
-
-/// What came after the body, as far as it may stand there.
-fn original_trailers(original: &CapturedMessage) -> HeaderMap {
-    let header = |(name, value): (String, Vec<u8>)| {
-        let field = (HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?);
-        may_trail(&field.0).then_some(field)
-    };
-    original.exact_trailers().into_iter().filter_map(header).collect()
 }
 
 /// A target that was edited; its masked parameters stay as they were.
@@ -184,6 +173,10 @@ fn edited_headers(
     if edited.len() > MAX_HEADERS {
         let problem = format!("headers: are {}, the limit is {MAX_HEADERS}", edited.len());
         return Err(EditError::Invalid(problem));
+    }
+    if edited.iter().filter(|(name, _)| name.eq_ignore_ascii_case("host")).count() > 1 {
+        let problem = "headers: Host is given more than once; give one host";
+        return Err(EditError::Invalid(problem.to_owned()));
     }
     let mut originals = original.iter().collect::<Vec<_>>();
     let restored = edited.into_iter().map(|(name, value)| {
@@ -212,18 +205,6 @@ fn edited_headers(
     restored.collect()
 }
 
-/// Whether a header describes the framing of the body or concerns one connection. `TE` stays: gRPC
-/// needs it.
-pub(super) fn is_made_anew(name: &str) -> bool {
-    is_framing(name) || is_hop_by_hop(name) && !name.eq_ignore_ascii_case("te")
-}
-
-/// Whether a header describes the framing of the body.
-fn is_framing(name: &str) -> bool {
-    let known = ["content-length", "trailer", CHUNKED.0];
-    known.iter().any(|known| name.eq_ignore_ascii_case(known))
-}
-
 /// Whether a byte may stand in a name of a header.
 pub(super) fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
@@ -247,7 +228,9 @@ mod tests {
 
     fn apply(changes: Value) -> Result<String, EditError> {
         let changes: RequestEdits = serde_json::from_value(changes).unwrap();
-        changes.apply(&original()).map(|raw| String::from_utf8(raw).unwrap())
+        changes
+            .apply(&original(), &CaptureSource::default())
+            .map(|raw| String::from_utf8(raw).unwrap())
     }
 
     #[test]
@@ -276,7 +259,7 @@ mod tests {
         for headers in [None, shown] {
             let target = Some("/other".to_owned());
             let raw = RequestEdits { target, headers, ..RequestEdits::default() }
-                .apply(&original)
+                .apply(&original, &CaptureSource::default())
                 .unwrap();
             assert_eq!(raw, b"GET /other HTTP/1.1\r\nX-Name: J\xfcrgen\r\n\r\n");
         }
@@ -303,6 +286,7 @@ mod tests {
             json!({"headers": [["X: y\r\nZ", "a"]]}),
             json!({"headers": [["Cookie", "••••••"]]}),
             json!({"headers": vec![["X", "y"]; 101]}),
+            json!({"headers": [["Host", "a"], ["host", "b"]]}),
             json!({"headers": [["X", "y".repeat(70_000)]]}),
             json!({"body": "no base64"}),
         ] {
@@ -331,7 +315,7 @@ mod tests {
         original.trailer = b"X-Sum: 7\r\nContent-Length: 9\r\n\r\n".to_vec();
         let apply = |changes: Value| {
             let changes: RequestEdits = serde_json::from_value(changes).unwrap();
-            String::from_utf8(changes.apply(&original).unwrap()).unwrap()
+            String::from_utf8(changes.apply(&original, &CaptureSource::default()).unwrap()).unwrap()
         };
 
         let kept = apply(json!({"target": "/b"}));
@@ -347,7 +331,9 @@ mod tests {
         let edits = || RequestEdits { target: Some("/b".to_owned()), ..RequestEdits::default() };
 
         let held = String::from_utf8(edits().apply_to_held(&original).unwrap()).unwrap();
-        let replayed = String::from_utf8(edits().apply(&original).unwrap()).unwrap();
+        let replayed =
+            String::from_utf8(edits().apply(&original, &CaptureSource::default()).unwrap())
+                .unwrap();
 
         assert_eq!(held, head.replace("/a", "/b"));
         assert_eq!(replayed, "GET /b HTTP/1.1\r\n\r\n");
@@ -355,12 +341,12 @@ mod tests {
 
     #[test]
     fn a_cut_off_body_must_be_given_anew() {
-        let mut message = original();
+        let (mut message, source) = (original(), CaptureSource::default());
         message.body_length = 6;
 
-        assert!(RequestEdits::default().apply(&message).is_err());
+        assert!(RequestEdits::default().apply(&message, &source).is_err());
         let changes =
             RequestEdits { body: Some(STANDARD.encode("whole!")), ..RequestEdits::default() };
-        assert!(changes.apply(&message).unwrap().ends_with(b"\r\n\r\nwhole!"));
+        assert!(changes.apply(&message, &source).unwrap().ends_with(b"\r\n\r\nwhole!"));
     }
 }

@@ -21,6 +21,7 @@ mod messages;
 pub mod metrics;
 mod monitoring;
 mod options;
+mod outgoing;
 mod page;
 mod protobuf;
 pub mod relay;

@@ -10,6 +10,7 @@ use super::capture::CaptureSource;
 use super::definition::local_address;
 use super::edits::TRUNCATED;
 use super::inner::AgentInner;
+use super::outgoing::replayed;
 use super::relay::{HttpForwarder, LocalUpstream, once};
 use super::tls::Trust;
 use super::tunnels::{LocalService, RunningTunnel};
@@ -147,7 +148,9 @@ impl AgentInner {
             return Err(ReplayError::Truncated);
         }
         let name = tunnel_name.unwrap_or(&record.tunnel_name);
-        self.send(name, request.to_send(), Some(record.id.clone()), plan).await.map(drop)
+        self.send(name, replayed(&request, &record.source), Some(record.id.clone()), plan)
+            .await
+            .map(drop)
     }
 
     /// Sends a request to the local service of a tunnel; returns as [`AgentInner::replay`] does, with the

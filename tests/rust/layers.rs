@@ -139,7 +139,7 @@ const DONE_BY_HTTP1: &[(&str, &[&str])] = &[
     ),
     ("proxy-connection\"", &[]),
     ("http2-settings\"", &[]),
-    ("\"te\"", &["src/agent/edits.rs"]),
+    ("\"te\"", &["src/agent/outgoing.rs"]),
     // Who writes a body says how it is framed; policies may not, wherever they come from.
     (
         "transfer-encoding\"",

@@ -14,9 +14,8 @@ use super::stream::{BodyMarks, SocketLog, StreamKind};
 use super::timing::{ExchangeMarks, ExchangeTiming};
 use crate::api::local::requests::{CapturedRequest, PolicyRule, RequestMessage, ResponseMessage};
 use crate::api::{Base64, Flag, Note, Timestamp, Trailers};
-use crate::http1::{self, Body, HeadField, HeadWriter, lines_of, write_chunk};
+use crate::http1::{self, Body, HeadField, HeadWriter, lines_of};
 
-const LAST_CHUNK: &[u8] = b"0\r\n";
 /// What a record costs beside its bytes.
 const RECORD_OVERHEAD_BYTES: usize = 512;
 
@@ -320,23 +319,15 @@ impl CapturedMessage {
         raw
     }
 
-    /// The whole message as it is sent again: as [`CapturedMessage::raw`], but in one chunk where headers
-    /// came after the body.
-    pub fn to_send(&self) -> Vec<u8> {
-        if !self.chunked || self.is_decoded || self.trailer.is_empty() {
-            return self.raw();
-        }
-        let mut raw = self.head.clone();
-        write_chunk(&self.body.bytes(), &mut raw);
-        raw.extend_from_slice(LAST_CHUNK);
-        raw.extend_from_slice(&self.trailer);
-        raw
-    }
-
     /// The parts of the first line: three of a request, and as many of an answer.
     pub fn start_line(&self) -> [Cow<'_, str>; 3] {
+        self.exact_start_line().map(String::from_utf8_lossy)
+    }
+
+    /// The parts of the first line as they came.
+    pub fn exact_start_line(&self) -> [&[u8]; 3] {
         let mut parts = self.first_line().splitn(3, |byte| *byte == b' ');
-        std::array::from_fn(|_| String::from_utf8_lossy(parts.next().unwrap_or_default()))
+        std::array::from_fn(|_| parts.next().unwrap_or_default())
     }
 
     fn first_line(&self) -> &[u8] {
@@ -471,22 +462,6 @@ mod tests {
         let raw = String::from_utf8(message.raw()).unwrap();
 
         assert_eq!(raw, "POST /a?b HTTP/1.1\r\nHost: x\r\nX: 1\r\nContent-Length: 5\r\n\r\nhello");
-    }
-
-    #[test]
-    fn what_came_after_a_body_is_sent_after_it_again() {
-        let head = b"POST / HTTP/1.1\r\nTrailer: x-sum\r\nTransfer-Encoding: chunked\r\n\r\n";
-        let mut message = CapturedMessage::new(head, true);
-        message.body = b"hello".to_vec().into();
-        message.body_length = 5;
-        message.trailer = b"x-sum: 7\r\n\r\n".to_vec();
-
-        let sent = message.to_send();
-
-        let expected = [&head[..], b"5\r\nhello\r\n0\r\nx-sum: 7\r\n\r\n"].concat();
-        assert_eq!(sent, expected);
-        message.trailer.clear();
-        assert_eq!(message.to_send(), message.raw());
     }
 
     #[test]

@@ -9,7 +9,8 @@ use serde_json::{Map, Value, json};
 use super::rules::RuleAction;
 use super::template::{self, TemplateValues};
 use crate::agent::capture::CapturedMessage;
-use crate::agent::edits::{is_made_anew, is_token};
+use crate::agent::edits::is_token;
+use crate::agent::outgoing::is_made_anew;
 use crate::api::Base64;
 use crate::http1::HeadWriter;
 

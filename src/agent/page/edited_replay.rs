@@ -43,7 +43,8 @@ pub(super) async fn replay(
         .ok_or_else(|| WebRejection::gone(ReplayError::NoRecord(id.to_owned()).to_string()))?;
     let original = record.exchange().request.clone();
     let tunnel = tunnel.unwrap_or_else(|| record.tunnel_name.clone());
-    let raw = RequestEdits { method, target, headers, body, trailers }.apply(&original);
+    let edits = RequestEdits { method, target, headers, body, trailers };
+    let raw = edits.apply(&original, &record.source);
     let raw = raw.map_err(|error| match error {
         EditError::Truncated => {
             WebRejection::new(400, 105, "request cannot be replayed", error.to_string())

@@ -3,7 +3,7 @@
 //! What was captured is a stranger's, so every form quotes it for the language that it is in.
 
 use super::view::{HeaderView, RequestDetail};
-use crate::agent::edits::is_made_anew;
+use crate::agent::outgoing::is_made_anew;
 use crate::api::mask;
 use crate::http1::HeadWriter;
 

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::registry::{RunningSchedule, ScheduleError, ScheduleOptions, ScheduleState};
 use crate::agent::capture::{CaptureRecord, CaptureSource};
 use crate::agent::inner::AgentInner;
+use crate::agent::outgoing::replayed;
 use crate::agent::replay::{RESPONSE_TIMEOUT, ReplayError, ReplayTarget, replay_source};
 use crate::api::local::replay_schedules::Add;
 use crate::net::ShutdownPhase;
@@ -55,8 +56,8 @@ impl AgentInner {
         let scheduled = ScheduledRequest {
             agent: self.clone(),
             schedule: schedule.clone(),
+            request: replayed(&request, &record.source),
             record,
-            request: request.to_send(),
             target: Arc::new(target),
             clearings,
         };

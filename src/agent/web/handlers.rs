@@ -9,7 +9,7 @@ use super::proto_files;
 use super::rejection::WebRejection;
 use super::replay_schedules;
 use crate::agent::archive;
-use crate::agent::capture::CapturedMessage;
+use crate::agent::capture::{CaptureSource, CapturedMessage};
 use crate::agent::definition::Definition;
 use crate::agent::edits::RequestEdits;
 use crate::agent::messages;
@@ -238,7 +238,7 @@ async fn send_request(agent: Shared, send: requests::Send) -> WebResult<requests
     };
     let mut empty = Vec::new();
     HeadWriter::request("GET", &["/"], &mut empty).end();
-    let raw = edits.apply(&CapturedMessage::new(&empty, false));
+    let raw = edits.apply(&CapturedMessage::new(&empty, false), &CaptureSource::default());
     let raw = raw.map_err(|error| WebRejection::invalid_body(error.to_string()))?;
     let id = agent.send(&tunnel, raw, None, plan).await.map_err(not_sent)?;
     Ok(requests::SentRequest { id })
