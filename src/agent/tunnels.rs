@@ -10,7 +10,9 @@ use tokio::sync::watch;
 use super::capture::{CaptureSource, Via};
 use super::definition::Definition;
 use super::metrics::TunnelMetrics;
-use super::relay::{Activity, BoxReader, BoxWriter, HttpForwarder, LocalUpstream, copy, serve};
+use super::relay::{
+    Activity, BoxReader, BoxWriter, HttpForwarder, LocalStream, LocalUpstream, copy, serve,
+};
 use super::slot::{PerSlot, SessionSlot};
 use crate::api::local::tunnels::{AgentTunnel, AgentTunnelConfig};
 use crate::base::address::{EndpointUrl, Host, Scheme};
@@ -300,8 +302,9 @@ impl RunningTunnel {
         let connected =
             or_debug!(connected, tunnel = %self.name, "cannot connect to the local service");
         let Some(connected) = connected else { return };
-        let (mut from, mut to) = (connected.read, connected.write);
-        let copied = copy((&mut read, &mut write), (&mut from, &mut to)).await;
+        let LocalStream { read: mut from, write: mut to, reset, .. } = connected;
+        let visitor = (&mut read, &mut write);
+        let copied = copy(visitor, activity, (&mut from, &mut to), &reset).await;
         or_debug!(copied, tunnel = %self.name, "a connection broke");
     }
 

@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::gateway::metrics::ByteCounts;
+use crate::net::ResetOnClose;
 use crate::net::tls::AcceptedSocket;
 use crate::policy::Carried;
 
@@ -71,6 +72,12 @@ impl MeteredSocket {
             }
         }
         written
+    }
+}
+
+impl ResetOnClose for MeteredSocket {
+    fn reset_on_close(&mut self) {
+        self.socket.reset_on_close();
     }
 }
 

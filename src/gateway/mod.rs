@@ -58,7 +58,7 @@ pub use settings::GatewaySettings;
 pub(crate) use settings::LiveGatewaySettings;
 pub use timeouts::Timeouts;
 pub use upstream::budget::ConnectionBudget;
-pub use upstream::io::{AsyncReadWrite, Io};
+pub use upstream::io::{AsyncReadWrite, Io, ResetOnClose};
 
 use self::http::connection::HostSelection;
 use self::http::read_ahead::ReadAheadBudget;

@@ -30,7 +30,7 @@ use crate::gateway::{Gateway, GatewayError, GatewayState, Io, Proto, tcp};
 use crate::http1::HeadWriter;
 use crate::logging::or_debug;
 use crate::net::tls::{self, AcceptedSocket};
-use crate::net::{Listener, Permit, ShutdownPhase, ShutdownSignal};
+use crate::net::{Listener, Permit, ResetOnClose, ShutdownPhase, ShutdownSignal, is_reset};
 
 /// How long a visitor waits for the way to the node that serves a host.
 const NODE_TIMEOUT: Duration = Duration::from_secs(3);
@@ -220,8 +220,12 @@ impl GatewayState {
             };
             tokio::select! { ended = requests => ended, ended = responses => ended }
         };
-        let carried = shutdown.run_until(ShutdownPhase::Forced, carrying).await;
-        or_debug!(carried.unwrap_or(Ok(())), "a connection broke");
+        let carried = shutdown.run_until(ShutdownPhase::Forced, carrying).await.unwrap_or(Ok(()));
+        if carried.as_ref().is_err_and(is_reset) {
+            from_visitor.unsplit(to_visitor).reset_on_close();
+            from_node.unsplit(to_node).reset_on_close();
+        }
+        or_debug!(carried, "a connection broke");
     }
 
     /// Waits for a moment for the way to the node of a host, where it is missing: this node may have just

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use chrono::Utc;
 use rustls::ServerConfig;
-use tokio::io::copy_bidirectional_with_sizes;
 use tokio::net::TcpStream;
 
 use crate::gateway::events::RequestTrace;
@@ -21,7 +20,7 @@ use crate::gateway::routing::virtual_host::{Route, VirtualHost};
 use crate::gateway::{GatewayState, Ingress, Io};
 use crate::logging::or_debug;
 use crate::net::tls::{self, AcceptedSocket};
-use crate::net::{AcceptedConnection, ShutdownPhase, ShutdownSignal};
+use crate::net::{AcceptedConnection, ShutdownPhase, ShutdownSignal, carry_both};
 
 /// How much is copied at a time, in bytes.
 const COPY_BUFFER_BYTES: usize = 64 << 10;
@@ -139,10 +138,10 @@ pub(crate) async fn pass(
         }
     };
     let entered = shutdown.run_until(ShutdownPhase::Forced, entering).await;
-    if let Some(target) = entered.flatten() {
-        let carrying = carry_both(&mut socket, target);
+    if let Some(mut target) = entered.flatten() {
+        let carrying = carry_both(&mut socket, &mut target, COPY_BUFFER_BYTES);
         let ended = shutdown.run_until(ShutdownPhase::Forced, carrying).await;
-        or_debug!(ended.unwrap_or(Ok(())), "a connection broke");
+        or_debug!(ended.unwrap_or(Ok((0, 0))), "a connection broke");
         for (route, execution) in passed {
             if let Some(rules) = rules_of(&route) {
                 execution.leave(gateway, rules, socket.carried(), &mut trace);
@@ -211,10 +210,4 @@ fn watch(
 
 fn rules_of(route: &Route) -> Option<&Rules> {
     route.modules.as_ref().and_then(Modules::rules)
-}
-
-/// Carries bytes both ways.
-async fn carry_both(socket: &mut MeteredSocket, mut target: Io) -> std::io::Result<()> {
-    let buffers = (COPY_BUFFER_BYTES, COPY_BUFFER_BYTES);
-    copy_bidirectional_with_sizes(socket, &mut target, buffers.0, buffers.1).await.map(drop)
 }

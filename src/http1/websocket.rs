@@ -148,6 +148,11 @@ impl<R, S: Future<Output = ()>> GoingAway<R, S> {
         Self { read, shutdown, boundary, is_closed: false }
     }
 
+    /// Gives the source back.
+    pub fn into_inner(self) -> R {
+        self.read
+    }
+
     fn is_shutting_down(&mut self, cx: &mut Context<'_>) -> bool {
         if self.shutdown.as_mut().is_some_and(|shutdown| shutdown.as_mut().poll(cx).is_ready()) {
             self.shutdown = None;
@@ -163,7 +168,7 @@ impl<R: AsyncRead + Unpin, S: Future<Output = ()>> GoingAway<R, S> {
             let mut scratch = ReadBuf::new(&mut room);
             ready!(Pin::new(&mut self.read).poll_read(cx, &mut scratch))?;
             if scratch.filled().is_empty() {
-                return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+                return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
             }
         }
     }
@@ -270,7 +275,7 @@ mod tests {
         let mut rest = Vec::new();
         let ended = passed.read_to_end(&mut rest).await.map_err(|error| error.kind());
 
-        assert_eq!(ended, Err(io::ErrorKind::ConnectionAborted));
+        assert_eq!(ended, Err(io::ErrorKind::UnexpectedEof));
         assert_eq!(rest, [&[3, 4], &GOING_AWAY_FRAME[..]].concat());
         Ok(())
     }

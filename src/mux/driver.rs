@@ -299,7 +299,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Driver<Io> {
             FrameEvent::Reset { stream, code } => {
                 let cell = self.shared.table().remove(stream);
                 if let Some(cell) = cell {
-                    cell.reset(code);
+                    cell.reset_by_peer(code);
                 }
             }
             FrameEvent::Window { stream, increment } => {

@@ -89,6 +89,14 @@ impl StreamCell {
         wake(inner.writer.take());
     }
 
+    /// The peer has reset the stream.
+    pub(crate) fn reset_by_peer(&self, code: Code) {
+        let mut inner = self.lock();
+        inner.state.reset_by_peer(code);
+        inner.settle();
+        inner.wake_both();
+    }
+
     pub(crate) fn reset(&self, code: Code) {
         self.lock().reset(code);
     }
@@ -134,10 +142,16 @@ impl CellState {
 
     /// Why nothing can be written any more.
     pub(crate) fn unwritable(&self) -> Option<io::Error> {
-        if self.state.is_finished() && self.state.was_reset().is_none() {
-            return Some(io::Error::new(io::ErrorKind::BrokenPipe, "the stream was shut down"));
+        match self.state.was_reset() {
+            None if self.state.is_finished() => {
+                Some(io::Error::new(io::ErrorKind::BrokenPipe, "the stream was shut down"))
+            }
+            // As on a socket: all that the peer had to send has come.
+            Some(code) if self.state.is_peer_finished() => {
+                Some(io::Error::new(io::ErrorKind::BrokenPipe, Reset(code)))
+            }
+            _ => self.broken(),
         }
-        self.broken()
     }
 
     /// Why the stream broke.
@@ -302,6 +316,33 @@ mod tests {
         assert_eq!(fixture.wakes(), (1, 1));
         assert_eq!(fixture.cell.lock().state.was_reset(), Some(Code::ENHANCE_YOUR_CALM));
         assert_eq!(fixture.cell.lock().state.buffered(), 0);
+    }
+
+    #[test]
+    fn bytes_before_a_reset_of_the_connection_are_still_read() {
+        for (code, left) in [(Code::RESET, 3), (Code::CANCELLED, 0), (Code::FLOW_CONTROL, 0)] {
+            let cell = StreamCell::new(3, None);
+            arrive(&cell, 3).unwrap();
+
+            cell.reset_by_peer(code);
+
+            assert_eq!(cell.lock().state.copy(9, |_| {}), left, "{code}");
+            assert!(!cell.lock().state.at_end(), "{code}");
+            assert_eq!(cell.lock().broken().unwrap().kind(), io::ErrorKind::ConnectionReset);
+        }
+    }
+
+    #[test]
+    fn a_reset_behind_the_end_of_the_peer_is_a_broken_pipe_for_a_writer() {
+        let cell = StreamCell::new(3, None);
+        cell.peer_finish();
+
+        cell.reset_by_peer(Code::STREAM_CLOSED);
+
+        let error = cell.lock().unwritable().unwrap();
+        assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+        assert_eq!(error.to_string(), "the stream was reset: stream closed");
+        assert!(cell.lock().state.at_end());
     }
 
     #[test]

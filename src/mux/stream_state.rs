@@ -121,6 +121,20 @@ impl StreamState {
         }
     }
 
+    /// The peer has reset the stream. Bytes before a reset of the connection behind the stream are still read: TCP
+    /// delivers them as well.
+    pub fn reset_by_peer(&mut self, code: Code) {
+        match code {
+            Code::RESET if self.reset.is_none() => self.reset = Some(code),
+            _ => self.reset(code),
+        }
+    }
+
+    /// True once the peer has sent its last byte in order.
+    pub fn is_peer_finished(&self) -> bool {
+        self.peer_finished
+    }
+
     /// The code, once the stream was reset.
     pub fn was_reset(&self) -> Option<Code> {
         self.reset

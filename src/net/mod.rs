@@ -4,8 +4,8 @@
 //! Every listener of the service and of the agent is a [`Listener`]: it asks a [`ConnectionLimit`],
 //! whose size follows from the file descriptors that the process may have ([`descriptors`]), and serves
 //! until a [`Shutdown`]; [`serve_api`] serves an API on it. `timeouts` says how long clients may take, [`private`] and [`PrivateSocket`] know the
-//! listeners and sockets that nothing public may lead to, [`Reach`] which addresses are public, and [`tls`] is all that
-//! is said about TLS.
+//! listeners and sockets that nothing public may lead to, [`Reach`] which addresses are public, `resets` copies bytes
+//! both ways, and [`tls`] is all that is said about TLS.
 
 #[cfg(feature = "service")]
 mod api_server;
@@ -29,6 +29,8 @@ mod private_sockets;
 mod proxy_header;
 #[cfg_attr(not(feature = "service"), allow(dead_code))]
 mod reach;
+#[cfg(feature = "service")]
+mod resets;
 #[cfg_attr(not(feature = "service"), allow(dead_code))]
 mod resolve;
 #[cfg(feature = "service")]
@@ -49,6 +51,7 @@ pub(crate) use self::{
     private_sockets::{PrivateSocket, check_socket},
     proxy_header::ProxyProtocol,
     reach::OutOfReach,
+    resets::{carry_both, copy_both, is_reset, reset_socket_on_close},
     resolve::{listen_at, listen_on, listen_on_now, resolve},
     shutdown::{Shutdown, ShutdownPhase, ShutdownSignal},
     timeouts::{FIRST_BYTE_TIMEOUT, HANDSHAKE_TIMEOUT, HEAD_TIMEOUT, first_byte},
@@ -58,4 +61,6 @@ pub use connection_limit::{AcceptFailures, Refusals};
 pub use dial::loopback_only;
 pub(crate) use dial::{DialRole, is_loopback_only, permit};
 pub(crate) use reach::Reach;
+#[cfg(feature = "service")]
+pub use resets::ResetOnClose;
 pub(crate) use resolve::resolve_now;

@@ -10,6 +10,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use super::local_reset::{LocalReset, ResettableSocket, ResettableWriter};
 use super::quick_ack::{QuickAckReader, ResponseWait};
 use super::{BoxReader, BoxWriter};
 use crate::agent::unix_sockets::UnixSocketRoots;
@@ -35,6 +36,8 @@ pub struct LocalStream {
     pub response_wait: ResponseWait,
     /// Says when it must not carry another request.
     pub(super) ban: ReuseBan,
+    /// Makes it end with a reset.
+    pub reset: LocalReset,
 }
 
 /// Addresses that no tunnel may lead to, beside the private listeners of this process.
@@ -102,7 +105,7 @@ impl Dialer {
                 return dial_unix(path, roots.as_ref(), ban.clone()).await;
             }
         };
-        let response_wait = ResponseWait::default();
+        let (response_wait, reset) = (ResponseWait::default(), LocalReset::default());
         let (stream, address) = self.dial_tcp(place).await?;
         let ban = self.bans.of(address);
         let Some(config) = &self.tls else {
@@ -110,19 +113,21 @@ impl Dialer {
             let read = QuickAckReader::new(read, response_wait.clone());
             return Ok(LocalStream {
                 read: Box::pin(read),
-                write: Box::pin(write),
+                write: Box::pin(ResettableWriter::new(write, reset.clone())),
                 response_wait,
                 ban,
+                reset,
             });
         };
         let name = server_name(&place.host)?;
-        let connecting = TlsConnector::from(config.clone()).connect(name, PolledSocket(stream));
+        let socket = ResettableSocket::new(PolledSocket(stream), reset.clone());
+        let connecting = TlsConnector::from(config.clone()).connect(name, socket);
         let stream = tokio::time::timeout(DIAL_TIMEOUT, connecting).await?.map_err(explained)?;
         if !agrees(config, &stream) {
             return Err(disagreement());
         }
         let (read, write) = tokio::io::split(stream);
-        Ok(LocalStream { read: Box::pin(read), write: Box::pin(write), response_wait, ban })
+        Ok(LocalStream { read: Box::pin(read), write: Box::pin(write), response_wait, ban, reset })
     }
 
     /// Opens a connection, without TLS, and closes it at once. Returns true on success.
@@ -175,8 +180,8 @@ async fn dial_unix(
     let stream = tokio::time::timeout(DIAL_TIMEOUT, connecting).await??;
     let (read, write) = stream.into_split();
     let read: BoxReader = Box::pin(unix_reader::UnixReader(read));
-    let response_wait = ResponseWait::default();
-    Ok(LocalStream { read, write: Box::pin(write), response_wait, ban })
+    let (response_wait, reset) = (ResponseWait::default(), LocalReset::default());
+    Ok(LocalStream { read, write: Box::pin(write), response_wait, ban, reset })
 }
 
 #[cfg(not(unix))]
@@ -216,7 +221,7 @@ mod unix_reader {
 }
 
 /// Whether one of the protocols that we ask for was agreed on; most often we ask for none.
-fn agrees(config: &ClientConfig, stream: &TlsStream<PolledSocket>) -> bool {
+fn agrees(config: &ClientConfig, stream: &TlsStream<ResettableSocket>) -> bool {
     let offered = &config.alpn_protocols;
     let agreed = stream.get_ref().1.alpn_protocol();
     offered.is_empty() || agreed.is_some_and(|agreed| offered.iter().any(|one| one == agreed))

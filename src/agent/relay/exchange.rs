@@ -8,6 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::activity::UnframedAnswer;
 use super::head::{self, RelayRequest, RelayResponse};
+use super::local_reset::LocalReset;
 use super::quick_ack::ResponseWait;
 use super::{Activity, BoxReader, BoxWriter, HttpForwarder, LocalStream, rewrite};
 use crate::agent::capture::Recording;
@@ -39,6 +40,8 @@ pub(super) struct LocalConnection {
     /// Whether it has served a request before.
     pub reused: bool,
     ban: ReuseBan,
+    /// Makes it end with a reset.
+    pub reset: LocalReset,
 }
 
 /// One request on its way.
@@ -75,9 +78,9 @@ pub(super) enum RelayError {
 
 impl LocalConnection {
     pub fn new(connected: LocalStream) -> Self {
-        let LocalStream { read, write, response_wait, ban } = connected;
+        let LocalStream { read, write, response_wait, ban, reset } = connected;
         let buffer = BytesMut::with_capacity(BUFFER_BYTES);
-        Self { read, write, response_wait, buffer, reused: false, ban }
+        Self { read, write, response_wait, buffer, reused: false, ban, reset }
     }
 
     /// Waits until the local service sends or closes, although nobody asked it.

@@ -455,10 +455,11 @@ impl Visit<'_> {
         if is_websocket {
             answers = Box::pin(GoingAway::new(answers, self.activity.shutdown()));
         }
+        let (activity, reset) = (self.activity, &local.reset);
         let copied = match recorded {
             None => {
                 let visitor = (&mut self.read, &mut self.write);
-                super::copy(visitor, (&mut answers, &mut local.write)).await
+                super::copy(visitor, activity, (&mut answers, &mut local.write), reset).await
             }
             Some(recording) => {
                 recording.begin_socket();
@@ -468,7 +469,7 @@ impl Visit<'_> {
                     RecordedSocket::new(&mut answers, StreamSide::Server, recording);
                 let (visitor, local) =
                     ((&mut asking, &mut self.write), (&mut answering, &mut local.write));
-                Box::pin(super::copy(visitor, local)).await
+                Box::pin(super::copy(visitor, activity, local, reset)).await
             }
         };
         // Either side may end it whenever it likes.

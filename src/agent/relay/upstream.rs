@@ -10,6 +10,7 @@ use super::dial::{DialPlace, Dialer, ForbiddenAddresses, LocalStream};
 use super::files;
 use super::http2::{self, LocalHttp2Connection};
 use super::io::PIPE_BYTES;
+use super::local_reset::LocalReset;
 use super::quick_ack::ResponseWait;
 use crate::agent::unix_sockets::UnixSocketRoots;
 use crate::base::address::UpstreamAddress;
@@ -129,8 +130,13 @@ impl LocalUpstream {
                 let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
                 tokio::spawn(files::serve(folder.clone(), theirs));
                 let (read, write) = tokio::io::split(ours);
-                let (response_wait, ban) = (ResponseWait::default(), ReuseBan::default());
-                Ok(LocalStream { read: Box::pin(read), write: Box::pin(write), response_wait, ban })
+                Ok(LocalStream {
+                    read: Box::pin(read),
+                    write: Box::pin(write),
+                    response_wait: ResponseWait::default(),
+                    ban: ReuseBan::default(),
+                    reset: LocalReset::default(),
+                })
             }
         }
     }

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, copy_bidirectional};
+use tokio::io::AsyncReadExt;
 use tokio::sync::oneshot;
 
 use crate::gateway::Io;
@@ -14,7 +14,10 @@ use crate::gateway::modules::websocket_tcp;
 use crate::gateway::upstream::http1::Http1Connection;
 use crate::http1::GoingAway;
 use crate::logging::{ignore, or_debug};
-use crate::net::{ShutdownPhase, ShutdownSignal};
+use crate::net::{ResetOnClose, ShutdownPhase, ShutdownSignal, copy_both};
+
+/// The bytes that are copied at a time.
+const COPY_BUFFER_BYTES: usize = 8 << 10;
 
 /// The visitor's side of another protocol, which is there as soon as the visitor was told.
 #[derive(Clone)]
@@ -92,12 +95,28 @@ async fn talk(
     let (reads, writes) = tokio::io::split(upstream);
     let reads = std::io::Cursor::new(said).chain(reads);
     // How it ends concerns the two, who see it.
-    let copied = match shutdown {
-        None => copy_bidirectional(&mut visitor, &mut tokio::io::join(reads, writes)).await,
+    let (copied, reads, writes) = match shutdown {
+        None => {
+            let mut target = tokio::io::join(reads, writes);
+            let copied = copy_both(&mut visitor, &mut target, COPY_BUFFER_BYTES).await;
+            let (reads, writes) = target.into_inner();
+            (copied, reads, writes)
+        }
         Some(shutdown) => {
-            let reads = GoingAway::new(reads, shutdown);
-            copy_bidirectional(&mut visitor, &mut tokio::io::join(reads, writes)).await
+            let mut target = tokio::io::join(GoingAway::new(reads, shutdown), writes);
+            let copied = copy_both(&mut visitor, &mut target, COPY_BUFFER_BYTES).await;
+            let (reads, writes) = target.into_inner();
+            (copied, reads.into_inner(), writes)
         }
     };
+    if let Err(broken) = &copied {
+        if broken.is_first_cut_off {
+            visitor.reset_on_close();
+        }
+        if broken.is_second_cut_off {
+            let (_, reads) = reads.into_inner();
+            reads.unsplit(writes).reset_on_close();
+        }
+    }
     or_debug!(copied, "a WebSocket broke");
 }

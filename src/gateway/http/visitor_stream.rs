@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::gateway::http::connection_activity::ConnectionActivity;
 use crate::gateway::metered::MeteredSocket;
 use crate::http1::Expects;
-use crate::net::Permit;
+use crate::net::{Permit, ResetOnClose};
 
 /// How much of what nobody will read is taken before the connection closes, in bytes.
 const MAX_DRAINED_BYTES: usize = 256 << 10;
@@ -74,6 +74,12 @@ impl VisitorStream {
     fn written<T>(&self, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         self.activity.blocked(written.is_pending());
         written
+    }
+}
+
+impl ResetOnClose for VisitorStream {
+    fn reset_on_close(&mut self) {
+        self.socket.reset_on_close();
     }
 }
 

@@ -1,5 +1,6 @@
 //! The bytes of a connection, wherever it goes.
 
+pub use crate::net::ResetOnClose;
 pub use crate::net::tls::AsyncReadWrite;
 
 /// A connection to a target.

@@ -14,7 +14,7 @@ use crate::gateway::Io;
 use crate::gateway::routing::target::{
     BoxFuture, ConnectionReuse, DialError, RouteRef, Target, Visitor,
 };
-use crate::net::{DialRole, dial, tls};
+use crate::net::{DialRole, ResetOnClose, dial, tls};
 use crate::reuse::PolledSocket;
 
 /// TLS to a target, as a static backend has it.
@@ -76,6 +76,12 @@ impl StaticTarget {
             None => Ok(Box::new(stream)),
             Some(tls) => tls.connect(stream, address).await,
         }
+    }
+}
+
+impl ResetOnClose for PolledSocket {
+    fn reset_on_close(&mut self) {
+        self.0.reset_on_close();
     }
 }
 

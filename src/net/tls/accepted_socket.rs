@@ -9,11 +9,12 @@ use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
 use crate::logging::or_debug;
+use crate::net::ResetOnClose;
 
-/// A connection that can be read and written.
-pub trait AsyncReadWrite: AsyncRead + AsyncWrite + Send + Unpin {}
+/// A connection that can be read, written and reset.
+pub trait AsyncReadWrite: AsyncRead + AsyncWrite + ResetOnClose + Send + Unpin {}
 
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> AsyncReadWrite for T {}
+impl<T: AsyncRead + AsyncWrite + ResetOnClose + Send + Unpin> AsyncReadWrite for T {}
 
 /// The socket of a client.
 pub(crate) enum AcceptedSocket {
@@ -48,6 +49,12 @@ macro_rules! either {
             AcceptedSocket::Relayed($inner) => $call,
         }
     };
+}
+
+impl ResetOnClose for AcceptedSocket {
+    fn reset_on_close(&mut self) {
+        either!(self, inner => inner.reset_on_close());
+    }
 }
 
 impl AsyncRead for AcceptedSocket {

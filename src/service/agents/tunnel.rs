@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::api::Timestamp;
 
 use crate::gateway::{
-    BoxFuture, ConnectionBudget, ConnectionReuse, DialError, Io, RouteRef, Target,
+    BoxFuture, ConnectionBudget, ConnectionReuse, DialError, Io, ResetOnClose, RouteRef, Target,
     UpstreamProtocol, Visitor,
 };
 use crate::mux::{Code, Group, Stream};
@@ -218,6 +218,12 @@ impl OnlineTunnel {
             stream.write_all(&header).await.map_err(|_| DialError::Offline)?;
         }
         Ok(Box::new(stream))
+    }
+}
+
+impl ResetOnClose for Stream {
+    fn reset_on_close(&mut self) {
+        self.watch().reset(Code::RESET);
     }
 }
 

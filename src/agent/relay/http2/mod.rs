@@ -20,9 +20,9 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, DuplexStream, ReadBuf, ReadHalf};
 
-use super::LocalStream;
 use super::io::PIPE_BYTES;
 use super::quick_ack::ResponseWait;
+use super::{LocalReset, LocalStream};
 use crate::reuse::ReuseBan;
 pub use connection::LocalHttp2Connection;
 use translator::Translator;
@@ -45,6 +45,7 @@ pub(super) async fn connect(connection: &Arc<LocalHttp2Connection>) -> io::Resul
         write,
         response_wait: ResponseWait::default(),
         ban: ReuseBan::default(),
+        reset: LocalReset::default(),
     })
 }
 

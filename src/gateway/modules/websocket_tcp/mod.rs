@@ -21,6 +21,7 @@ use crate::gateway::http::response_body::ResponseBody;
 use crate::gateway::http::upgrade::VisitorUpgrade;
 use crate::http1::has_token;
 use crate::logging::{ignore, or_debug};
+use crate::net::{ResetOnClose, is_reset};
 use frames::{FramePiece, FrameReader, WebSocketError, frame};
 
 /// What the protocol adds to the key of a visitor (RFC 6455, section 1.3).
@@ -65,39 +66,52 @@ pub(crate) async fn convert(
 ) {
     let Some(visitor) = visitor.stream().await else { return };
     let (hears, says) = tokio::io::split(visitor);
-    let (answers, requires_certificate) = tokio::io::split(target);
+    let (mut answers, mut target) = tokio::io::split(target);
     let says = Mutex::new(MessageWriter { write: says, has_closed: false });
-    let inbound = carry_in(hears, &says, requires_certificate);
-    let outbound = carry_out(answers, &says);
+    let is_broken = talk((hears, &says), (&mut answers, &mut target), shutdown).await;
+    if is_broken {
+        answers.unsplit(target).reset_on_close();
+    }
+}
+
+/// As [`convert`]; returns true if the connection of the visitor broke.
+async fn talk(
+    (hears, says): (impl AsyncRead + Unpin, &Mutex<MessageWriter<impl AsyncWrite + Unpin>>),
+    (answers, target): (&mut (impl AsyncRead + Unpin), &mut (impl AsyncWrite + Unpin)),
+    shutdown: impl Future<Output = ()>,
+) -> bool {
+    let inbound = carry_in(hears, says, target);
+    let outbound = carry_out(answers, says);
     tokio::pin!(inbound);
     tokio::select! {
         // The visitor has said goodbye, or has gone: nobody listens any more.
-        _ = &mut inbound => {}
+        ended = &mut inbound => return ended.is_err_and(|error| is_reset(&error)),
         _ = outbound => {
             let left = tokio::time::timeout(GOODBYE, inbound).await;
             or_debug!(left, "a visitor does not say goodbye");
         }
         () = shutdown => {
-            let said = write_message(&says, CLOSE, &GOING_AWAY).await;
+            let said = write_message(says, CLOSE, &GOING_AWAY).await;
             ignore(said, "a visitor who is gone needs no goodbye");
             let left = tokio::time::timeout(GOODBYE, inbound).await;
             or_debug!(left, "a visitor does not say goodbye");
         }
     }
+    false
 }
 
 /// Carries what messages hold to the target, until the visitor is done.
 async fn carry_in(
     mut hears: impl AsyncRead + Unpin,
     says: &Mutex<MessageWriter<impl AsyncWrite + Unpin>>,
-    mut requires_certificate: impl AsyncWrite + Unpin,
+    target: &mut (impl AsyncWrite + Unpin),
 ) -> std::io::Result<()> {
     let mut reader = FrameReader::default();
     let mut buffer = vec![0; READ_BYTES];
     loop {
         let length = hears.read(&mut buffer).await?;
         if length == 0 {
-            return requires_certificate.shutdown().await;
+            return target.shutdown().await;
         }
         let pieces = match reader.take(&buffer[..length]) {
             Ok(pieces) => pieces,
@@ -105,21 +119,21 @@ async fn carry_in(
         };
         for piece in pieces {
             match piece {
-                FramePiece::Data(bytes) => requires_certificate.write_all(&bytes).await?,
+                FramePiece::Data(bytes) => target.write_all(&bytes).await?,
                 FramePiece::Ping(bytes) => write_message(says, PONG, &bytes).await?,
                 FramePiece::Close(reason) => {
-                    requires_certificate.shutdown().await?;
+                    target.shutdown().await?;
                     return write_message(says, CLOSE, &reason).await;
                 }
             }
         }
-        requires_certificate.flush().await?;
+        target.flush().await?;
     }
 }
 
 /// Carries what the target says as messages, until it is done.
 async fn carry_out(
-    mut answers: impl AsyncRead + Unpin,
+    answers: &mut (impl AsyncRead + Unpin),
     says: &Mutex<MessageWriter<impl AsyncWrite + Unpin>>,
 ) -> std::io::Result<()> {
     let mut buffer = vec![0; READ_BYTES];

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::{AsyncWriteExt, copy_bidirectional_with_sizes};
+use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 
 use super::PeerServices;
@@ -14,6 +14,7 @@ use crate::gateway::{DialError, Io, Target};
 use crate::logging::{ignore, or_debug};
 use crate::mux::heartbeat::{self, HEARTBEAT};
 use crate::mux::{Code, Incoming, Stream};
+use crate::net::carry_both;
 use crate::protocol::read_kind;
 use crate::protocol::rpc::IncomingCall;
 
@@ -103,8 +104,7 @@ async fn dial(services: &PeerServices, mut stream: Stream) -> io::Result<()> {
 }
 
 async fn copy(mut stream: Stream, mut io: Io) {
-    let (from, to) = (COPY_BUFFER_BYTES, COPY_BUFFER_BYTES);
-    let copied = copy_bidirectional_with_sizes(&mut stream, &mut io, from, to).await;
+    let copied = carry_both(&mut stream, &mut io, COPY_BUFFER_BYTES).await;
     ignore(copied, "how a connection ends concerns the two whose it is");
 }
 

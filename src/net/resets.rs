@@ -1,0 +1,399 @@
+//! Copies bytes between two connections, and passes resets on.
+//!
+//! TCP ends a connection in one of two ways. Bytes before an orderly end (FIN) are all that there is. Bytes before
+//! a reset (RST) may be a part of it (RFC 9293, section 3.5.3). A reset that becomes an orderly end makes half
+//! a file look whole, so a connection whose peer broke ends with a reset.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::{client, server};
+
+use crate::logging::or_debug;
+
+/// The time to read the rest from a connection that cannot be written to any more.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A connection that can end with a reset.
+pub trait ResetOnClose {
+    /// Makes the connection end with a reset, at the latest when it is dropped.
+    fn reset_on_close(&mut self);
+}
+
+/// A copy that ended early because one of the connections broke.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub(crate) struct BrokenCopy {
+    /// The reason.
+    pub error: io::Error,
+    /// True if the first connection did not get all that the second one had for it.
+    pub is_first_cut_off: bool,
+    /// True if the second connection did not get all that the first one had for it.
+    pub is_second_cut_off: bool,
+}
+
+/// Copies in both directions until both have ended, and returns the number of bytes of each. The orderly end of a
+/// direction is passed on, and the other direction continues.
+///
+/// # Errors
+/// If one of the connections breaks. The caller resets connections that are cut off, see [`carry_both`].
+pub(crate) async fn copy_both(
+    first: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    second: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    buffer_bytes: usize,
+) -> Result<(u64, u64), BrokenCopy> {
+    let mut copy = CopyState {
+        forward: CopyDirection::new(buffer_bytes),
+        back: CopyDirection::new(buffer_bytes),
+        deadline: None,
+    };
+    poll_fn(|cx| copy.poll(cx, Pin::new(&mut *first), Pin::new(&mut *second))).await
+}
+
+/// As [`copy_both`], and resets a connection that is cut off.
+///
+/// # Errors
+/// If one of the connections breaks.
+pub(crate) async fn carry_both(
+    first: &mut (impl AsyncRead + AsyncWrite + ResetOnClose + Unpin),
+    second: &mut (impl AsyncRead + AsyncWrite + ResetOnClose + Unpin),
+    buffer_bytes: usize,
+) -> io::Result<(u64, u64)> {
+    let copied = copy_both(first, second, buffer_bytes).await;
+    copied.map_err(|broken| {
+        if broken.is_first_cut_off {
+            first.reset_on_close();
+        }
+        if broken.is_second_cut_off {
+            second.reset_on_close();
+        }
+        broken.error
+    })
+}
+
+/// Returns true if an error means that bytes are missing. TLS peers often leave without a close_notify alert; that
+/// is an error, but the TCP connection below had an orderly end.
+pub(crate) fn is_reset(error: &io::Error) -> bool {
+    error.kind() != io::ErrorKind::UnexpectedEof
+}
+
+/// Both directions of a copy.
+struct CopyState {
+    forward: CopyDirection,
+    back: CopyDirection,
+    /// The end of the wait for the rest, once one direction has failed.
+    deadline: Option<Pin<Box<tokio::time::Sleep>>>,
+}
+
+impl CopyState {
+    fn poll<A, B>(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut first: Pin<&mut A>,
+        mut second: Pin<&mut B>,
+    ) -> Poll<Result<(u64, u64), BrokenCopy>>
+    where
+        A: AsyncRead + AsyncWrite,
+        B: AsyncRead + AsyncWrite,
+    {
+        let Self { forward, back, .. } = self;
+        forward.advance(cx, first.as_mut(), second.as_mut());
+        back.doubt_end_after(forward);
+        back.advance(cx, second.as_mut(), first.as_mut());
+        if forward.doubt_end_after(back) {
+            forward.advance(cx, first, second);
+        }
+        let mut is_over = forward.is_over() && back.is_over();
+        is_over |= forward.has_lost_source() || back.has_lost_source();
+        if !is_over && (forward.has_failed() || back.has_failed()) {
+            let deadline =
+                self.deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep(DRAIN_TIMEOUT)));
+            is_over = deadline.as_mut().poll(cx).is_ready();
+        }
+        if is_over { Poll::Ready(self.result()) } else { Poll::Pending }
+    }
+
+    /// The result of a copy that is over.
+    fn result(&mut self) -> Result<(u64, u64), BrokenCopy> {
+        let Self { forward, back, .. } = self;
+        // A connection that broke needs no reset.
+        let is_first_broken = forward.has_lost_source() || back.has_lost_target();
+        let is_second_broken = back.has_lost_source() || forward.has_lost_target();
+        let is_second_complete = forward.is_complete();
+        let is_first_complete = back.is_complete();
+        let error = forward.take_error().or_else(|| back.take_error());
+        let Some(error) = error else { return Ok((forward.copied, back.copied)) };
+        let is_reset = is_reset(&error);
+        Err(BrokenCopy {
+            error,
+            is_first_cut_off: is_reset && !is_first_broken && !is_first_complete,
+            is_second_cut_off: is_reset && !is_second_broken && !is_second_complete,
+        })
+    }
+}
+
+/// One direction of a copy.
+struct CopyDirection {
+    buffer: Box<[u8]>,
+    /// The part of the buffer that is still to be written.
+    start: usize,
+    end: usize,
+    copied: u64,
+    needs_flush: bool,
+    /// True if an end of the source says nothing, because the kernel reports a reset only once, and a write got it.
+    is_end_unknown: bool,
+    state: DirectionState,
+}
+
+enum DirectionState {
+    Copying,
+    /// The source has ended, and the target is to know.
+    Ending,
+    Complete,
+    LostSource(Option<io::Error>),
+    LostTarget(Option<io::Error>),
+}
+
+impl CopyDirection {
+    fn new(buffer_bytes: usize) -> Self {
+        Self {
+            buffer: vec![0; buffer_bytes].into(),
+            start: 0,
+            end: 0,
+            copied: 0,
+            needs_flush: false,
+            is_end_unknown: false,
+            state: DirectionState::Copying,
+        }
+    }
+
+    /// Copies what it can now.
+    fn advance<R: AsyncRead, W: AsyncWrite>(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: Pin<&mut R>,
+        to: Pin<&mut W>,
+    ) {
+        if !self.is_over()
+            && let Poll::Ready(state) = self.poll(cx, from, to)
+        {
+            self.state = state;
+            self.buffer = Box::default();
+        }
+    }
+
+    fn poll<R: AsyncRead, W: AsyncWrite>(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut from: Pin<&mut R>,
+        mut to: Pin<&mut W>,
+    ) -> Poll<DirectionState> {
+        use DirectionState::{Complete, Ending, LostSource, LostTarget};
+        loop {
+            while let Some(rest) =
+                self.buffer.get(self.start..self.end).filter(|rest| !rest.is_empty())
+            {
+                match ready!(to.as_mut().poll_write(cx, rest)) {
+                    Ok(0) => return Poll::Ready(LostTarget(Some(io::ErrorKind::WriteZero.into()))),
+                    Ok(written) => {
+                        self.start += written;
+                        self.copied += written as u64;
+                        self.needs_flush = true;
+                    }
+                    Err(error) => return Poll::Ready(LostTarget(Some(error))),
+                }
+            }
+            if matches!(self.state, Ending) {
+                let ended = ready!(to.as_mut().poll_shutdown(cx));
+                return Poll::Ready(
+                    ended.map_or_else(|error| LostTarget(Some(error)), |()| Complete),
+                );
+            }
+            let mut buffer = ReadBuf::new(&mut self.buffer);
+            match from.as_mut().poll_read(cx, &mut buffer) {
+                Poll::Ready(Ok(())) => (self.start, self.end) = (0, buffer.filled().len()),
+                Poll::Ready(Err(error)) => return Poll::Ready(LostSource(Some(error))),
+                Poll::Pending => {
+                    if self.needs_flush {
+                        let flushed = ready!(to.as_mut().poll_flush(cx));
+                        if let Err(error) = flushed {
+                            return Poll::Ready(LostTarget(Some(error)));
+                        }
+                        self.needs_flush = false;
+                    }
+                    return Poll::Pending;
+                }
+            }
+            if self.end == 0 {
+                if self.is_end_unknown {
+                    return Poll::Ready(LostSource(Some(io::ErrorKind::ConnectionReset.into())));
+                }
+                self.state = Ending;
+            }
+        }
+    }
+
+    /// Notes if the other direction could not write to the source of this one. Returns true if that is new.
+    fn doubt_end_after(&mut self, other: &Self) -> bool {
+        let DirectionState::LostTarget(error) = &other.state else { return false };
+        // Linux reports EPIPE for a reset that follows an orderly end.
+        let is_after_end =
+            error.as_ref().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe);
+        !is_after_end && !std::mem::replace(&mut self.is_end_unknown, true)
+    }
+
+    fn is_complete(&self) -> bool {
+        matches!(self.state, DirectionState::Complete)
+    }
+
+    fn has_lost_source(&self) -> bool {
+        matches!(self.state, DirectionState::LostSource(_))
+    }
+
+    fn has_lost_target(&self) -> bool {
+        matches!(self.state, DirectionState::LostTarget(_))
+    }
+
+    fn has_failed(&self) -> bool {
+        self.has_lost_source() || self.has_lost_target()
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_complete() || self.has_failed()
+    }
+
+    fn take_error(&mut self) -> Option<io::Error> {
+        match &mut self.state {
+            DirectionState::LostSource(error) | DirectionState::LostTarget(error) => error.take(),
+            _ => None,
+        }
+    }
+}
+
+impl ResetOnClose for TcpStream {
+    fn reset_on_close(&mut self) {
+        reset_socket_on_close(SockRef::from(&*self));
+    }
+}
+
+/// Makes the kernel reset a connection when its socket is closed.
+pub(crate) fn reset_socket_on_close(socket: SockRef<'_>) {
+    or_debug!(socket.set_linger(Some(Duration::ZERO)), "a connection cannot be reset");
+}
+
+impl<T: ResetOnClose> ResetOnClose for client::TlsStream<T> {
+    fn reset_on_close(&mut self) {
+        self.get_mut().0.reset_on_close();
+    }
+}
+
+impl<T: ResetOnClose> ResetOnClose for server::TlsStream<T> {
+    fn reset_on_close(&mut self) {
+        self.get_mut().0.reset_on_close();
+    }
+}
+
+/// Pipes within a process have no resets.
+impl ResetOnClose for DuplexStream {
+    fn reset_on_close(&mut self) {}
+}
+
+impl<T: ResetOnClose + ?Sized> ResetOnClose for Box<T> {
+    fn reset_on_close(&mut self) {
+        (**self).reset_on_close();
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    const RESET: io::ErrorKind = io::ErrorKind::ConnectionReset;
+
+    /// Two sockets that a copy connects, as their peers see them.
+    async fn copied() -> (TcpStream, TcpStream, tokio::task::JoinHandle<io::Result<(u64, u64)>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (mut sockets, mut peers) = (Vec::new(), Vec::new());
+        for _ in 0..2 {
+            peers.push(TcpStream::connect(listener.local_addr().unwrap()).await.unwrap());
+            sockets.push(listener.accept().await.unwrap().0);
+        }
+        let (mut first, mut second) = (sockets.remove(0), sockets.remove(0));
+        let copying = tokio::spawn(async move { carry_both(&mut first, &mut second, 4096).await });
+        (peers.remove(0), peers.remove(0), copying)
+    }
+
+    async fn rest_of(peer: &mut TcpStream) -> (String, Result<(), io::ErrorKind>) {
+        let mut rest = Vec::new();
+        let read = peer.read_to_end(&mut rest).await;
+        (String::from_utf8(rest).unwrap(), read.map(drop).map_err(|error| error.kind()))
+    }
+
+    #[tokio::test]
+    async fn each_direction_has_its_own_end() {
+        let (mut first, mut second, copying) = copied().await;
+
+        first.write_all(b"question").await.unwrap();
+        first.shutdown().await.unwrap();
+        assert_eq!(rest_of(&mut second).await, ("question".to_owned(), Ok(())));
+        second.write_all(b"response").await.unwrap();
+        drop(second);
+
+        assert_eq!(rest_of(&mut first).await, ("response".to_owned(), Ok(())));
+        assert_eq!(copying.await.unwrap().unwrap(), (8, 8));
+    }
+
+    #[tokio::test]
+    async fn a_reset_is_passed_on_behind_the_bytes_before_it() {
+        for is_first in [true, false] {
+            let (first, second, copying) = copied().await;
+            let (mut broken, mut other) = if is_first { (first, second) } else { (second, first) };
+            broken.write_all(b"half").await.unwrap();
+            let mut half = [0; 4];
+            other.read_exact(&mut half).await.unwrap();
+
+            broken.reset_on_close();
+            drop(broken);
+
+            assert_eq!(rest_of(&mut other).await, (String::new(), Err(RESET)), "{is_first}");
+            assert!(copying.await.unwrap().is_err());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_reset_after_half_a_close_is_passed_on() {
+        let (mut first, mut second, copying) = copied().await;
+        first.shutdown().await.unwrap();
+        assert_eq!(rest_of(&mut second).await, (String::new(), Ok(())));
+
+        second.reset_on_close();
+        drop(second);
+
+        assert_eq!(rest_of(&mut first).await, (String::new(), Err(RESET)));
+        assert!(copying.await.unwrap().is_err());
+    }
+
+    #[tokio::test]
+    async fn a_whole_response_stays_whole_if_the_rest_of_the_request_is_not_wanted() {
+        let (mut first, mut second, copying) = copied().await;
+        second.write_all(b"response").await.unwrap();
+        second.shutdown().await.unwrap();
+        let mut response = String::new();
+        first.read_to_string(&mut response).await.unwrap();
+        drop(second);
+
+        while first.write_all(&[7; 4096]).await.is_ok() && !copying.is_finished() {}
+
+        assert_eq!(response, "response");
+    }
+}
