@@ -1,4 +1,5 @@
-//! Lists in the values of fields (RFC 9110, section 5.6.1), and the elements of `Upgrade` and `Cookie`.
+//! Lists in the values of fields (RFC 9110, section 5.6.1), and the elements of `Upgrade` and `Cookie`. The elements of
+//! `Forwarded` are in `forwarded_field`.
 
 use std::borrow::Cow;
 
@@ -8,6 +9,27 @@ use http::{HeaderMap, HeaderValue};
 /// The elements of a list; those between two commas are empty.
 pub fn elements(list: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
     list.split(|byte| *byte == b',').map(<[u8]>::trim_ascii)
+}
+
+/// The parts between separators that are not in a quoted string, without the blanks around them. Returns `None` if a
+/// quoted string has no end (RFC 9110, section 5.6.4).
+pub fn split_outside_quotes(list: &[u8], separator: u8) -> Option<Vec<&[u8]>> {
+    let (mut parts, mut start) = (Vec::new(), 0);
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    for (at, byte) in list.iter().enumerate() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_quoted => is_escaped = true,
+            b'"' => is_quoted = !is_quoted,
+            byte if *byte == separator && !is_quoted => {
+                parts.push(list.get(start..at).unwrap_or_default());
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(list.get(start..).unwrap_or_default());
+    (!is_quoted).then(|| parts.into_iter().map(<[u8]>::trim_ascii).collect())
 }
 
 /// The elements of all lists with that name, in their order.
@@ -37,7 +59,8 @@ pub fn is_proper_upgrade(protocol: &[u8]) -> bool {
     is_token(name) && parts.all(is_token) && !starts(b"h2") && !starts(b"http")
 }
 
-fn is_token(text: &[u8]) -> bool {
+/// Returns true for a token (RFC 9110, section 5.6.2).
+pub(super) fn is_token(text: &[u8]) -> bool {
     let is_sign = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
     !text.is_empty() && text.iter().all(is_sign)
 }
@@ -78,6 +101,15 @@ mod tests {
         assert_eq!(elements_of(&headers, TE).collect::<Vec<_>>(), all);
         assert!(has_token(&headers, TE, "trailers") && has_token(&headers, "te", "GZIP"));
         assert!(!has_token(&headers, TE, "deflate") && !has_token(&headers, "trailer", "gzip"));
+    }
+
+    #[test]
+    fn a_separator_in_quotes_separates_nothing() {
+        let parts = split_outside_quotes(b"a, \"b,\\\",c\" ,,d\\", b',');
+        assert_eq!(parts, Some(vec![&b"a"[..], b"\"b,\\\",c\"", b"", b"d\\"]));
+        for open in ["\"", "a\"b,c", "\"\\\""] {
+            assert_eq!(split_outside_quotes(open.as_bytes(), b','), None, "{open}");
+        }
     }
 
     #[test]

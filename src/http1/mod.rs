@@ -2,7 +2,7 @@
 //!
 //! `head` reads heads, whoever asks, and `write` writes them. `body` knows where a body ends, `chunks`
 //! reads its chunks, and `length` the fields of a head that say which of them it is. `hop_by_hop` knows
-//! which fields concern one connection alone, `forwarded` those that proxies add, `identity` those that say
+//! which fields concern only one connection, `forwarded` those that proxies add, `forwarded_field` reads `Forwarded`, `identity` those that say
 //! who has logged in, `retry_after` when to come again, `names` which fields CGI takes for one, and `lists` reads all values that are lists.
 //!
 //! With these `reader` reads whole responses (`response`), and `request` follows the requests of a
@@ -15,6 +15,7 @@
 mod body;
 mod chunks;
 mod forwarded;
+mod forwarded_field;
 mod head;
 mod hop_by_hop;
 mod identity;
@@ -36,6 +37,9 @@ mod write;
 pub use body::Body;
 pub use chunks::FramingError;
 pub use forwarded::{CDN_LOOP, FORWARDED_FOR, FORWARDED_HOST, FORWARDED_PROTO, is_forwarded};
+pub use forwarded_field::{
+    ForwardedElement, ForwardedNode, NodeName, NodePort, forwarded_elements,
+};
 pub use head::{
     HeadError, HeadField, HeadLimits, HeadLine, MAX_HEAD_BYTES, MAX_HEAD_FIELDS,
     MAX_RELAYED_HEAD_BYTES, RequestHead, ResponseHead, behind_first_line, fields_in, head_size,

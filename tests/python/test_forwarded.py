@@ -210,6 +210,46 @@ def test_a_trusted_proxy_is_added_to_the_list(
         assert values_of(alone, b"x-forwarded-for") == [b"127.0.0.1"]
 
 
+@pytest.mark.parametrize(
+    ("field", "listed", "proto", "forwarded"),
+    [
+        (
+            'For="[2001:db8:cafe::17]:4711";proto=https',
+            b"2001:db8:cafe::17, 127.0.0.1",
+            b"https",
+            [b'For="[2001:db8:cafe::17]:4711";proto=https, for=127.0.0.1'],
+        ),
+        (
+            'for=203.0.113.7;host="a,b;c", for=127.0.0.9;proto=http',
+            b"203.0.113.7, 127.0.0.9, 127.0.0.1",
+            b"http",
+            [b'for=203.0.113.7;host="a,b;c", for=127.0.0.9;proto=http, for=127.0.0.1'],
+        ),
+        (
+            "for=_hidden",
+            b"_hidden, 127.0.0.1",
+            b"http",
+            [b"for=_hidden, for=127.0.0.1"],
+        ),
+        ('for="203.0.113.7', b"127.0.0.1", b"http", []),
+        ("for=2001:db8::1", b"127.0.0.1", b"http", []),
+    ],
+)
+def test_forwarded_of_a_trusted_proxy_is_read_as_a_list(
+    reach: Callable[[ginnel.Service, str], Way],
+    field: str,
+    listed: bytes,
+    proto: bytes,
+    forwarded: list[bytes],
+) -> None:
+    with ginnel.Service(trusted_proxies=["127.0.0.0/8"]) as service:
+        head = reach(service, "tunnel").get(f"Forwarded: {field}")
+
+    assert values_of(head, b"x-forwarded-for") == [listed]
+    assert values_of(head, b"x-forwarded-proto") == [proto]
+    assert values_of(head, b"forwarded") == forwarded
+
+
 @pytest.mark.parametrize("range_", ["::ffff:127.0.0.1", "::ffff:127.0.0.0/104"])
 def test_a_range_may_map_ipv4_to_ipv6(
     reach: Callable[[ginnel.Service, str], Way], range_: str

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Any
 
 import pytest
 
 import ginnel
-from recorder import Recorder, get, say, value_of, values_of
+from listener import Listener
+from recorder import Recorder, get, read_head, say, value_of, values_of
 from test_forwarded import LONG, address_of, edge, static
 
 SETTINGS = "HTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA"
@@ -25,7 +27,7 @@ UPGRADES = {
 
 
 @pytest.mark.parametrize("way", UPGRADES)
-@pytest.mark.parametrize("place", ["tunnel", "policy", "edge"])
+@pytest.mark.parametrize("place", ["tunnel", "policy", "edge", "labeled"])
 def test_no_upstream_is_asked_for_http_2(service: ginnel.Service, way: str, place: str) -> None:
     lines, expected = UPGRADES[way]
     rule = {"expressions": ["req.url.path == '/no'"], "actions": [{"type": "deny"}]}
@@ -34,6 +36,12 @@ def test_no_upstream_is_asked_for_http_2(service: ginnel.Service, way: str, plac
         if place == "edge":
             address, host = address_of(service.http_url), "a.test"
             edge(service, host, static(service, recorder.port))
+        elif place == "labeled":
+            address, host = address_of(service.http_url), "a.test"
+            local.tunnels.start(addr=recorder.port, name="t", labels=["to=lists"])
+            with service.client() as remote:
+                group = remote.backends.tunnel_group.create(labels={"to": "lists"})
+            edge(service, host, group.id)
         else:
             chosen = options if place == "policy" else {}
             tunnel = local.tunnels.start(addr=recorder.port, proto="http", name="t", **chosen)
@@ -54,6 +62,39 @@ def test_no_upstream_is_asked_for_http_2(service: ginnel.Service, way: str, plac
         assert b"h2c" not in recorder.last.lower()
         assert b"http2-settings" not in recorder.last.lower()
         assert value_of(recorder.last, b"content-length") == b"3"
+
+
+class Switching(Listener):
+    """Switches protocols, whatever it is asked for."""
+
+    def serve(self, connection: socket.socket) -> None:
+        with connection.makefile("rb") as lines:
+            read_head(lines)
+        connection.sendall(
+            b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n"
+        )
+        connection.recv(1)
+
+
+@pytest.mark.parametrize("asked", ["", "h2c", "x, h2c", "websocket, h2c"])
+@pytest.mark.parametrize("place", ["tunnel", "policy", "edge"])
+def test_an_upstream_does_not_switch_to_http_2(
+    service: ginnel.Service, place: str, asked: str
+) -> None:
+    """Also if the visitor has asked for another protocol: the connection would pass no rule."""
+    rule = {"expressions": ["req.url.path == '/no'"], "actions": [{"type": "deny"}]}
+    options: dict[str, Any] = {"traffic_policy": {"on_http_request": [rule]}}
+    with Switching() as upstream, ginnel.Agent(service) as agent, agent.client() as local:
+        if place == "edge":
+            address, host = address_of(service.http_url), "a.test"
+            edge(service, host, static(service, upstream.port))
+        else:
+            chosen = options if place == "policy" else {}
+            tunnel = local.tunnels.start(addr=upstream.port, proto="http", name="t", **chosen)
+            address = host = address_of(tunnel.public_url)
+        lines = ["Connection: Upgrade", f"Upgrade: {asked}"] if asked else []
+
+        assert get(address, host, "/", *lines)[0] == 502
 
 
 @pytest.mark.parametrize(

@@ -311,6 +311,9 @@ impl ResponseCopy<'_> {
         if head.status == 101 && !self.head.upgrade {
             return Err(unanswered("it switched protocols without being asked"));
         }
+        if head.status == 101 && head.has_improper_upgrade {
+            return Err(unanswered("it switched to a protocol that it was not asked for"));
+        }
         self.pass_on(head).await
     }
 
@@ -329,7 +332,7 @@ impl ResponseCopy<'_> {
     }
 
     async fn pass_on(&mut self, head: RelayResponse) -> Result<ResponseEnd, RelayError> {
-        let RelayResponse { length, status, mut body, keep_alive } = head;
+        let RelayResponse { length, status, mut body, keep_alive, .. } = head;
         let beginning = self.buffer.get(length..).unwrap_or_default();
         body.check(beginning).map_err(|error| unanswered(&error.to_string()))?;
         let announced = body.clone();

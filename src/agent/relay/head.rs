@@ -35,6 +35,8 @@ pub(super) struct RelayResponse {
     pub status: u16,
     pub body: Body,
     pub keep_alive: bool,
+    /// True if it names a protocol that no local service may switch to.
+    pub has_improper_upgrade: bool,
 }
 
 /// Takes the head of a request out of a buffer, and gives its bytes with it; none while it is
@@ -95,6 +97,7 @@ pub(super) fn response(bytes: &[u8], to_head: bool) -> Result<Option<RelayRespon
             status: head.status,
             keep_alive: keep_alive && head.body != Body::UntilClose,
             body: head.body.clone(),
+            has_improper_upgrade: fields.has_improper_upgrade,
         })
     })?
     .transpose()

@@ -6,14 +6,15 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use http::header::{Entry, HOST};
+use http::header::{Entry, FORWARDED, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::base::address::Host;
 use crate::gateway::http::error_response::{self, ErrorResponse};
 use crate::gateway::listener::trusted_proxies::TrustedProxies;
 use crate::http1::{
-    CDN_LOOP, FORWARDED_FOR, FORWARDED_HOST, FORWARDED_PROTO, HeadWriter, elements_of, is_forwarded,
+    CDN_LOOP, FORWARDED_FOR, FORWARDED_HOST, FORWARDED_PROTO, ForwardedElement, ForwardedNode,
+    HeadWriter, NodeName, NodePort, elements_of, forwarded_elements, is_forwarded,
 };
 
 /// What this service calls itself in `CDN-Loop`.
@@ -80,7 +81,21 @@ impl VisitorOrigin {
                 }
             }
         }
+        // Only a trusted proxy has sent one, and a list without its last proxy misleads.
+        if headers.contains_key(FORWARDED)
+            && let Some(element) = self.element()
+        {
+            append(headers, FORWARDED, &element);
+        }
         Ok(())
+    }
+
+    /// The peer as an element of `Forwarded`.
+    fn element(&self) -> Option<HeaderValue> {
+        let address = self.peer.to_str().ok()?.parse().ok()?;
+        let client = Some(ForwardedNode::of_address(address));
+        let element = ForwardedElement { client, ..ForwardedElement::default() };
+        HeaderValue::try_from(element.to_string()).ok()
     }
 
     /// Writes the same for a request in which no proxy says anything.
@@ -121,6 +136,29 @@ pub(crate) fn remove(headers: &mut HeaderMap, is_proxy: bool) {
     for name in names {
         headers.remove(name);
     }
+    if is_proxy {
+        translate(headers);
+    }
+}
+
+/// Removes a `Forwarded` that is malformed, as upstreams may read something else in it. Writes the addresses of a
+/// proxy that knows only `Forwarded` into `X-Forwarded-For`, which most upstreams read.
+fn translate(headers: &mut HeaderMap) {
+    if headers.contains_key(FORWARDED) && forwarded_elements(headers).is_none() {
+        headers.remove(FORWARDED);
+    }
+    let Some(elements) = only_forwarded(headers) else { return };
+    let list: Vec<String> = elements
+        .iter()
+        .map(|element| match &element.client {
+            Some(ForwardedNode { name: NodeName::Address(address), .. }) => address.to_string(),
+            Some(ForwardedNode { name: NodeName::Obfuscated(name), .. }) => name.clone(),
+            Some(ForwardedNode { name: NodeName::Unknown, .. }) | None => "unknown".to_owned(),
+        })
+        .collect();
+    if let Ok(list) = HeaderValue::try_from(list.join(", ")) {
+        headers.insert(FORWARDED_FOR, list);
+    }
 }
 
 /// A visitor as trusted proxies describe it.
@@ -147,24 +185,69 @@ impl ForwardedVisitor {
     ///
     /// The scheme is the entry of `X-Forwarded-Proto` at the position of that visitor if both lists have
     /// the same length, otherwise the last one.
+    ///
+    /// `Forwarded` counts if the request has neither of these fields.
     pub(crate) fn read(headers: &HeaderMap, peer: SocketAddr, trusted: &TrustedProxies) -> Self {
-        let entries: Vec<&[u8]> = elements_of(headers, FORWARDED_FOR).collect();
-        let (mut visitor, mut position) = (peer, None);
-        for (at, entry) in entries.iter().enumerate().rev() {
-            if !trusted.contains(visitor.ip()) {
-                break;
-            }
-            match str::from_utf8(entry).ok().and_then(address) {
-                Some(address) => (visitor, position) = (address, Some(at)),
-                None => break,
-            }
+        if let Some(elements) = only_forwarded(headers) {
+            return Self::of_elements(&elements, peer, trusted);
         }
+        let entries: Vec<&[u8]> = elements_of(headers, FORWARDED_FOR).collect();
+        let addresses = entries.iter().map(|entry| address(str::from_utf8(entry).ok()?));
+        let (visitor, position) = last_untrusted(addresses, peer, trusted);
         let schemes: Vec<&[u8]> = elements_of(headers, FORWARDED_PROTO).collect();
         let position = position.filter(|_| schemes.len() == entries.len());
         let chosen = position.map_or(schemes.last(), |at| schemes.get(at));
         let scheme = chosen.and_then(|word| ReportedScheme::named(word));
         Self { address: visitor, scheme }
     }
+
+    /// As [`ForwardedVisitor::read`], of the elements of `Forwarded`. The scheme is that of the visitor's element, or
+    /// the last one if that element has none.
+    fn of_elements(
+        elements: &[ForwardedElement],
+        peer: SocketAddr,
+        trusted: &TrustedProxies,
+    ) -> Self {
+        let addresses = elements.iter().map(|element| {
+            let node = element.client.as_ref()?;
+            let port = match node.port {
+                Some(NodePort::Number(port)) => port,
+                Some(NodePort::Obfuscated(_)) | None => 0,
+            };
+            node.address().map(|address| SocketAddr::new(address, port))
+        });
+        let (visitor, position) = last_untrusted(addresses, peer, trusted);
+        let own = position.and_then(|at| elements.get(at)?.proto.as_ref());
+        let last = || elements.iter().rev().find_map(|element| element.proto.as_ref());
+        let scheme = own.or_else(last).and_then(|word| ReportedScheme::named(word.as_bytes()));
+        Self { address: visitor, scheme }
+    }
+}
+
+/// Returns the elements of `Forwarded` if no other field reports a visitor.
+fn only_forwarded(headers: &HeaderMap) -> Option<Vec<ForwardedElement>> {
+    let has_others = headers.contains_key(FORWARDED_FOR) || headers.contains_key(FORWARDED_PROTO);
+    if has_others { None } else { forwarded_elements(headers) }
+}
+
+/// Returns the last address that does not belong to a trusted proxy, and its position. Addresses before an entry
+/// without one are not believed.
+fn last_untrusted(
+    addresses: impl DoubleEndedIterator<Item = Option<SocketAddr>> + ExactSizeIterator,
+    peer: SocketAddr,
+    trusted: &TrustedProxies,
+) -> (SocketAddr, Option<usize>) {
+    let (mut visitor, mut position) = (peer, None);
+    for (at, address) in addresses.enumerate().rev() {
+        if !trusted.contains(visitor.ip()) {
+            break;
+        }
+        match address {
+            Some(address) => (visitor, position) = (address, Some(at)),
+            None => break,
+        }
+    }
+    (visitor, position)
 }
 
 impl ReportedScheme {
@@ -253,7 +336,7 @@ mod tests {
         let mut headers = HeaderMap::new();
         for name in ["x-forwarded-for", "x_forwarded_for", "forwarded", "x-mine", "x-forwarded-for"]
         {
-            headers.append(name, HeaderValue::from_static("1"));
+            headers.append(name, HeaderValue::from_static("for=unknown"));
         }
 
         let mut of_proxy = headers.clone();
@@ -326,6 +409,70 @@ mod tests {
         assert_eq!(client_of(proxy, &["[2001:db9::1]:80"]), "[2001:db9::1]:80");
         assert_eq!(client_of(proxy, &["[2001:db9::1]"]), "[2001:db9::1]:0");
         assert_eq!(client_of(proxy, &["10.0.0.7, 2001:db8::1"]), "10.0.0.7:0");
+    }
+
+    /// The visitor and the scheme behind `10.0.0.1`, and the list that upstreams get.
+    fn of_forwarded(fields: &[(&'static str, &str)]) -> (String, &'static str, String) {
+        let trusted = TrustedProxies::parse(["10.0.0.0/8", "2001:db8::/32"]).unwrap();
+        let mut headers = headers(fields);
+        let visitor = ForwardedVisitor::read(&headers, "10.0.0.1:5".parse().unwrap(), &trusted);
+        remove(&mut headers, true);
+        let list = headers.get(FORWARDED_FOR).map_or("", |list| list.to_str().unwrap());
+        let scheme = visitor.scheme.map_or("", |scheme| scheme.word);
+        (visitor.address.to_string(), scheme, list.to_owned())
+    }
+
+    #[test]
+    fn forwarded_names_the_visitor_if_nothing_else_does() {
+        for (field, visitor, scheme, list) in [
+            ("for=192.0.2.1;proto=https", "192.0.2.1:0", "https", "192.0.2.1"),
+            ("for=\"192.0.2.1:99\"", "192.0.2.1:99", "", "192.0.2.1"),
+            ("for=\"[2001:db9::1]:80\";proto=WSS", "[2001:db9::1]:80", "wss", "2001:db9::1"),
+            (
+                "for=203.0.113.9, for=192.0.2.1;proto=https, for=10.9.9.9;proto=http",
+                "192.0.2.1:0",
+                "https",
+                "203.0.113.9, 192.0.2.1, 10.9.9.9",
+            ),
+            ("for=192.0.2.1, for=\"[2001:db8::7]\"", "192.0.2.1:0", "", "192.0.2.1, 2001:db8::7"),
+            ("for=192.0.2.1, for=_hidden", "10.0.0.1:5", "", "192.0.2.1, _hidden"),
+            ("for=192.0.2.1, for=unknown", "10.0.0.1:5", "", "192.0.2.1, unknown"),
+            ("for=192.0.2.1, by=10.0.0.2", "10.0.0.1:5", "", "192.0.2.1, unknown"),
+            ("for=\"192.0.2.1,192.0.2.2\"", "10.0.0.1:5", "", ""),
+            ("for=2001:db9::1", "10.0.0.1:5", "", ""),
+        ] {
+            let found = of_forwarded(&[("forwarded", field)]);
+
+            assert_eq!(found, (visitor.to_owned(), scheme, list.to_owned()), "{field}");
+        }
+    }
+
+    #[test]
+    fn forwarded_does_not_count_next_to_other_fields() {
+        let other = ("forwarded", "for=198.51.100.7;proto=https");
+
+        let found = of_forwarded(&[other, ("x-forwarded-for", "192.0.2.1")]);
+        assert_eq!(found, ("192.0.2.1:0".to_owned(), "", "192.0.2.1".to_owned()));
+        let found = of_forwarded(&[other, ("x-forwarded-proto", "http")]);
+        assert_eq!(found, ("10.0.0.1:5".to_owned(), "http", String::new()));
+    }
+
+    #[test]
+    fn upstreams_get_no_malformed_list_and_the_last_proxy_in_a_good_one() {
+        for (field, expected) in [
+            ("for=198.51.100.1", Some("for=198.51.100.1, for=192.0.2.7")),
+            ("for=198.51.100.1,\"", None),
+        ] {
+            let mut headers = headers(&[("host", "a.test"), ("forwarded", field)]);
+            remove(&mut headers, true);
+
+            origin().add_to(&mut headers).unwrap();
+
+            let sent = headers.get(FORWARDED).map(|list| list.to_str().unwrap());
+            assert_eq!(sent, expected, "{field}");
+        }
+        let origin = VisitorOrigin::new("2001:db8::1".parse().unwrap(), "https");
+        assert_eq!(origin.element().unwrap(), "for=\"[2001:db8::1]\"");
     }
 
     #[test]

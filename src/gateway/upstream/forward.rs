@@ -188,6 +188,7 @@ async fn send(
     {
         head.extensions.insert(notice);
     }
+    let is_proper = elements_of(&head.headers, UPGRADE).all(is_proper_upgrade);
     head::inbound(&mut head.headers, switches, upstream.target.is_node());
     if !switches {
         let response = Response::from_parts(head, relay(body, connection, upstream));
@@ -201,7 +202,7 @@ async fn send(
     let (Some(visitor), UpstreamConnection::Http1(connection)) = (upgrade, connection) else {
         return failed(error_response::BROKEN);
     };
-    if !elements_of(&head.headers, UPGRADE).all(is_proper_upgrade) {
+    if !is_proper {
         return failed(error_response::BROKEN);
     }
     let is_websocket = has_token(&head.headers, UPGRADE, "websocket");

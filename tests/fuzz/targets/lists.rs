@@ -3,13 +3,15 @@
 use http::{HeaderMap, HeaderValue, header};
 
 use crate::http1::{
-    cookie_pairs, cookie_text, elements, elements_of, has_token, is_proper_upgrade, proper_upgrades,
+    ForwardedElement, cookie_pairs, cookie_text, elements, elements_of, forwarded_elements,
+    has_token, is_proper_upgrade, proper_upgrades,
 };
 
 /// A list is the same in one line and in several, and no part of it is another protocol or cookie than the
 /// bytes say.
 pub fn target(data: &[u8]) {
     assert_cookies(data);
+    assert_forwarded(data);
     let mut headers = HeaderMap::new();
     for line in data.split(|byte| *byte == b'\n') {
         let Ok(line) = HeaderValue::from_bytes(line) else { return };
@@ -28,6 +30,22 @@ pub fn target(data: &[u8]) {
     assert_eq!(upgrades.iter().any(|it| it.eq_ignore_ascii_case(b"websocket")), {
         has_token(&headers, header::UPGRADE, "websocket")
     });
+}
+
+/// An element of `Forwarded` is read again as it was written, and one line or several make no difference.
+fn assert_forwarded(data: &[u8]) {
+    let Ok(line) = HeaderValue::from_bytes(data) else { return };
+    let one = HeaderMap::from_iter([(header::FORWARDED, line)]);
+    let Some(elements) = forwarded_elements(&one) else { return };
+    let lines = elements.iter().map(ToString::to_string).filter(|line| !line.is_empty());
+    let mut again = HeaderMap::new();
+    for line in lines {
+        assert!(ForwardedElement::parse(line.as_bytes()).is_some(), "{line}");
+        let Ok(line) = HeaderValue::try_from(line) else { return };
+        again.append(header::FORWARDED, line);
+    }
+    let known = elements.into_iter().filter(|it| *it != ForwardedElement::default());
+    assert_eq!(forwarded_elements(&again).unwrap_or_default(), known.collect::<Vec<_>>());
 }
 
 fn assert_cookies(line: &[u8]) {
