@@ -13,7 +13,7 @@ use super::checker::Checker;
 use super::fields::{faults, field, is_field};
 use super::head_rules::HeadRules;
 use super::login::{LoginConfig, LoginVisit, OauthApplications};
-use super::path::{self, Ambiguity};
+use super::path::{Ambiguity, RequestPath};
 use super::problem::{DocumentPath, Problem, code};
 use super::rule::{ACTION_FIELDS, RULE_FIELDS, Rule};
 use super::secrets::SecretName;
@@ -149,7 +149,8 @@ impl Policy {
 
     /// Why a request with this path is not for the rules, where they look at paths.
     pub fn ambiguity(&self, path: &str) -> Option<Ambiguity> {
-        if self.enabled && self.reads_paths { path::ambiguity(path) } else { None }
+        let reads = self.enabled && self.reads_paths;
+        if reads { RequestPath::new(path).ambiguity() } else { None }
     }
 
     fn rules_mut(&mut self, phase: Phase) -> &mut Vec<Rule> {

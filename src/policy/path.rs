@@ -10,8 +10,6 @@ use std::borrow::Cow;
 use std::fmt::Write;
 use std::str::FromStr;
 
-pub use self::readings::readings;
-
 /// What is done with an ambiguous path where routes or rules look at paths.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum AmbiguousPaths {
@@ -20,9 +18,9 @@ pub enum AmbiguousPaths {
     Auto,
     /// The request gets 400.
     Reject,
-    /// The request goes on with the path that is meant most likely, as [`resolved`] gives it.
+    /// The request goes on with the path that is meant most likely, as [`RequestPath::resolved`] gives it.
     Normalize,
-    /// The request goes on as it came, unless one of the [`readings`] of its path leads to another route or
+    /// The request goes on as it came, unless one of the readings of its path leads to another route or
     /// to another result of a rule: then it gets 400.
     Preserve,
 }
@@ -46,17 +44,6 @@ impl AmbiguousPaths {
 /// that goes on as it came. No rule may have another result with one of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PathReadings(pub Vec<String>);
-
-impl PathReadings {
-    /// The readings of a path that differ from its normal form.
-    pub fn of(path: &str) -> Self {
-        let normal = normalized(path);
-        let mut others: Vec<String> = readings(path).filter(|it| *it != *normal).collect();
-        others.sort_unstable();
-        others.dedup();
-        Self(others)
-    }
-}
 
 /// The path of a request as it was sent, where it goes on with another one: an extension of the
 /// request.
@@ -127,11 +114,116 @@ contents! {
     Readings = "what servers read in different ways";
 }
 
-/// The form of a path that routes and rules look at.
+/// The path of a request: as it was sent, and as routes and rules look at it.
 ///
-/// Paths that mean the same to every server have the same form. What is ambiguous stays so.
-pub fn normalized(path: &str) -> Cow<'_, str> {
-    if is_normal(path.as_bytes()) { Cow::Borrowed(path) } else { Cow::Owned(rewritten(path)) }
+/// Paths that mean the same to every server have the same normal form. The normal form of an ambiguous path is
+/// ambiguous as well.
+#[derive(Debug, Clone)]
+pub struct RequestPath<'p> {
+    raw: &'p str,
+    normal: Cow<'p, str>,
+}
+
+impl<'p> RequestPath<'p> {
+    /// Reads a path as it was sent, without its query.
+    pub fn new(raw: &'p str) -> Self {
+        let normal =
+            if is_normal(raw.as_bytes()) { Cow::Borrowed(raw) } else { Cow::Owned(rewritten(raw)) };
+        Self { raw, normal }
+    }
+
+    /// The bytes to forward.
+    pub fn raw(&self) -> &'p str {
+        self.raw
+    }
+
+    /// The form that routes and rules look at.
+    pub fn normal(&self) -> &str {
+        &self.normal
+    }
+
+    /// The normal form without the raw one.
+    pub fn into_normal(self) -> Cow<'p, str> {
+        self.normal
+    }
+
+    /// Returns true if the path is in its normal form.
+    pub fn is_normal(&self) -> bool {
+        matches!(self.normal, Cow::Borrowed(_))
+    }
+
+    /// The path with one slash at its beginning, if it has more.
+    ///
+    /// Rules read `//x/admin` as `/x/admin`, but a server that takes it for a reference to the host `x`
+    /// (RFC 3986, section 4.2) would serve `/admin`.
+    pub fn rooted(&self) -> Option<String> {
+        let has_more = self.raw.starts_with("//");
+        has_more.then(|| format!("/{}", self.raw.trim_start_matches('/')))
+    }
+
+    /// The reason why servers may read the path in different ways.
+    pub fn ambiguity(&self) -> Option<Ambiguity> {
+        if is_plain(self.raw) {
+            return None;
+        }
+        if has_broken_escape(self.raw) {
+            return Some(Ambiguity::Escape);
+        }
+        let normal = self.normal();
+        let escapes =
+            [("%00", Ambiguity::Nul), ("%2F", Ambiguity::Slash), ("%5C", Ambiguity::Backslash)];
+        let escaped = escapes.into_iter().find(|(escape, _)| normal.contains(escape));
+        let dotted = || normal.split('/').any(is_dotted).then_some(Ambiguity::DotSegment);
+        let empty = || empty_segment(normal);
+        escaped.map(|(_, ambiguity)| ambiguity).or_else(dotted).or_else(empty)
+    }
+
+    /// The paths that servers read, each in its normal form.
+    pub fn readings(&self) -> impl Iterator<Item = String> {
+        readings::readings(self.raw)
+    }
+
+    /// The readings that differ from the normal form.
+    pub fn other_readings(&self) -> PathReadings {
+        let mut others: Vec<String> = self.readings().filter(|it| it != self.normal()).collect();
+        others.sort_unstable();
+        others.dedup();
+        PathReadings(others)
+    }
+
+    /// The path that an ambiguous one means most likely: backslashes and encoded slashes are slashes, and
+    /// dot segments lead up.
+    ///
+    /// # Errors
+    /// If servers disagree about the path in every reading.
+    pub fn resolved(&self) -> Result<String, Ambiguity> {
+        if let Some(ambiguity @ (Ambiguity::Escape | Ambiguity::Nul)) = self.ambiguity() {
+            return Err(ambiguity);
+        }
+        let slashes = self.normal.replace("%2F", "/").replace("%5C", "/");
+        if let Some(ambiguity) = empty_segment(&slashes) {
+            return Err(ambiguity);
+        }
+        let mut segments: Vec<&str> = Vec::new();
+        let (mut rest, mut is_folder) = (slashes.split('/').peekable(), false);
+        while let Some(segment) = rest.next() {
+            is_folder = rest.peek().is_none() && matches!(segment, "" | "." | "..");
+            match segment {
+                "" | "." => {}
+                ".." => drop(segments.pop()),
+                // With parameters, it is one to some servers only.
+                dotted if is_dotted(dotted) => return Err(Ambiguity::DotSegment),
+                segment => segments.push(segment),
+            }
+        }
+        let end = if is_folder && !segments.is_empty() { "/" } else { "" };
+        let resolved = format!("/{}{end}", segments.join("/"));
+        // Without the segments before it, a segment may have become one of these.
+        match empty_segment(&resolved) {
+            Some(ambiguity) => Err(ambiguity),
+            None => Ok(resolved),
+        }
+    }
 }
 
 /// Returns true if a path is normalized and has neither dot segments nor parameters: all servers read it in the
@@ -141,69 +233,10 @@ pub fn is_plain(path: &str) -> bool {
     is_normal(bytes) && !bytes.contains(&b';') && !path.starts_with('.') && !path.contains("/.")
 }
 
-/// The path with one slash at its beginning, where it has more.
-///
-/// Rules read `//x/admin` as `/x/admin`, but a server that takes it for a reference to the host `x`
-/// (RFC 3986, section 4.2) would serve `/admin`.
-pub fn rooted(path: &str) -> Option<String> {
-    path.starts_with("//").then(|| format!("/{}", path.trim_start_matches('/')))
-}
-
-/// What is ambiguous in a path.
-pub fn ambiguity(path: &str) -> Option<Ambiguity> {
-    if is_plain(path) {
-        return None;
-    }
-    if has_broken_escape(path) {
-        return Some(Ambiguity::Escape);
-    }
-    let normalized = normalized(path);
-    let escapes =
-        [("%00", Ambiguity::Nul), ("%2F", Ambiguity::Slash), ("%5C", Ambiguity::Backslash)];
-    let escaped = escapes.into_iter().find(|(escape, _)| normalized.contains(escape));
-    let dotted = || normalized.split('/').any(is_dotted).then_some(Ambiguity::DotSegment);
-    let empty = || empty_segment(&normalized);
-    escaped.map(|(_, ambiguity)| ambiguity).or_else(dotted).or_else(empty)
-}
-
 /// A segment before the last one that is empty without its parameters.
 fn empty_segment(path: &str) -> Option<Ambiguity> {
     let (folders, _) = path.rsplit_once('/')?;
     (folders.starts_with(';') || folders.contains("/;")).then_some(Ambiguity::EmptySegment)
-}
-
-/// The path that an ambiguous one means most likely: backslashes and encoded slashes are slashes, and
-/// dot segments lead up.
-///
-/// # Errors
-/// When no such path can be told.
-pub fn resolved(path: &str) -> Result<String, Ambiguity> {
-    if let Some(ambiguity @ (Ambiguity::Escape | Ambiguity::Nul)) = ambiguity(path) {
-        return Err(ambiguity);
-    }
-    let slashes = normalized(path).replace("%2F", "/").replace("%5C", "/");
-    if let Some(ambiguity) = empty_segment(&slashes) {
-        return Err(ambiguity);
-    }
-    let mut segments: Vec<&str> = Vec::new();
-    let (mut rest, mut is_folder) = (slashes.split('/').peekable(), false);
-    while let Some(segment) = rest.next() {
-        is_folder = rest.peek().is_none() && matches!(segment, "" | "." | "..");
-        match segment {
-            "" | "." => {}
-            ".." => drop(segments.pop()),
-            // With parameters, it is one to some servers only.
-            dotted if is_dotted(dotted) => return Err(Ambiguity::DotSegment),
-            segment => segments.push(segment),
-        }
-    }
-    let end = if is_folder && !segments.is_empty() { "/" } else { "" };
-    let resolved = format!("/{}{end}", segments.join("/"));
-    // Without the segments before it, a segment may have become one of these.
-    match empty_segment(&resolved) {
-        Some(ambiguity) => Err(ambiguity),
-        None => Ok(resolved),
-    }
 }
 
 /// Whether a segment is a dot segment to some server, whatever its parameters.
@@ -289,8 +322,8 @@ mod tests {
 
     #[test]
     fn a_path_begins_with_one_slash() {
-        assert_eq!(rooted("///x//%61dmin").as_deref(), Some("/x//%61dmin"));
-        assert_eq!(rooted("/x//admin"), None);
+        assert_eq!(RequestPath::new("///x//%61dmin").rooted().as_deref(), Some("/x//%61dmin"));
+        assert_eq!(RequestPath::new("/x//admin").rooted(), None);
     }
 
     #[test]
@@ -318,8 +351,8 @@ mod tests {
             ("/%2F%61/%%2f%61", "/%2Fa/%%2Fa"),
             ("/a/../b/./%2e", "/a/../b/./."),
         ] {
-            assert_eq!(normalized(path), form, "{path}");
-            assert_eq!(normalized(form), form, "{path}, twice");
+            assert_eq!(RequestPath::new(path).into_normal(), form, "{path}");
+            assert_eq!(RequestPath::new(form).into_normal(), form, "{path}, twice");
         }
     }
 
@@ -365,7 +398,7 @@ mod tests {
             ("/%%2f", Some(Escape)),
             ("/%%61d", Some(Escape)),
         ] {
-            assert_eq!(ambiguity(path), expected, "{path}");
+            assert_eq!(RequestPath::new(path).ambiguity(), expected, "{path}");
         }
     }
 
@@ -386,16 +419,16 @@ mod tests {
             ("/%2e%2e%2fadmin", "/admin"),
             ("/..", "/"),
         ] {
-            assert_eq!(resolved(path).as_deref(), Ok(expected), "{path}");
-            assert_eq!(ambiguity(expected), None, "{path}");
+            assert_eq!(RequestPath::new(path).resolved().as_deref(), Ok(expected), "{path}");
+            assert_eq!(RequestPath::new(expected).ambiguity(), None, "{path}");
         }
-        assert_eq!(resolved("/x/..;/a"), Err(Ambiguity::DotSegment));
-        assert_eq!(resolved("/x%2f..;y%2fa"), Err(Ambiguity::DotSegment));
-        assert_eq!(resolved("/;x%2fa"), Err(Ambiguity::EmptySegment));
-        assert_eq!(resolved(";x/a"), Err(Ambiguity::EmptySegment));
-        assert_eq!(resolved("./;[/e"), Err(Ambiguity::EmptySegment));
-        assert_eq!(resolved("/%2f%00"), Err(Ambiguity::Nul));
-        assert_eq!(resolved("/%2f%0"), Err(Ambiguity::Escape));
+        assert_eq!(RequestPath::new("/x/..;/a").resolved(), Err(Ambiguity::DotSegment));
+        assert_eq!(RequestPath::new("/x%2f..;y%2fa").resolved(), Err(Ambiguity::DotSegment));
+        assert_eq!(RequestPath::new("/;x%2fa").resolved(), Err(Ambiguity::EmptySegment));
+        assert_eq!(RequestPath::new(";x/a").resolved(), Err(Ambiguity::EmptySegment));
+        assert_eq!(RequestPath::new("./;[/e").resolved(), Err(Ambiguity::EmptySegment));
+        assert_eq!(RequestPath::new("/%2f%00").resolved(), Err(Ambiguity::Nul));
+        assert_eq!(RequestPath::new("/%2f%0").resolved(), Err(Ambiguity::Escape));
     }
 
     #[test]
@@ -432,17 +465,17 @@ mod tests {
 
     #[test]
     fn no_path_comes_out_ambiguous() {
-        each("/", 4, &|path| match ambiguity(path) {
+        each("/", 4, &|path| match RequestPath::new(path).ambiguity() {
             None => {
-                let form = normalized(path);
-                assert_eq!(normalized(&form), form, "{path}");
-                assert_eq!(ambiguity(&form), None, "{path}");
+                let form = RequestPath::new(path).into_normal();
+                assert_eq!(RequestPath::new(&form).into_normal(), form, "{path}");
+                assert_eq!(RequestPath::new(&form).ambiguity(), None, "{path}");
                 assert!(form.split('/').all(|it| !matches!(it, "." | "..")), "{path}");
             }
             Some(_) => {
-                let Ok(resolved) = resolved(path) else { return };
-                assert_eq!(normalized(&resolved), resolved, "{path}");
-                assert_eq!(ambiguity(&resolved), None, "{path}: {resolved}");
+                let Ok(resolved) = RequestPath::new(path).resolved() else { return };
+                assert_eq!(RequestPath::new(&resolved).into_normal(), resolved, "{path}");
+                assert_eq!(RequestPath::new(&resolved).ambiguity(), None, "{path}: {resolved}");
             }
         });
     }

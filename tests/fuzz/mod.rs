@@ -56,6 +56,7 @@ targets! {
     lists,
     paths,
     policies,
+    raw_targets,
     requests,
     responses,
 }

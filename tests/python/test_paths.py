@@ -393,6 +393,36 @@ def test_paths_over_http2_meet_the_same_rules(upstream: int, tmp_path: Path) -> 
             assert visit(target).endswith(" 2 400")
 
 
+def test_a_quote_in_a_query_of_http2_ends_one_request_only(upstream: int, tmp_path: Path) -> None:
+    """The library that reads HTTP/2 resets the stream; the connection and other streams go on."""
+    with ginnel.Service() as service:
+        host = edge(service, "a.test", static(service, upstream))
+        (tmp_path / "ca.pem").write_text(service.ca_pem)
+        connect = f"::{address_of(service.https_url)}"
+        curl = ["curl", "--silent", "--http2", "--connect-to", connect]
+        curl += ["--cacert", str(tmp_path / "ca.pem")]
+        written = "%{http_version} %{http_code} %{num_connects} %{errormsg}\n"
+        command = [*curl, "--write-out", written]
+        urls = [f"https://{host}/{target}" for target in ['a"b', "a?%22", 'a?"', "a"]]
+
+        done = subprocess.run(
+            [*command, *(part for url in urls for part in ("--output", "/dev/null", url))],
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+
+        seen = [line.split(" ", 3) for line in done.stdout.splitlines()]
+        assert [line[:2] for line in seen] == [
+            ["2", "200"],
+            ["2", "200"],
+            ["2", "000"],
+            ["2", "200"],
+        ]
+        assert "PROTOCOL_ERROR" in seen[2][3]
+        assert [line[2] for line in seen] == ["1", "0", "0", "0"]
+
+
 def test_rules_see_one_form_of_a_path_and_the_bytes() -> None:
     names = ["path", "raw_path", "uri", "raw"]
     shown = act("log", metadata={name: f"${{req.url.{name}}}" for name in names})

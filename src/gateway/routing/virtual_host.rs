@@ -30,7 +30,7 @@ use crate::gateway::tls::policy::TlsPolicy;
 use crate::gateway::upstream::forward::{ForwardOutcome, OutboundRequest, Upstream, forward};
 use crate::policy::actions::terminate_tls::TerminateTls;
 use crate::policy::login::{LoginVisit, is_login_path};
-use crate::policy::path::{self, Ambiguity, AmbiguousPaths, PathReadings};
+use crate::policy::path::{self, Ambiguity, AmbiguousPaths, PathReadings, RequestPath};
 
 /// What is served at a public address.
 #[derive(Default)]
@@ -142,10 +142,14 @@ impl VirtualHost {
             }
             match spec {
                 PathMatch::Exact(path) => {
-                    virtual_host.exact.insert(path::normalized(&path).into_owned(), route);
+                    virtual_host
+                        .exact
+                        .insert(RequestPath::new(&path).into_normal().into_owned(), route);
                 }
                 PathMatch::Prefix(prefix) => {
-                    virtual_host.prefixes.push((path::normalized(&prefix).into_owned(), route));
+                    virtual_host
+                        .prefixes
+                        .push((RequestPath::new(&prefix).into_normal().into_owned(), route));
                 }
             }
         }
@@ -195,21 +199,23 @@ impl VirtualHost {
         if !self.reads_paths || path::is_plain(path) {
             return self.matched(path, None);
         }
+        let path = RequestPath::new(path);
         match ambiguous {
-            AmbiguousPaths::Reject => self.find_unambiguous(path),
-            AmbiguousPaths::Normalize if path::ambiguity(path).is_some() => {
-                let resolved = path::resolved(path).map_err(error_response::ambiguous)?;
+            AmbiguousPaths::Reject => self.find_unambiguous(&path),
+            AmbiguousPaths::Normalize if path.ambiguity().is_some() => {
+                let resolved = path.resolved().map_err(error_response::ambiguous)?;
                 self.matched(&resolved, Some(resolved.clone()))
             }
-            AmbiguousPaths::Normalize => self.find_unambiguous(path),
+            AmbiguousPaths::Normalize => self.find_unambiguous(&path),
             AmbiguousPaths::Auto => {
-                let found = self.find_alike(path)?;
-                if found.route.reads_paths() { self.find_unambiguous(path) } else { Ok(found) }
+                let found = self.find_alike(&path)?;
+                if found.route.reads_paths() { self.find_unambiguous(&path) } else { Ok(found) }
             }
             AmbiguousPaths::Preserve => {
-                let mut found = self.find_alike(path)?;
+                let mut found = self.find_alike(&path)?;
                 if found.route.reads_paths() {
-                    found.readings = PathReadings::of(found.path.as_deref().unwrap_or(path));
+                    let sent = found.path.as_deref().map_or(path, RequestPath::new);
+                    found.readings = sent.other_readings();
                 }
                 Ok(found)
             }
@@ -217,27 +223,29 @@ impl VirtualHost {
     }
 
     /// The route of a path that is not ambiguous.
-    fn find_unambiguous(&self, path: &str) -> Result<RouteMatch<'_>, ErrorResponse> {
-        match path::ambiguity(path) {
+    fn find_unambiguous(&self, path: &RequestPath<'_>) -> Result<RouteMatch<'_>, ErrorResponse> {
+        match path.ambiguity() {
             Some(ambiguity) => Err(error_response::ambiguous(ambiguity)),
-            None => self.matched(&path::normalized(path), path::rooted(path)),
+            None => self.matched(path.normal(), path.rooted()),
         }
     }
 
     /// The route of a path that leads to the same one in all of its readings; the request goes on as it came.
-    fn find_alike(&self, path: &str) -> Result<RouteMatch<'_>, ErrorResponse> {
-        let normalized = path::normalized(path);
-        let own = self.own_route(&normalized).map(Arc::as_ptr);
-        let is_alike =
-            |path: &str| path::readings(path).all(|it| self.own_route(&it).map(Arc::as_ptr) == own);
-        let ambiguity = path::ambiguity(path);
+    fn find_alike(&self, path: &RequestPath<'_>) -> Result<RouteMatch<'_>, ErrorResponse> {
+        let own = self.own_route(path.normal()).map(Arc::as_ptr);
+        let is_alike = |path: &RequestPath<'_>| {
+            path.readings().all(|it| self.own_route(&it).map(Arc::as_ptr) == own)
+        };
+        let ambiguity = path.ambiguity();
         if ambiguity != Some(Ambiguity::Nul) && is_alike(path) {
-            return self.matched(&normalized, None);
+            return self.matched(path.normal(), None);
         }
         // Programs that join two parts of a URL often write a second slash at the beginning.
-        let rooted = path::rooted(path).filter(|path| ambiguity.is_none() && is_alike(path));
+        let is_unambiguous =
+            |path: &String| ambiguity.is_none() && is_alike(&RequestPath::new(path));
+        let rooted = path.rooted().filter(is_unambiguous);
         if rooted.is_some() {
-            return self.matched(&normalized, rooted);
+            return self.matched(path.normal(), rooted);
         }
         Err(error_response::ambiguous(ambiguity.unwrap_or(Ambiguity::Readings)))
     }

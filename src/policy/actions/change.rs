@@ -12,7 +12,7 @@ use super::super::action_error::{ActionError, failure};
 use super::super::config::Config;
 use super::super::exchange::Request;
 use super::super::facts::{self, Facts};
-use super::super::path::{PathReadings, RawPath};
+use super::super::path::{PathReadings, RawPath, RequestPath};
 use super::super::problem::code;
 use super::super::replace::{Replaced, literal, replace};
 use super::super::template::{Part, PatternTemplate, Template, computed, pattern_of, text_of};
@@ -205,7 +205,7 @@ impl RewrittenTarget {
         extensions.remove::<RawPath>();
         extensions.remove::<RawTarget>();
         if extensions.remove::<PathReadings>().is_some() {
-            extensions.insert(PathReadings::of(request.head.uri.path()));
+            extensions.insert(RequestPath::new(request.head.uri.path()).other_readings());
         }
     }
 }

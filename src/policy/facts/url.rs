@@ -12,7 +12,7 @@ use serde_json::{Value as Json, json};
 use super::super::authority::canonical;
 use super::super::exchange::Request;
 use super::super::expression::value;
-use super::super::path::{self, RawPath};
+use super::super::path::{RawPath, RequestPath};
 use crate::http1::{query_of, target_of};
 
 /// How many parameters of a query are read; the rest is ignored.
@@ -57,7 +57,7 @@ pub(super) fn raw(request: &Request) -> String {
 
 /// The whole URL of a request, with its host and path normalized.
 pub(in super::super) fn normalized(request: &Request) -> String {
-    let path = path::normalized(request.head.uri.path());
+    let path = RequestPath::new(request.head.uri.path()).into_normal();
     let query = query_with_sign(request);
     let authority = canonical(authority(request), request.scheme);
     format!("{}://{authority}{path}{query}", request.scheme)
@@ -71,7 +71,7 @@ pub(super) fn normalized_path_and_query(request: &Request) -> Option<String> {
 
 /// The path of a request, if normalizing it changes something.
 pub(super) fn normalized_path(request: &Request) -> Option<String> {
-    match path::normalized(request.head.uri.path()) {
+    match RequestPath::new(request.head.uri.path()).into_normal() {
         Cow::Borrowed(_) => None,
         Cow::Owned(path) => Some(path),
     }

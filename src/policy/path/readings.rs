@@ -7,7 +7,7 @@
 
 use percent_encoding::percent_decode_str;
 
-use super::{escaped, escaped_alike, has_broken_escape, is_path, normalized};
+use super::{RequestPath, escaped, escaped_alike, has_broken_escape, is_path};
 
 /// Reads a path as a server does, unless the server refuses it.
 type PathReader = fn(&str) -> Option<String>;
@@ -15,9 +15,13 @@ type PathReader = fn(&str) -> Option<String>;
 const READERS: [PathReader; 6] = [tomcat, jetty, spring, nginx, node, python];
 
 /// The readings of a path by all servers that do not refuse it, in the form that routes and rules look at.
-pub fn readings(path: &str) -> impl Iterator<Item = String> {
+pub(super) fn readings(path: &str) -> impl Iterator<Item = String> {
     let read = READERS.iter().filter_map(move |read| read(path));
-    read.map(|path| normalized(&path).into_owned())
+    read.map(|path| normalized(&path))
+}
+
+fn normalized(path: &str) -> String {
+    RequestPath::new(path).into_normal().into_owned()
 }
 
 /// Tomcat takes parameters off, decodes, merges slashes and then resolves dot segments.
@@ -136,7 +140,7 @@ mod tests {
 
     /// Returns the reading of a path, in the form that rules look at.
     fn read(reader: PathReader, path: &str) -> Option<String> {
-        reader(path).map(|path| normalized(&path).into_owned())
+        reader(path).map(|path| normalized(&path))
     }
 
     #[test]

@@ -11,5 +11,6 @@ pub mod json;
 pub mod lists;
 pub mod paths;
 pub mod policies;
+pub mod raw_targets;
 pub mod requests;
 pub mod responses;

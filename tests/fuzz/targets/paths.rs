@@ -2,36 +2,41 @@
 
 use percent_encoding::percent_decode_str;
 
-use crate::policy::path::{
-    Ambiguity, PathReadings, ambiguity, is_plain, normalized, readings, resolved, rooted,
-};
+use crate::policy::path::{Ambiguity, RequestPath, is_plain};
 
 /// A path has one form, which means what the path means; what is resolved is ambiguous no more.
 pub fn target(data: &[u8]) {
     let Ok(path) = std::str::from_utf8(data) else { return };
-    let form = normalized(path);
-    assert_eq!(normalized(&form), form, "the form has another form");
-    assert_eq!(ambiguity(&form), ambiguity(path), "{form}");
-    assert_eq!(without_repeated_slashes(&form), without_repeated_slashes(path), "{form}");
-    assert!(!is_plain(path) || form == path && ambiguity(path).is_none());
-    assert!(!is_plain(path) || !path.starts_with('/') || PathReadings::of(path).0.is_empty());
-    for reading in readings(path) {
+    let own = RequestPath::new(path);
+    let (form, ambiguity) = (own.normal(), own.ambiguity());
+    let again = RequestPath::new(form);
+    assert_eq!(again.normal(), form, "the form has another form");
+    assert_eq!(again.ambiguity(), ambiguity, "{form}");
+    assert_eq!(without_repeated_slashes(form), without_repeated_slashes(path), "{form}");
+    assert!(!is_plain(path) || form == path && ambiguity.is_none());
+    assert!(!is_plain(path) || !path.starts_with('/') || own.other_readings().0.is_empty());
+    for reading in own.readings() {
         assert!(reading.starts_with('/') || !path.starts_with('/'), "{reading}");
-        assert_eq!(normalized(&reading), reading, "a reading is not in its one form");
+        assert_eq!(
+            RequestPath::new(&reading).normal(),
+            reading,
+            "a reading is not in its one form"
+        );
     }
-    if let Some(rooted) = rooted(path) {
-        assert_eq!(normalized(&rooted), form);
+    if let Some(rooted) = own.rooted() {
+        assert_eq!(RequestPath::new(&rooted).normal(), form);
         assert!(!rooted.starts_with("//"));
     }
-    assert_resolved(path);
+    assert_resolved(&own);
 }
 
-fn assert_resolved(path: &str) {
-    match (resolved(path), ambiguity(path)) {
+fn assert_resolved(path: &RequestPath<'_>) {
+    match (path.resolved(), path.ambiguity()) {
         (Ok(resolved_path), _) => {
             assert!(is_plain(&resolved_path) || !resolved_path.contains("/./"), "{resolved_path}");
-            assert_eq!(ambiguity(&resolved_path), None, "{resolved_path}");
-            assert_eq!(resolved(&resolved_path).as_deref(), Ok(resolved_path.as_str()));
+            let again = RequestPath::new(&resolved_path);
+            assert_eq!(again.ambiguity(), None, "{resolved_path}");
+            assert_eq!(again.resolved().as_deref(), Ok(resolved_path.as_str()));
         }
         (Err(reason), known) => {
             let is_hidden = matches!(reason, Ambiguity::DotSegment | Ambiguity::EmptySegment);

@@ -10,7 +10,7 @@ use crate::api::remote::edges::route_modules as operations;
 use crate::api::remote::edges::routes::{Create, Delete, Get, HttpsEdgeRoute, Update};
 use crate::gateway::modules::edge_module::EdgeModule;
 use crate::policy::Scope;
-use crate::policy::path::{self, Ambiguity};
+use crate::policy::path::{Ambiguity, RequestPath};
 use crate::service::address::Base;
 use crate::service::context::{StoredResource, found, remove};
 use crate::service::references::EDGE_OF_ROUTE;
@@ -153,7 +153,7 @@ fn claim_match(change: &Transaction<'_>, route: &HttpsEdgeRoute) -> Result<(), R
     let kind = route.match_type.as_deref().unwrap_or_default();
     let path = route.r#match.as_deref().unwrap_or_default();
     change.release(&space, &route.id)?;
-    if !change.claim(&space, &format!("{kind} {}", path::normalized(path)), &route.id)? {
+    if !change.claim(&space, &format!("{kind} {}", RequestPath::new(path).normal()), &route.id)? {
         let message = format!("match: another route of the edge has {kind} {path:?}");
         return Err(Refusal::new(code::MATCH_DUPLICATE, message));
     }
@@ -163,7 +163,8 @@ fn claim_match(change: &Transaction<'_>, route: &HttpsEdgeRoute) -> Result<(), R
 /// What is ambiguous in a path, so that no request gets to it.
 fn ambiguity(kind: &str, path: &str) -> Option<Ambiguity> {
     // The last segment of a prefix may go on: `/.` leads to `/.well-known`.
-    if kind == "path_prefix" { path::ambiguity(&format!("{path}x")) } else { path::ambiguity(path) }
+    let extended = format!("{path}x");
+    RequestPath::new(if kind == "path_prefix" { &extended } else { path }).ambiguity()
 }
 
 fn check_match(kind: &str, path: &str) -> Result<(), Refusal> {
