@@ -416,7 +416,7 @@ def test_a_quote_in_a_query_of_http2_ends_one_request_only(upstream: int, tmp_pa
         assert [line[:2] for line in seen] == [
             ["2", "200"],
             ["2", "200"],
-            ["2", "000"],
+            ["0", "000"],
             ["2", "200"],
         ]
         assert "PROTOCOL_ERROR" in seen[2][3]
