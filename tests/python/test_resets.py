@@ -1,4 +1,4 @@
-"""A reset on one side of a connection is one on the other, on each way; an orderly end stays one."""
+"""A reset on one side of a connection is one on the other, on each way; an orderly end stays so."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 import pytest
 
 import ginnel
+from addresses import free_port
 from listener import Listener
-from test_targets import free_port
 from recorder import read_head
 
 End = Literal["end", "reset"]
