@@ -17,7 +17,9 @@ use crate::agent::unix_sockets::UnixSocketRoots;
 use crate::base::address::{HostPort, UnixPath};
 use crate::logging::or_debug;
 use crate::net::tls::server_name;
-use crate::net::{DialRefusal, DialRole, Reach, check_socket, dial_address, permit, private, resolve};
+use crate::net::{
+    DialRefusal, DialRole, Reach, check_socket, dial_address, permit, private, resolve,
+};
 use crate::reuse::{PolledSocket, ReuseBan, ReuseBans};
 
 /// How long a local service may take to accept a connection.
