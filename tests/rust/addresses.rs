@@ -33,7 +33,6 @@ const ALLOWED: &[(&str, usize, &str)] = &[
     ("base/address/web_url.rs", 1, "the text is written anew from an Authority"),
     ("client/dial.rs", 1, "the host of a BaseUrl or of a proxy"),
     ("client/proxy/mod.rs", 1, "the text of a BaseUrl"),
-    ("gateway/modules/traffic_policy/fetch.rs", 2, "the host of a WebUrl"),
     ("gateway/modules/traffic_policy/internal_fetch.rs", 1, "the path of a WebUrl"),
     ("gateway/upstream/http2.rs", 1, "the Host field of a request that was admitted"),
     ("net/resolve.rs", 2, "the host of a HostPort"),

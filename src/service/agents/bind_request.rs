@@ -159,6 +159,14 @@ fn refuse_host(host: &str, problem: &AddressError) -> AgentRefusal {
     }
 }
 
+/// Reads a name. The answer to a bind has it with the port of the URL, which agents that come back repeat.
+fn name_of(host: &str) -> Result<String, AddressError> {
+    match host.contains(':') && !host.contains('/') {
+        true => EndpointUrl::parse(&format!("http://{host}")).map(|url| url.host_pattern()),
+        false => HostPattern::parse(host).map(|pattern| pattern.to_string()),
+    }
+}
+
 impl BindAddress {
     /// Agents say it in different members: a full URL first, then the first name that is given.
     fn of(url: &str, names: &[&str]) -> Result<Self, AgentRefusal> {
@@ -170,9 +178,8 @@ impl BindAddress {
             return match name {
                 Some(addr) if is_address(&addr) => Ok(Self { host: None, addr: Some(addr) }),
                 Some(host) => {
-                    let refused = |problem| refuse_host(&host, &problem);
-                    let pattern = HostPattern::parse(&host).map_err(refused)?;
-                    Ok(Self { host: Some(pattern.to_string()), addr: None })
+                    let pattern = name_of(&host).map_err(|problem| refuse_host(&host, &problem))?;
+                    Ok(Self { host: Some(pattern), addr: None })
                 }
                 None => Ok(Self::default()),
             };
@@ -286,6 +293,20 @@ mod tests {
         let sealed_client_secret = message::Base64Bytes(b"sealed".to_vec());
         let sealed = refused("oauth", LoginOptions { sealed_client_secret, ..google() });
         assert!(sealed.starts_with("oauth.sealed_client_secret: is encrypted"), "{sealed}");
+    }
+
+    #[test]
+    fn a_name_may_have_the_port_that_the_answer_to_a_bind_had() {
+        for (name, host) in
+            [("a.test", "a.test"), ("A.test:8080", "a.test"), ("*.a.test:80", "*.a.test")]
+        {
+            let BindAddress { host: found, addr } = BindAddress::of("", &["", name]).unwrap();
+
+            assert_eq!((found.as_deref(), addr), (Some(host), None), "{name}");
+        }
+        for name in ["a.test:", "a.test:x", "a.test:80/x", "a.test:80/", "a b:80", ":80"] {
+            assert!(BindAddress::of("", &[name]).is_err(), "{name}");
+        }
     }
 
     #[test]
