@@ -1,10 +1,12 @@
 //! Names and addresses of hosts, with exactly one reading.
 //!
 //! [`HostName`] and [`Host`] are the parts of the others: [`HostPort`] for `host:port`, [`Authority`] for the scheme,
-//! host and port of a URL, [`WebUrl`] for a whole URL, and [`UpstreamAddress`] for the place that a tunnel forwards to.
-//! Each parser accepts one notation and reports the cause for everything else. In particular, `127.1`, `0x7f000001`, `0177.0.0.1`,
-//! `80/`, `"80\n"` and full-width digits are rejected: lenient URL parsers and resolvers read them as addresses
-//! of other machines.
+//! host and port of a URL, [`WebUrl`] for a whole URL, [`RequestHost`] for the host of a request, and
+//! [`UpstreamAddress`] for the place that a tunnel forwards to. [`Cidr`] is a range of addresses.
+//!
+//! Each parser accepts one notation and reports the cause for everything else. In particular, `127.1`, `0x7f000001`,
+//! `0177.0.0.1`, `80/`, `"80\n"` and full-width digits are rejected: lenient URL parsers and resolvers read them as
+//! addresses of other machines.
 //!
 //! Printing a parsed value gives its normal form, which parses to the same value.
 
