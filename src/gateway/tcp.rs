@@ -1,12 +1,15 @@
 //! Connections that are bytes to the service.
 
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use chrono::Utc;
 use rustls::ServerConfig;
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use crate::gateway::events::RequestTrace;
 use crate::gateway::http::error_response;
@@ -24,6 +27,9 @@ use crate::net::{AcceptedConnection, ShutdownPhase, ShutdownSignal, carry_both};
 
 /// How much is copied at a time, in bytes.
 const COPY_BUFFER_BYTES: usize = 64 << 10;
+
+/// The time for a connection to a target to be opened whose visitor has left.
+const OPENING_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Carries the bytes of a visitor; each direction ends on its own.
 pub(crate) async fn carry(
@@ -132,9 +138,11 @@ pub(crate) async fn pass(
     let mut passed = Vec::new();
     let left = socket.is_reset();
     let entering = async {
+        let mut entering = pin!(enter(gateway, route, visitor, &mut trace, &mut passed));
         tokio::select! {
-            target = enter(gateway, route, visitor, &mut trace, &mut passed) => target,
-            () = left => None,
+            target = &mut entering => target,
+            // The target of a connection that is being opened gets the reset as well.
+            () = left => timeout(OPENING_TIMEOUT, entering).await.ok().flatten(),
         }
     };
     let entered = shutdown.run_until(ShutdownPhase::Forced, entering).await;

@@ -53,7 +53,7 @@ pub enum NodePort {
     Obfuscated(String),
 }
 
-/// Reads all `Forwarded` fields, in their order. Returns `None` if there is none, or if one of them is malformed.
+/// Reads all `Forwarded` fields, in their order. Returns `None` if they have no elements, or if one of them is malformed.
 pub fn forwarded_elements(headers: &HeaderMap) -> Option<Vec<ForwardedElement>> {
     let mut elements = Vec::new();
     for line in headers.get_all(FORWARDED) {
@@ -97,7 +97,7 @@ impl ForwardedNode {
         Self { name: NodeName::Address(address.to_canonical()), port: None }
     }
 
-    /// Parses a node (RFC 7239, section 6). IPv6 addresses stand in brackets.
+    /// Parses a node (RFC 7239, section 6). An IPv6 address must have brackets.
     pub fn parse(node: &str) -> Option<Self> {
         let (name, port) = match node.strip_prefix('[') {
             Some(rest) => {

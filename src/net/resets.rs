@@ -48,7 +48,7 @@ pub(crate) async fn copy_both(
     second: &mut (impl AsyncRead + AsyncWrite + Unpin),
     buffer_bytes: usize,
 ) -> Result<(u64, u64), BrokenCopy> {
-    let mut copy = BothWays {
+    let mut copy = TwoWayCopy {
         forward: CopyDirection::new(buffer_bytes),
         back: CopyDirection::new(buffer_bytes),
         deadline: None,
@@ -84,14 +84,14 @@ pub(crate) fn is_reset(error: &io::Error) -> bool {
 }
 
 /// Both directions of a copy.
-struct BothWays {
+struct TwoWayCopy {
     forward: CopyDirection,
     back: CopyDirection,
     /// The end of the wait for the rest, once one direction has failed.
     deadline: Option<Pin<Box<tokio::time::Sleep>>>,
 }
 
-impl BothWays {
+impl TwoWayCopy {
     fn poll<A, B>(
         &mut self,
         cx: &mut Context<'_>,
@@ -173,7 +173,7 @@ impl CopyDirection {
         }
     }
 
-    /// Copies what it can now.
+    /// Copies until a source or a target is not ready.
     fn advance<R: AsyncRead, W: AsyncWrite>(
         &mut self,
         cx: &mut Context<'_>,

@@ -17,7 +17,7 @@ import pytest
 import ginnel
 from addresses import free_port
 from listener import Listener
-from recorder import read_head
+from processes import wait_until
 
 End = Literal["end", "reset"]
 Talk = Callable[[socket.socket], None]
@@ -29,6 +29,16 @@ HANDSHAKE = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnecti
 def reset(connection: socket.socket) -> None:
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     connection.close()
+
+
+def head_of(connection: socket.socket) -> bytes:
+    """The head of a message, and no byte behind it."""
+    head = b""
+    while not head.endswith(b"\r\n\r\n"):
+        byte = connection.recv(1)
+        assert byte, "closed in the head"
+        head += byte
+    return head
 
 
 def rest_of(connection: socket.socket) -> tuple[bytes, End]:
@@ -51,13 +61,11 @@ class Scripted(Listener):
     """Speaks with each client as the test wants, behind a handshake for those that speak HTTP."""
 
     talk: Talk = field(default=lambda _: None)
-    heard: Queue[tuple[bytes, End]] = field(default_factory=Queue)
 
     def serve(self, connection: socket.socket) -> None:
         connection.settimeout(20)
         if connection.recv(4, socket.MSG_PEEK) == b"GET ":
-            with connection.makefile("rb", buffering=0) as lines:
-                assert read_head(lines)
+            assert head_of(connection)
             connection.sendall(HANDSHAKE)
         self.talk(connection)
 
@@ -85,10 +93,7 @@ class Ways:
                 f"GET / HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\n"
                 "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\r\n".encode()
             )
-            with connection.makefile("rb", buffering=0) as lines:
-                head = read_head(lines)
-            assert head is not None
-            assert head.startswith(b"HTTP/1.1 101 ")
+            assert head_of(connection).startswith(b"HTTP/1.1 101 ")
         else:
             connection.sendall(b"hello")
         return connection
@@ -172,6 +177,24 @@ def test_a_reset_of_the_visitor_is_one_for_the_local_service(ways: Ways, way: st
     reset(visitor)
 
     assert heard.get(timeout=20) == (b"hello", "reset")
+
+
+@pytest.mark.parametrize("way", ["tcp", "edge", "static"])
+def test_a_reset_before_any_byte_is_one_or_no_connection(ways: Ways, way: str) -> None:
+    heard: Queue[tuple[bytes, End]] = Queue()
+    ways.upstream.talk = lambda connection: heard.put(rest_of(connection))
+
+    for _ in range(20):
+        reset(socket.create_connection(("127.0.0.1", ways.ports[way]), 20))
+    with socket.create_connection(("127.0.0.1", ways.ports[way]), 20) as last:
+        last.sendall(b"last")
+        last.shutdown(socket.SHUT_WR)
+        assert rest_of(last) == (b"", "end")
+
+    wait_until(lambda: ways.upstream.closed == ways.upstream.connections, "all are over")
+    seen = [heard.get_nowait() for _ in range(heard.qsize())]
+    assert seen.count((b"last", "end")) == 1
+    assert set(seen) <= {(b"last", "end"), (b"", "reset")}
 
 
 @pytest.mark.parametrize("way", WAYS)
