@@ -123,6 +123,22 @@ fn is_scalar(value: &str) -> bool {
             && digits.parse::<f64>().is_ok()
 }
 
+/// Returns the last word of a name, as it is written.
+pub(super) fn last_word(name: &str) -> &str {
+    let end = name.trim_end_matches(|letter: char| !letter.is_ascii_alphabetic());
+    let mut start = end.len();
+    let mut is_large = false;
+    for (at, letter) in end.char_indices().rev() {
+        let is_new_word = is_large && letter.is_ascii_lowercase();
+        if !letter.is_ascii_alphabetic() || is_new_word {
+            break;
+        }
+        is_large = letter.is_ascii_uppercase();
+        start = at;
+    }
+    end.get(start..).unwrap_or_default()
+}
+
 /// The letters and digits of a name, in small letters.
 fn plain(name: &str) -> String {
     let letters = name.chars().filter(|letter| letter.is_ascii_alphanumeric());
@@ -196,6 +212,22 @@ mod tests {
         assert!(is_secret_parameter("code") && is_secret_parameter("pin"));
         assert!(!is_secret_parameter("country_code") && !is_secret_parameter("state"));
     }
+
+    #[test]
+    fn the_last_word_of_a_name_is_found_in_any_spelling() {
+        for (name, expected) in [
+            ("value", "value"),
+            ("ParameterValue", "Value"),
+            ("vars[0][name]", "name"),
+            ("header_name", "name"),
+            ("KEY", "KEY"),
+            ("aé", "a"),
+            ("", ""),
+        ] {
+            assert_eq!(last_word(name), expected, "{name}");
+        }
+    }
+
     #[test]
     fn numbers_booleans_and_null_are_visible() {
         for value in ["0", "4096", "-1.5e3", "true", "false", "null"] {

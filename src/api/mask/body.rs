@@ -2,7 +2,7 @@
 
 use super::fields::pairs;
 use super::json::json;
-use super::text::{self, text};
+use super::text::text;
 use super::{events, parts, yaml};
 
 /// How the types of texts end, beside those that begin with `text/`.
@@ -33,7 +33,7 @@ pub(super) fn masked(media_type: &str, body: &[u8], depth: usize) -> Option<Vec<
         }
         "text/event-stream" => events::masked(&shown),
         _ if media_type.ends_with("yaml") || media_type.ends_with("yml") => {
-            text::loose(&yaml::masked(&shown, true)).into_owned()
+            yaml::masked(&shown, true)
         }
         _ if is_text(media_type, body) => text(&shown).into_owned(),
         _ => return None,

@@ -1,13 +1,15 @@
 //! Header fields, targets and parameters.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use percent_encoding::percent_decode_str;
 
 use super::mark::MASK;
+use super::name_value::{PairRole, pair_role};
 use super::text::{self, text};
-use crate::api::secrets::{is_secret, is_secret_parameter, is_visible_scalar};
+use crate::api::secrets::{is_secret, is_secret_parameter, is_visible_scalar, last_word};
 
 /// Headers whose values are addresses.
 const ADDRESSES: [&str; 3] = ["location", "referer", "content-location"];
@@ -201,6 +203,7 @@ fn joined<'a>(
     other: impl Fn(Option<&str>, &'a str) -> Cow<'a, str>,
 ) -> String {
     let mut masked = String::with_capacity(pairs.len());
+    let secret_groups = secret_groups(pairs, separators);
     let mut after_secret = false;
     for piece in pairs.split_inclusive(separators) {
         let pair = piece.trim_end_matches(separators);
@@ -209,7 +212,9 @@ fn joined<'a>(
         match named {
             Some((name, value)) => {
                 let decoded_name = decoded(name);
-                after_secret = is_secret_parameter(&decoded_name)
+                let is_value = pair_role(&decoded_name) == Some(PairRole::Value)
+                    && secret_groups.contains(group_of(&decoded_name));
+                after_secret = (is_value || is_secret_parameter(&decoded_name))
                     && !is_visible_scalar(&decoded_name, value, false);
                 masked.extend([name, "="]);
                 match after_secret {
@@ -224,6 +229,23 @@ fn joined<'a>(
         after_secret &= !separator.contains('&') && !separator.is_empty();
     }
     masked
+}
+
+/// Finds parameters whose values are names of secrets, such as `vars[0][name]=password`, and returns their groups.
+fn secret_groups(pairs: &str, separators: &[char]) -> BTreeSet<String> {
+    let named = pairs.split(separators).filter_map(|pair| pair.split_once('='));
+    let names = named.filter_map(|(name, value)| {
+        let name = decoded(name);
+        let is_name = pair_role(&name) == Some(PairRole::Name) && is_secret(&decoded(value));
+        is_name.then(|| group_of(&name).to_owned())
+    });
+    names.collect()
+}
+
+/// Returns what a parameter has in common with the other one of its pair: all that is before its last word.
+fn group_of(name: &str) -> &str {
+    let word = last_word(name);
+    name.get(..name.rfind(word).unwrap_or_default()).unwrap_or_default()
 }
 
 /// The position of the first occurrence of `needle`.

@@ -6,7 +6,8 @@ use std::ops::Range;
 use serde::de::IgnoredAny;
 use serde_json::{Deserializer, Value};
 
-use super::{MASK, brackets, text};
+use super::name_value::{PairRole, pair_role};
+use super::{MASK, anchors, brackets, name_value, text};
 use crate::api::secrets::{is_secret, is_visible_scalar};
 
 /// Masks JSON, or JSON values that follow each other.
@@ -19,10 +20,12 @@ pub fn json(source: &str) -> String {
 
 /// The same, where `depth` more texts may be inside of strings.
 pub(super) fn nested(source: &str, depth: u8) -> String {
+    let source = &*name_value::masked(source);
     let masked = members(source, depth);
     let mut values = Deserializer::from_str(source).into_iter::<IgnoredAny>();
     match values.any(|value| value.is_err_and(|error| error.is_syntax())) {
-        true => text::loose(&masked).into_owned(),
+        // It may be YAML in brackets.
+        true => anchors::masked(source, |_| text::loose(&masked).into_owned()),
         false => masked,
     }
 }
@@ -64,16 +67,35 @@ fn members(source: &str, depth: u8) -> String {
 /// Masks what is secret in a value, as [`json`] does.
 pub fn value(shown: &mut Value) {
     match shown {
+        Value::Object(_) | Value::Array(_) => each_member(shown, |member, is_hidden| match is_hidden {
+            true => conceal(member),
+            false => value(member),
+        }),
+        Value::String(inner) => *inner = text(inner).into_owned(),
+        _ => {}
+    }
+}
+
+/// Visits the members of an object or the items of a list: true for those that are below the name of a secret, or
+/// in a pair with one.
+fn each_member(shown: &mut Value, mut visit: impl FnMut(&mut Value, bool)) {
+    match shown {
         Value::Object(members) => {
+            let is_pair = name_value::secret_name(members).is_some();
             for (name, member) in members {
-                match is_secret(name) {
-                    true => conceal(member),
-                    false => value(member),
-                }
+                let is_value = is_pair && pair_role(name) == Some(PairRole::Value);
+                visit(member, is_value || is_secret(name));
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(value),
-        Value::String(inner) => *inner = text(inner).into_owned(),
+        Value::Array(items) if name_value::is_list_of_pairs(items) => {
+            for pair in items.iter_mut().filter_map(Value::as_array_mut) {
+                let [name, value] = pair.as_mut_slice() else { continue };
+                let is_hidden = name.as_str().is_some_and(is_secret);
+                visit(name, false);
+                visit(value, is_hidden);
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| visit(item, false)),
         _ => {}
     }
 }
@@ -91,15 +113,10 @@ fn conceal(member: &mut Value) {
 /// and objects become 0.
 pub fn value_in_form(shown: &mut Value) {
     match shown {
-        Value::Object(members) => {
-            for (name, member) in members {
-                match is_secret(name) {
-                    true => conceal_in_form(member, false),
-                    false => value_in_form(member),
-                }
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(value_in_form),
+        Value::Object(_) | Value::Array(_) => each_member(shown, |member, is_hidden| match is_hidden {
+            true => conceal_in_form(member, false),
+            false => value_in_form(member),
+        }),
         Value::String(inner) => *inner = text(inner).into_owned(),
         _ => {}
     }
@@ -230,6 +247,24 @@ mod tests {
         let mut shown = serde_json::json!({"token": 1, "tokens": [1, {"a": true}], "a": "x"});
         value_in_form(&mut shown);
         let expected = serde_json::json!({"token": 1, "tokens": [0, {"a": true}], "a": "x"});
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn values_in_pairs_with_a_secret_name_are_hidden() {
+        let mut shown = serde_json::json!({
+            "env": [{"name": "PASSWORD", "value": "x"}, {"name": "max_tokens", "value": 5}],
+            "headers": [["Cookie", "x"], ["Accept", "kept"]],
+        });
+        let expected = serde_json::json!({
+            "env": [{"name": "PASSWORD", "value": MASK}, {"name": "max_tokens", "value": 5}],
+            "headers": [["Cookie", MASK], ["Accept", "kept"]],
+        });
+        assert_eq!(json(&shown.to_string()), expected.to_string());
+        let mut in_form = shown.clone();
+        value_in_form(&mut in_form);
+        assert_eq!(in_form, expected);
+        value(&mut shown);
         assert_eq!(shown, expected);
     }
 

@@ -1,15 +1,19 @@
 //! Masks secrets in XML, even where it is cut off.
 
-use super::MASK;
+use super::name_value::{PairRole, pair_role};
+use super::{MASK, markup_pairs};
 use crate::api::secrets::{is_secret, is_visible_scalar};
 
 /// The text with the attributes masked whose names are secret, and all that is in elements that are.
-/// An element is secret by its own name, or by that which an attribute gives it.
+/// An element is secret by its own name, by the name that an attribute gives it, or because the element before it or
+/// next to it has the name of a secret.
 pub(super) fn masked(text: &str) -> String {
     let mut masked = String::with_capacity(text.len());
     let mut secret: Option<SecretElement<'_>> = None;
+    let pairs = markup_pairs::secret_values(text);
     let mut rest = text;
     while !rest.is_empty() {
+        let start = text.len() - rest.len();
         let (piece, after) = rest.split_at(length(rest));
         rest = after;
         if let Some(element) = secret.as_mut() {
@@ -30,8 +34,10 @@ pub(super) fn masked(text: &str) -> String {
         match piece.as_bytes() {
             [b'<', b'?' | b'!' | b'/', ..] => masked.push_str(piece),
             [b'<', ..] => {
-                if tag(piece, &mut masked) && !piece.ends_with("/>") {
-                    secret = Some(SecretElement::of(piece));
+                let pair = pairs.get(&start).copied();
+                let is_secret = tag(piece, &mut masked) || pair.is_some();
+                if is_secret && !piece.ends_with("/>") {
+                    secret = Some(SecretElement::new(piece, pair));
                 }
             }
             _ => masked.push_str(piece),
@@ -46,6 +52,8 @@ pub(super) fn masked(text: &str) -> String {
 /// An element whose content is hidden.
 struct SecretElement<'a> {
     name: &'a str,
+    /// The name of the secret.
+    secret: &'a str,
     /// How many elements of the same name are open inside of it.
     depth: usize,
     /// True for elements that HTML never closes: they end with the next tag.
@@ -57,10 +65,11 @@ struct SecretElement<'a> {
 }
 
 impl<'a> SecretElement<'a> {
-    fn of(tag: &'a str) -> Self {
+    fn new(tag: &'a str, secret: Option<&'a str>) -> Self {
         let name = tag_name(tag);
+        let secret = secret.unwrap_or(name);
         let is_void = VOID_ELEMENTS.iter().any(|known| name.eq_ignore_ascii_case(known));
-        Self { name, depth: 0, is_void, hides_some: false, content: String::new() }
+        Self { name, secret, depth: 0, is_void, hides_some: false, content: String::new() }
     }
 
     /// Returns true for the tag that closes this element.
@@ -78,18 +87,18 @@ impl<'a> SecretElement<'a> {
     }
 
     fn hide(&self, masked: &mut String) {
-        let is_visible = !self.hides_some || is_visible_scalar(self.name, &self.content, false);
+        let is_visible = !self.hides_some || is_visible_scalar(self.secret, &self.content, false);
         masked.push_str(if is_visible { &self.content } else { MASK });
     }
 }
 
 /// Elements that have no end tag in HTML. XML has some of them with content, such as `param`.
-const VOID_ELEMENTS: [&str; 13] = [
+pub(super) const VOID_ELEMENTS: [&str; 13] = [
     "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source",
     "wbr",
 ];
 
-fn tag_name(tag: &str) -> &str {
+pub(super) fn tag_name(tag: &str) -> &str {
     let name = tag.trim_start_matches('<');
     name.get(..name.find([' ', '\t', '\r', '\n', '/', '>']).unwrap_or(name.len())).unwrap_or(name)
 }
@@ -97,7 +106,7 @@ fn tag_name(tag: &str) -> &str {
 const CDATA: (&str, &str) = ("<![CDATA[", "]]>");
 
 /// How long what the text begins with is: a tag, a comment and its like, or text until the next.
-fn length(text: &str) -> usize {
+pub(super) fn length(text: &str) -> usize {
     for (start, end) in [CDATA, ("<!--", "-->"), ("<?", "?>")] {
         if text.starts_with(start) {
             return text.find(end).map_or(text.len(), |at| at + end.len());
@@ -120,23 +129,31 @@ fn length(text: &str) -> usize {
     text.len()
 }
 
-/// Attributes that hold what a form or a page says, under the name that another attribute gives.
-const VALUES: [&str; 2] = ["value", "content"];
+/// The attribute of `meta` that has a value, besides those that [`pair_role`] knows.
+const CONTENT: &str = "content";
+/// Attributes that name the value of a tag, but not the content of its element.
+const TAG_NAMES: [&str; 2] = ["id", "type"];
 
 /// Writes a tag with its secret attributes masked; whether its element is secret.
 fn tag(piece: &str, masked: &mut String) -> bool {
     let name_end = piece.find([' ', '\t', '\r', '\n', '/', '>']).unwrap_or(piece.len());
     let (name, attributes) = piece.split_at(name_end);
-    let mut is_named = false;
+    let (mut is_named, mut has_secret_value) = (false, false);
     each_attribute(attributes, |_, name, value| {
-        is_named |= name.eq_ignore_ascii_case("name") && is_secret(value.0);
+        if TAG_NAMES.iter().any(|known| name.eq_ignore_ascii_case(known)) {
+            has_secret_value |= is_secret(value.0);
+        } else {
+            is_named |= pair_role(name) == Some(PairRole::Name) && is_secret(value.0);
+        }
     });
     // A form is not a field: its name is not that of a value.
     is_named &= !tag_name(piece).eq_ignore_ascii_case("form");
+    has_secret_value |= is_named;
     masked.push_str(name);
     let rest = each_attribute(attributes, |before, name, (value, quote, end)| {
-        let is_value = VALUES.iter().any(|known| name.eq_ignore_ascii_case(known));
-        let is_masked = (is_secret(name) || is_named && is_value)
+        let is_value =
+            name.eq_ignore_ascii_case(CONTENT) || pair_role(name) == Some(PairRole::Value);
+        let is_masked = (is_secret(name) || has_secret_value && is_value)
             && !value.is_empty()
             && !is_visible_scalar(name, value, false);
         masked.extend([before, quote, if is_masked { MASK } else { value }, end]);
@@ -172,7 +189,7 @@ fn each_attribute<'a>(
 }
 
 /// A name without its namespace.
-fn local(name: &str) -> &str {
+pub(super) fn local(name: &str) -> &str {
     name.rsplit(':').next().unwrap_or(name)
 }
 
@@ -213,6 +230,10 @@ mod tests {
             ("<pwd><![CDATA[cut o", "<pwd>#"),
             ("<a token='cut o", "<a token='#"),
             ("<a b='<pwd>abc</pwd>", "<a b='<pwd>#</pwd>"),
+            ("<add key='password' value='abc'/>d", "<add key='#' value='#'/>d"),
+            ("<entry key='password'>abc</entry>d", "<entry key='#'>#</entry>d"),
+            ("<input type='password' value='abc'/>d", "<input type='password' value='#'/>d"),
+            ("<div id='session'>shown</div>", "<div id='session'>shown</div>"),
             ("<", "<"),
             ("", ""),
         ] {

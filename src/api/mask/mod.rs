@@ -3,9 +3,11 @@
 //! This is the only place that does: the agent's page and its exports, lines of the terminal, tables of
 //! the command line, events, cassettes, and what Python shows of captured traffic all come here. The operation
 //! tables decide ([`CallMask`]), names ([`secrets`](super::secrets)), and the forms that credentials are known by.
-//! Below a secret name, all but a number, a boolean or null is hidden, and so is text that cannot be parsed there.
+//! Below a secret name, and in a pair with one, all but a number, a boolean or null is hidden, and so is text that
+//! cannot be parsed there.
 //! Too much is masked rather than too little. The bytes themselves stay exact, wherever they can be had.
 
+mod anchors;
 mod body;
 mod brackets;
 mod call;
@@ -14,7 +16,9 @@ mod fields;
 mod json;
 mod mark;
 mod markup;
+mod markup_pairs;
 mod message;
+mod name_value;
 mod parts;
 mod text;
 mod yaml;
@@ -112,6 +116,9 @@ mod tests {
                 ("/a?token%3Dabc&y=2", "/a?$&y=2"),
                 ("/a?y%3Dabc&token", "/a?y%3Dabc&token"),
                 ("/a?max_tokens=100&token=100", "/a?max_tokens=100&token=$"),
+                ("/a?name=token&value=abc", "/a?name=token&value=$"),
+                ("/a?v%5B0%5D%5Bvalue%5D=abc&v[0][name]=pin&v[1][value]=c", "/a?v%5B0%5D%5Bvalue%5D=$&v[0][name]=pin&v[1][value]=c"),
+                ("/a?name=shop&value=abc", "/a?name=shop&value=abc"),
                 ("*", "*"),
                 ("", ""),
             ],

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use percent_encoding::percent_decode_str;
 use regex::{Captures, Regex};
 
-use super::{MASK, brackets, json, markup, yaml};
+use super::{MASK, brackets, json, markup, name_value, yaml};
 use crate::api::secrets::{is_secret, is_visible_scalar};
 
 /// How many texts may be inside each other, such as JSON in a string of JSON.
@@ -56,16 +56,20 @@ pub(super) fn nested(shown: &str, depth: u8) -> Cow<'_, str> {
         true => Cow::Owned(markup::masked(shown)),
         false => Cow::Borrowed(shown),
     };
-    let lines = match yaml::looks_like_yaml(&elements) {
+    match yaml::looks_like_yaml(&elements) {
         true => Cow::Owned(yaml::masked(&elements, false)),
-        false => elements,
-    };
-    then(lines, loose)
+        false => then(elements, loose),
+    }
 }
 
-/// A text without the values that follow the names of secrets, and without credentials.
+/// A text without the values that follow the names of secrets or are in a pair with one, and without credentials.
 pub(super) fn loose(shown: &str) -> Cow<'_, str> {
-    let shown = named(shown);
+    loose_with(shown, false)
+}
+
+/// The same. If `is_typed` is true, numbers, booleans and null stay.
+pub(super) fn loose_with(shown: &str, is_typed: bool) -> Cow<'_, str> {
+    let shown = then(name_value::masked(shown), |shown| named(shown, is_typed));
     then(shown, credentials)
 }
 
@@ -106,7 +110,7 @@ fn is_plain(shown: &str) -> bool {
 }
 
 /// The text with the values masked that follow the name of a secret.
-fn named(shown: &str) -> Cow<'_, str> {
+fn named(shown: &str, is_typed: bool) -> Cow<'_, str> {
     static PATTERNS: LazyLock<Option<(Regex, Regex)>> =
         LazyLock::new(|| Regex::new(NAMED).ok().zip(Regex::new(VALUE).ok()));
     let Some((name, value)) = PATTERNS.as_ref() else { return MASK.into() };
@@ -120,7 +124,9 @@ fn named(shown: &str) -> Cow<'_, str> {
         };
         let rest = shown.get(whole.end()..).unwrap_or_default();
         let name = decoded(name.as_str());
-        if whole.start() < copied || !is_secret(&name) {
+        // In YAML, the next line is not the value of a key.
+        let is_empty = is_typed && whole.as_str().contains('\n');
+        if whole.start() < copied || is_empty || !is_secret(&name) {
             continue;
         }
         let is_header = HEADERS.iter().any(|known| name.eq_ignore_ascii_case(known));
@@ -141,7 +147,11 @@ fn named(shown: &str) -> Cow<'_, str> {
         if length == 0
             || is_type
             || is_masked(written)
-            || is_visible_scalar(&name, written.trim_end_matches([')', ']']), !quote.is_empty())
+            || is_visible_scalar(
+                &name,
+                written.trim_end_matches([')', ']']),
+                is_typed || !quote.is_empty(),
+            )
         {
             continue;
         }
@@ -173,7 +183,7 @@ fn decoded(name: &str) -> Cow<'_, str> {
 }
 
 /// Masks what was masked before.
-fn then<'a>(shown: Cow<'a, str>, mask: fn(&str) -> Cow<'_, str>) -> Cow<'a, str> {
+fn then<'a>(shown: Cow<'a, str>, mask: impl Fn(&str) -> Cow<'_, str>) -> Cow<'a, str> {
     match shown {
         Cow::Borrowed(shown) => mask(shown),
         Cow::Owned(shown) => mask(&shown).into_owned().into(),

@@ -1,11 +1,13 @@
 //! YAML in lines, even where it is cut off. Values in brackets are masked as texts are.
 
 use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::{MASK, brackets};
+use super::name_value::{PairRole, pair_role};
+use super::{MASK, anchors, brackets, text};
 use crate::api::secrets::{is_secret, is_visible_scalar};
 
 /// A line with a key: what is before it, the key, and what is between the key and its value.
@@ -15,15 +17,56 @@ const KEY: &str = r#"(?x)^
     (?P<between>\s*:(?:\s+|$)|\s*$)
 "#;
 
-/// YAML without what is below the names of secrets. If it is declared to be YAML, numbers, booleans and null stay.
+/// YAML without the values of secrets. If it is declared to be YAML, numbers, booleans and null stay.
 pub(super) fn masked(source: &str, is_declared: bool) -> String {
+    let pairs = secret_pairs(source);
+    anchors::masked(source, |anchors| {
+        let lines = Lines { is_declared, anchors, pairs: &pairs };
+        text::loose_with(&lines.masked(source), is_declared).into_owned()
+    })
+}
+
+/// Masks what is below the names of secrets, and values that are known to be secret.
+struct Lines<'a> {
+    is_declared: bool,
+    /// The anchors whose nodes are hidden.
+    anchors: &'a BTreeSet<String>,
+    /// The names of pairs by the number of the line that has the value.
+    pairs: &'a BTreeMap<usize, String>,
+}
+
+impl Lines<'_> {
+    /// Returns the key or the item whose value is hidden, if a line has one.
+    fn hidden<'a>(&self, number: usize, line: &'a str) -> Option<SecretKey<'a>> {
+        let mut found = key_in(line)?;
+        if let Some(name) = self.pairs.get(&number) {
+            found.name = name.clone().into();
+            return Some(found);
+        }
+        let value = line.get(found.value_start..).unwrap_or_default();
+        let is_hidden = !found.is_item && is_secret(&found.name)
+            || anchors::in_front_of(value).any(|anchor| self.anchors.contains(anchor));
+        is_hidden.then_some(found)
+    }
+
+    fn masked(&self, source: &str) -> String {
+        hide_lines(source, self.is_declared, |number, line| self.hidden(number, line))
+    }
+}
+
+/// Hides the values of the keys and items that `hidden` returns for the lines.
+fn hide_lines<'a>(
+    source: &'a str,
+    is_declared: bool,
+    hidden: impl Fn(usize, &'a str) -> Option<SecretKey<'a>>,
+) -> String {
     let mut masked = String::with_capacity(source.len());
-    let mut lines = source.split_inclusive('\n').peekable();
+    let mut lines = source.split_inclusive('\n').enumerate().peekable();
     let mut offset = 0;
-    while let Some(line) = lines.next() {
+    while let Some((number, line)) = lines.next() {
         let line_start = offset;
         offset += line.len();
-        let Some(found) = secret_key(line) else {
+        let Some(found) = hidden(number, line) else {
             masked.push_str(line);
             continue;
         };
@@ -37,7 +80,7 @@ pub(super) fn masked(source: &str, is_declared: bool) -> String {
         let mut hides_more = false;
         // Empty lines and comments belong to the value only if more of it follows.
         let mut pending = String::new();
-        while let Some(next) = lines.peek().copied() {
+        while let Some((_, next)) = lines.peek().copied() {
             if offset < flow_end || open_quote.is_some() || found.contains(next, value) {
                 open_quote = open_quote.filter(|quote| !next.contains(*quote));
                 hides_more = true;
@@ -110,6 +153,8 @@ struct SecretKey<'a> {
     indent: usize,
     /// How far the mark of an explicit key is indented; the key's own indent if it has none.
     outer: usize,
+    /// True for an item of a list that has no key.
+    is_item: bool,
     /// True for a key with a question mark, whose value is in a line of its own.
     is_explicit: bool,
     /// Where the value begins in its line.
@@ -127,7 +172,7 @@ impl SecretKey<'_> {
         let begins_below = value.is_empty() || value.starts_with(['&', '!', '#']);
         match indent {
             indent if indent > self.outer => indent > self.indent || self.is_explicit,
-            indent if indent == self.indent => {
+            indent if indent == self.indent && !self.is_item => {
                 begins_below && (text == "-" || text.starts_with("- "))
             }
             indent => self.is_explicit && indent == self.outer && text.starts_with(':'),
@@ -150,8 +195,9 @@ fn key_of(line: &str) -> Option<KeyLine<'_>> {
     Some(KeyLine { before: part("before"), key: part("key"), between: part("between"), end })
 }
 
-fn secret_key(line: &str) -> Option<SecretKey<'_>> {
-    let KeyLine { before, key, between, end } = key_of(line)?;
+/// Returns the key of a line, or its item if that begins with an anchor.
+fn key_in(line: &str) -> Option<SecretKey<'_>> {
+    let Some(KeyLine { before, key, between, end }) = key_of(line) else { return item_in(line) };
     let is_explicit = before.trim_end().ends_with('?');
     if between.trim().is_empty() && !is_explicit {
         return None;
@@ -164,8 +210,89 @@ fn secret_key(line: &str) -> Option<SecretKey<'_>> {
         true => before.trim_end().len() - 1,
         false => before.len(),
     };
-    let found = SecretKey { indent: before.len(), outer, is_explicit, value_start: end, name };
-    is_secret(&found.name).then_some(found)
+    let indent = before.len();
+    Some(SecretKey { indent, outer, is_item: false, is_explicit, value_start: end, name })
+}
+
+/// Returns the item of a list that begins with an anchor.
+fn item_in(line: &str) -> Option<SecretKey<'_>> {
+    let value_start = line.find('&')?;
+    let before = line.get(..value_start)?;
+    let indent = before.rfind('-')?;
+    let is_item = before.bytes().all(|byte| byte == b' ' || byte == b'-');
+    is_item.then_some(SecretKey {
+        indent,
+        outer: indent,
+        is_item,
+        is_explicit: false,
+        value_start,
+        name: Cow::Borrowed(""),
+    })
+}
+
+/// A mapping whose keys may be the name and the value of a pair.
+struct Mapping {
+    /// How far its keys are indented.
+    column: usize,
+    /// The name of the secret, if a key has one.
+    secret: Option<String>,
+    /// The numbers of the lines with values.
+    values: Vec<usize>,
+}
+
+/// Finds values whose names are those of secrets, such as `- name: PASSWORD` and `value: …` in the next line.
+///
+/// Returns the names by the number of the line with the value.
+fn secret_pairs(source: &str) -> BTreeMap<usize, String> {
+    let mut pairs = BTreeMap::new();
+    let mut open: Vec<Mapping> = Vec::new();
+    for (number, line) in source.split_inclusive('\n').enumerate() {
+        if is_blank(line) {
+            continue;
+        }
+        if line.starts_with("---") || line.starts_with("...") {
+            close_mappings(&mut open, &mut pairs, |_| true);
+        }
+        let key = key_in(line).filter(|key| !key.is_item);
+        let column = key.as_ref().map_or(line.len() - line.trim_start().len(), |key| key.indent);
+        let indent = line.len() - line.trim_start_matches(' ').len();
+        let begins_item = line.trim_start().starts_with('-');
+        close_mappings(&mut open, &mut pairs, |mapping| match begins_item {
+            true => mapping.column > indent,
+            false => mapping.column > column,
+        });
+        let Some(key) = key else { continue };
+        if open.last().is_none_or(|mapping| mapping.column != column) {
+            open.push(Mapping { column, secret: None, values: Vec::new() });
+        }
+        let Some(mapping) = open.last_mut() else { continue };
+        let value = line.get(key.value_start..).unwrap_or_default();
+        match pair_role(&key.name) {
+            Some(PairRole::Name) => {
+                let name = value.split(" #").next().unwrap_or_default().trim();
+                let name = name.trim_matches(['"', '\'']);
+                if is_secret(name) {
+                    mapping.secret = Some(name.to_owned());
+                }
+            }
+            Some(PairRole::Value) => mapping.values.push(number),
+            None => {}
+        }
+    }
+    close_mappings(&mut open, &mut pairs, |_| true);
+    pairs
+}
+
+fn close_mappings(
+    open: &mut Vec<Mapping>,
+    pairs: &mut BTreeMap<usize, String>,
+    is_closed: impl Fn(&Mapping) -> bool,
+) {
+    while let Some(mapping) = open.pop_if(|mapping| is_closed(mapping)) {
+        if let Some(name) = mapping.secret {
+            pairs.extend(mapping.values.into_iter().map(|number| (number, name.clone())));
+        }
+    }
 }
 
 #[cfg(test)]
@@ -205,6 +332,49 @@ mod tests {
             masked("pin: 1234\nmax_tokens: 1\n", false),
             format!("pin: {MASK}\nmax_tokens: 1\n")
         );
+    }
+
+    #[test]
+    fn values_in_pairs_with_a_secret_name_are_hidden() {
+        for (source, expected) in [
+            (
+                "env:\n- name: PASSWORD\n  value: fish\n- name: A\n  value: kept\n",
+                "env:\n- name: PASSWORD\n  value: @\n- name: A\n  value: kept\n",
+            ),
+            (
+                "env:\n  - value: >\n      fish\n    # c\n    name: \"PASSWORD\"\n  - name: A\n    value: kept\n",
+                "env:\n  - value: @\n    # c\n    name: \"PASSWORD\"\n  - name: A\n    value: kept\n",
+            ),
+            (
+                "name: token\nnested:\n  value: kept\nvalue: fish\n",
+                "name: token\nnested:\n  value: kept\nvalue: @\n",
+            ),
+            ("name: token\n---\nvalue: kept\n", "name: token\n---\nvalue: kept\n"),
+            (
+                "- {name: PASSWORD, value: fish}\n- {name: A, value: kept}\n",
+                "- {name: PASSWORD, value: @}\n- {name: A, value: kept}\n",
+            ),
+        ] {
+            assert_eq!(masked(source, true), expected.replace('@', MASK), "{source}");
+        }
+    }
+
+    #[test]
+    fn nodes_of_aliases_below_secret_names_are_hidden() {
+        for (source, expected) in [
+            ("a: &x fish\nb: kept\npassword: *x\n", "a: @\nb: kept\npassword: @\n"),
+            ("a: &x\n  b: fish\nc: kept\nsecrets:\n  <<: *x\n", "a: @\nc: kept\nsecrets: @\n"),
+            ("- &x fish\n- &y kept\n- password: *x\n", "- @\n- &y kept\n- password: @\n"),
+            ("- &x\n  a: fish\n- kept\n- password: *x\n", "- @\n- kept\n- password: @\n"),
+            ("a: [&x fish, kept]\npassword: *x\n", "a: [&x @, kept]\npassword: @\n"),
+            ("a: &x fish\nb: &y [*x]\npassword: *y\n", "a: @\nb: @\npassword: @\n"),
+            ("a: &x fish\nb:\n- name: PIN\n  value: *x\n", "a: @\nb:\n- name: PIN\n  value: @\n"),
+            ("a: &db_password fish\nb: kept\n", "a: @\nb: kept\n"),
+            ("password: &x fish\nb: *x\n", "password: @\nb: *x\n"),
+            ("a: &x kept\nb: *x\npassword: fish\n", "a: &x kept\nb: *x\npassword: @\n"),
+        ] {
+            assert_eq!(masked(source, true), expected.replace('@', MASK), "{source}");
+        }
     }
 
     #[test]
