@@ -449,6 +449,26 @@ mod tests {
             assert!(error.problem.contains("quotes"), "{error}");
             assert!(error.place.is_some(), "{error}");
         }
+        for text in [
+            "on_http_request: [{!!str expressions: [x]}]",
+            "on_http_request:\n- ! expressions: [x]\n",
+            "on_http_request: [{<<: !x {expressions: [x]}}]",
+            "on_http_request:\n- <<: !!map\n    expressions: [x]\n",
+            "on_http_request: [{<<: [!x {expressions: [x]}]}]",
+            "on_http_request: [{!!merge <<: {expressions: [x]}}]",
+            "on_http_request: [{<<: {expressions: [! x]}, expressions: [x]}]",
+            "on_http_request: [&a {expressions: [x]}, {<<: ! {<<: *a}}]",
+        ] {
+            let error = read(text).unwrap_err();
+
+            assert!(error.path.starts_with("on_http_request["), "{text}: {error}");
+            assert!(error.problem.contains("quotes"), "{text}: {error}");
+        }
+        let twice = "a: &a {x: 1}\nb: &b {y: 1}\nc: {<<: *a, <<: *b, z: '!'}";
+        assert!(read(twice).unwrap_err().problem.contains("more than one `<<`"));
+        let valid = "on_http_request: [&a {expressions: ['! x']}, {<<: *a}]";
+        let rule = json!({"expressions": ["! x"]});
+        assert_eq!(read(valid).unwrap(), json!({"on_http_request": [rule, rule]}));
         assert_eq!(read("!policy {on_http_request: []}").unwrap_err().path, "");
         assert_eq!(read("enabled: !!bool true").unwrap_err().path, "enabled");
     }
@@ -461,6 +481,11 @@ mod tests {
             r#"{"inbound": [{"actions": [{"type": "deny", "type": "log"}]}]}"#,
             "inbound: []\ninbound: []\n",
             "inbound: []\n---\noutbound: []\n",
+            "inbound: []\n---\n",
+            "inbound: []\n...\n---\noutbound: []\n",
+            "--- {inbound: []}\n--- {inbound: []}\n",
+            "{\"inbound\": []}\n---\n{\"outbound\": []}\n",
+            "{\"inbound\": []} {\"outbound\": []}",
         ] {
             assert!(read(text).is_err(), "{text}");
         }

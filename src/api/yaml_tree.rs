@@ -1,9 +1,10 @@
 //! YAML with the place, the tag and the spelling of each value.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_saphyr::options::{DuplicateKeyPolicy, NonFiniteFloatPolicy};
+use serde_saphyr::options::{DuplicateKeyPolicy, MergeKeyPolicy, NonFiniteFloatPolicy};
 use serde_saphyr::{Location, Spanned, Tagged};
 
 use super::yaml::without_values;
@@ -110,7 +111,7 @@ pub struct YamlNode {
     /// The spelling of a scalar without quotes that is not text (`0123`), or that YAML 1.1 does not read
     /// as text (`yes`).
     pub written: Option<Box<str>>,
-    /// True if the value has a tag (`!!str`, `!`).
+    /// True if the value has a tag (`!!str`, `!`), and for a map also if a key or what it merges has one.
     pub has_tag: bool,
 }
 
@@ -148,7 +149,40 @@ pub fn read_tree(text: &str) -> Result<YamlNode, YamlError> {
     // Spans count from the first character behind the byte order mark.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let read = serde_saphyr::from_str_with_options::<RawNode>(text, options);
-    read.map(|node| node.with_spelling(text)).map_err(|error| explained(&error))
+    let read = read.map_err(|error| explained(&error))?;
+    let merges = tagged_merges(text)?;
+    Ok(read.with_spelling(&SourceText { text, merges }))
+}
+
+/// The text of a document, and the places of the maps in it that merge a value with a tag.
+struct SourceText<'t> {
+    text: &'t str,
+    merges: BTreeSet<(u64, u64)>,
+}
+
+/// The key whose value is merged into its map.
+const MERGE_KEY: &str = "<<";
+
+/// Finds the maps that merge values with tags: the library merges a value without a word about its tag.
+fn tagged_merges(text: &str) -> Result<BTreeSet<(u64, u64)>, YamlError> {
+    let mut places = BTreeSet::new();
+    // Nearly all documents end here: others are read a second time.
+    if !text.contains('!') || !text.contains(MERGE_KEY) {
+        return Ok(places);
+    }
+    let options = serde_saphyr::options! {
+        duplicate_keys: DuplicateKeyPolicy::Error,
+        merge_keys: MergeKeyPolicy::AsOrdinary,
+        strict_booleans: true,
+        non_finite_float_policy: NonFiniteFloatPolicy::PassThrough,
+    };
+    let read = serde_saphyr::from_str_with_options::<RawNode>(text, options);
+    let read = read.map_err(|error| YamlError {
+        problem: "a map has more than one `<<`; write `<<: [*a, *b]`".to_owned(),
+        ..explained(&error)
+    })?;
+    read.find_tagged_merges(&mut places);
+    Ok(places)
 }
 
 /// The truth values of YAML 1.1 that are text in YAML 1.2.
@@ -197,18 +231,27 @@ enum RawValue {
     Bool(bool),
     Null,
     List(Vec<RawNode>),
-    Map(Vec<(Spanned<String>, RawNode)>),
+    Map(Vec<(RawKey, RawNode)>),
 }
 
+type RawKey = Spanned<Tagged<String>>;
+
 trait WithSpelling {
-    /// Makes a node from a value of the library, which was read from `text`.
-    fn with_spelling(self, text: &str) -> YamlNode;
+    /// Makes a node from a value of the library, which was read from `source`.
+    fn with_spelling(self, source: &SourceText<'_>) -> YamlNode;
+
+    /// Adds the places of maps that merge values with tags; the merges have not been made.
+    fn find_tagged_merges(&self, places: &mut BTreeSet<(u64, u64)>);
+
+    /// Returns true if the value, or a value in it, has a tag.
+    fn has_tag_inside(&self) -> bool;
 }
 
 impl WithSpelling for RawNode {
-    fn with_spelling(self, text: &str) -> YamlNode {
+    fn with_spelling(self, whole: &SourceText<'_>) -> YamlNode {
         let Tagged(value, tag) = self.value;
-        let source = source_of(self.defined, text).unwrap_or_default();
+        let source = source_of(self.defined, whole.text).unwrap_or_default();
+        let mut has_tag = tag.is_some();
         let (value, is_spelled) = match value {
             RawValue::Text(value) => {
                 let is_word = value == source && old_boolean(&value).is_some();
@@ -222,20 +265,56 @@ impl WithSpelling for RawNode {
             RawValue::Bool(truth) => (YamlValue::Bool(truth), true),
             RawValue::Null => (YamlValue::Null, false),
             RawValue::List(items) => {
-                let items = items.into_iter().map(|item| item.with_spelling(text));
+                let items = items.into_iter().map(|item| item.with_spelling(whole));
                 (YamlValue::List(items.collect()), false)
             }
             RawValue::Map(entries) => {
                 let entries = entries.into_iter().map(|(key, value)| {
-                    let key = YamlKey { name: key.value, place: key.referenced.into() };
-                    (key, value.with_spelling(text))
+                    let Tagged(name, tag) = key.value;
+                    has_tag |= tag.is_some();
+                    let key = YamlKey { name, place: key.referenced.into() };
+                    (key, value.with_spelling(whole))
                 });
-                (YamlValue::Map(entries.collect()), false)
+                let entries = entries.collect();
+                has_tag |= whole.merges.contains(&place_of(self.defined));
+                (YamlValue::Map(entries), false)
             }
         };
         let written = (is_spelled && !source.is_empty()).then(|| source.into());
-        YamlNode { value, place: self.referenced.into(), written, has_tag: tag.is_some() }
+        YamlNode { value, place: self.referenced.into(), written, has_tag }
     }
+
+    fn find_tagged_merges(&self, places: &mut BTreeSet<(u64, u64)>) {
+        match &self.value.0 {
+            RawValue::List(items) => items.iter().for_each(|item| item.find_tagged_merges(places)),
+            RawValue::Map(entries) => {
+                for (key, value) in entries {
+                    let is_tagged = key.value.1.is_some() || value.has_tag_inside();
+                    if key.value.0 == MERGE_KEY && is_tagged {
+                        places.insert(place_of(self.defined));
+                    }
+                    value.find_tagged_merges(places);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn has_tag_inside(&self) -> bool {
+        let Tagged(value, tag) = &self.value;
+        tag.is_some()
+            || match value {
+                RawValue::List(items) => items.iter().any(Self::has_tag_inside),
+                RawValue::Map(entries) => entries
+                    .iter()
+                    .any(|(key, value)| key.value.1.is_some() || value.has_tag_inside()),
+                _ => false,
+            }
+    }
+}
+
+fn place_of(location: Location) -> (u64, u64) {
+    (location.line(), location.column())
 }
 
 /// The part of a text that a scalar is written in.
@@ -295,7 +374,7 @@ impl<'de> Visitor<'de> for RawValueVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<RawValue, A::Error> {
         let mut map = Vec::new();
-        while let Some(entry) = entries.next_entry::<Spanned<String>, RawNode>()? {
+        while let Some(entry) = entries.next_entry::<RawKey, RawNode>()? {
             map.push(entry);
         }
         Ok(RawValue::Map(map))
