@@ -51,6 +51,11 @@ impl Origin {
         if let Some(seeded) = &self.seeded {
             return UNIX_EPOCH + Duration::from_nanos(seeded.clock.load(Ordering::Acquire));
         }
+        self.wall_time()
+    }
+
+    /// Returns the time by the machine's clock, or by the clock that is followed, even if this one is seeded.
+    pub fn wall_time(&self) -> SystemTime {
         let followed = *self.followed.read().unwrap_or_else(PoisonError::into_inner);
         followed.map_or_else(SystemTime::now, |(time, read_at)| time + read_at.elapsed())
     }

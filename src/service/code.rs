@@ -115,6 +115,7 @@ codes! {
     NOTHING_TO_RELOAD = 4180, 400, "The service reads no configuration that could be reloaded.";
     CONFIGURATION_INVALID = 4181, 400, "The configuration is wrong; nothing has changed.";
     RELOAD_NEEDS_ADMIN = 4182, 403, "Only an admin may reload the configuration.";
+    CLOCK_NEEDS_ADMIN = 4183, 403, "Only an admin may confirm the clock.";
     BOT_NAME_TAKEN = 4112, 409, "Another bot user has this name.";
     VAULT_NAME_TAKEN = 215, 409, "Another vault has this name.";
     SECRET_NAME_TAKEN = 215, 409, "Another secret of the vault has this name.";

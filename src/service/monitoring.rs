@@ -146,8 +146,8 @@ fn refused_backends(state: &ServiceState) -> Vec<String> {
 fn paused_deletion(state: &ServiceState) -> Option<String> {
     let minutes = state.store.ages().pause()?.as_secs().div_ceil(60);
     Some(format!(
-        "clock: it has leapt, and nothing is deleted for its age for {minutes} more minutes; if it is right, set \
-         trust_clock"
+        "clock: it has leapt, and nothing is deleted for its age for {minutes} more minutes; if it is right, confirm \
+         it with `ginnel api clock confirm`"
     ))
 }
 

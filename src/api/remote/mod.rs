@@ -7,6 +7,7 @@ pub mod audit_events;
 pub mod backends;
 pub mod bot_users;
 pub mod certificate_authorities;
+pub mod clock;
 pub mod configuration;
 pub mod credentials;
 pub mod edges;
@@ -80,6 +81,7 @@ const RESOURCES: &[Resource] = &[
     event_subscriptions::RESOURCE,
     event_sources::RESOURCE,
     configuration::RESOURCE,
+    clock::RESOURCE,
 ];
 
 /// A copy of the database. Its result is a file of any size, which no client keeps in memory: so it is

@@ -3,6 +3,7 @@
 mod addresses;
 mod backends;
 mod bundle;
+mod clock;
 mod edges;
 mod finding;
 mod network;
@@ -108,6 +109,7 @@ fn examine(matches: &ArgMatches, config: Option<&ServeConfig>) -> Vec<Finding> {
             findings.extend(policies::examine(url));
             findings.extend(addresses::examine(url));
             findings.extend(backends::examine(url));
+            findings.extend(reach::pause(url));
         }
     }
     if let Some(url) = matches.get_one::<String>(AGENT_URL) {

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::edges::each;
 use super::finding::Finding;
+use crate::api::id::prefix;
 use crate::api::remote::{edges, endpoints};
 use crate::policy::{self, Policy, Problem, Scope};
 
@@ -12,52 +13,85 @@ const PAGE_ITEMS: i64 = 100;
 
 /// Examines the policies of all edges, routes and cloud endpoints that the management API lists.
 pub(super) fn examine(url: &str) -> Vec<Finding> {
-    let mut refused = Vec::new();
-    match collect(url, &mut refused) {
-        Ok(0) => Vec::new(),
-        Ok(number) if refused.is_empty() => {
-            vec![Finding::ok("policies", format!("all {number} stored policies are valid"))]
-        }
-        Ok(_) => refused,
+    let mut examined = Examined::default();
+    match examined.collect(url) {
+        Ok(()) => examined.findings(),
         Err(problem) => {
             vec![Finding::warning("policies", format!("cannot be listed: {problem}"))]
         }
     }
 }
 
-/// Adds a finding for each policy that is refused; returns the number of policies.
-fn collect(url: &str, refused: &mut Vec<Finding>) -> Result<usize, String> {
-    let limit = Some(PAGE_ITEMS);
-    let mut number = 0;
-    let mut examine = |owner: &Value, scope| {
+/// Examines the policies of the documents in a database, each with the prefix of its identifier.
+pub(super) fn stored(owners: &[(String, Value)]) -> Vec<Finding> {
+    let mut examined = Examined::default();
+    for (kind, owner) in owners {
+        examined.examine(
+            owner,
+            match kind.as_str() {
+                prefix::ENDPOINT => scope_of_endpoint(owner),
+                prefix::HTTPS_ROUTE => Scope::HttpsRoute,
+                _ => Scope::TcpEdge,
+            },
+        );
+    }
+    examined.findings()
+}
+
+fn scope_of_endpoint(endpoint: &Value) -> Scope {
+    let is_tcp = endpoint["url"].as_str().is_some_and(|url| url.starts_with("tcp:"));
+    if is_tcp { Scope::TcpTunnel } else { Scope::HttpTunnel }
+}
+
+/// The policies that were examined.
+#[derive(Default)]
+struct Examined {
+    number: usize,
+    refused: Vec<Finding>,
+}
+
+impl Examined {
+    fn examine(&mut self, owner: &Value, scope: Scope) {
         for document in documents(owner) {
-            number += 1;
+            self.number += 1;
             let problems = document.and_then(|it| Policy::compile(&it, scope));
-            refused.extend(problems.err().map(|problems| finding(owner, &problems)));
+            self.refused.extend(problems.err().map(|problems| finding(owner, &problems)));
         }
-    };
-    each(url, |before_id| endpoints::List { before_id, limit }, &mut |endpoint| {
-        // Agents bring the policies of the others.
-        if endpoint["type"] == "cloud" {
-            let is_tcp = endpoint["url"].as_str().is_some_and(|url| url.starts_with("tcp:"));
-            examine(endpoint, if is_tcp { Scope::TcpTunnel } else { Scope::HttpTunnel });
+    }
+
+    fn findings(self) -> Vec<Finding> {
+        match self.number {
+            0 => Vec::new(),
+            number if self.refused.is_empty() => {
+                vec![Finding::ok("policies", format!("all {number} stored policies are valid"))]
+            }
+            _ => self.refused,
         }
-        true
-    })?;
-    each(url, |before_id| edges::https::List { before_id, limit }, &mut |edge| {
-        let routes = edge["routes"].as_array().into_iter().flatten();
-        routes.for_each(|route| examine(route, Scope::HttpsRoute));
-        true
-    })?;
-    each(url, |before_id| edges::tcp::List { before_id, limit }, &mut |edge| {
-        examine(edge, Scope::TcpEdge);
-        true
-    })?;
-    each(url, |before_id| edges::tls::List { before_id, limit }, &mut |edge| {
-        examine(edge, Scope::TcpEdge);
-        true
-    })?;
-    Ok(number)
+    }
+
+    fn collect(&mut self, url: &str) -> Result<(), String> {
+        let limit = Some(PAGE_ITEMS);
+        each(url, |before_id| endpoints::List { before_id, limit }, &mut |endpoint| {
+            // Agents bring the policies of the others.
+            if endpoint["type"] == "cloud" {
+                self.examine(endpoint, scope_of_endpoint(endpoint));
+            }
+            true
+        })?;
+        each(url, |before_id| edges::https::List { before_id, limit }, &mut |edge| {
+            let routes = edge["routes"].as_array().into_iter().flatten();
+            routes.for_each(|route| self.examine(route, Scope::HttpsRoute));
+            true
+        })?;
+        each(url, |before_id| edges::tcp::List { before_id, limit }, &mut |edge| {
+            self.examine(edge, Scope::TcpEdge);
+            true
+        })?;
+        each(url, |before_id| edges::tls::List { before_id, limit }, &mut |edge| {
+            self.examine(edge, Scope::TcpEdge);
+            true
+        })
+    }
 }
 
 /// The policies of an edge, a route or an endpoint, each in one of its forms.

@@ -5,9 +5,10 @@ use std::time::{Duration, SystemTime};
 use http::header::DATE;
 use serde_json::Value;
 
+use super::clock;
 use super::finding::Finding;
 use crate::api::local::status;
-use crate::api::remote::api_keys;
+use crate::api::remote::{self, api_keys};
 use crate::api::{Operation, Secret, encode};
 use crate::base::address::Host;
 use crate::client::{Api, ApiResponse, Client, ClientOptions, Error};
@@ -36,6 +37,14 @@ pub(super) fn management_api(url: &str) -> Vec<Finding> {
     let clock = date.and_then(|date| httpdate::parse_http_date(&date).ok());
     let clock = clock.map(|theirs| clock_beside(url, theirs, SystemTime::now()));
     [is_valid].into_iter().chain(clock).collect()
+}
+
+/// The pause in which a service deletes nothing for its age, if its clock has leapt.
+pub(super) fn pause(url: &str) -> Option<Finding> {
+    // An earlier version does not know the operation.
+    let answered = call(Api::Remote, url, &remote::clock::Get::default());
+    let answered = or_debug!(answered, "cannot ask for the clock of the service")?;
+    clock::pause(url, answered["pause_seconds"].as_u64().unwrap_or_default())
 }
 
 /// This machine's clock beside that of a service, whose responses say the second.

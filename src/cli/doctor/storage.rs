@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::backends;
 use super::finding::Finding;
+use super::{clock, policies};
 use crate::service::store::{self, DatabaseReport, PostgresOptions, StorageFault, StoreError};
 
 /// A log larger than this is kept from shrinking by somebody who reads.
@@ -21,7 +22,10 @@ pub(super) fn examine(path: &Path) -> Vec<Finding> {
     match store::examine(path) {
         Ok(report) => {
             let findings = [whole(path, &report), log(&report), space(&report)];
-            findings.into_iter().chain(pause(&report)).chain(unverified(&report)).collect()
+            // As of the last time that it was stored.
+            let pause = clock::pause("the service", report.deletion_pause);
+            let others = pause.into_iter().chain(policies::stored(&report.policy_owners));
+            findings.into_iter().chain(others).chain(unverified(&report)).collect()
         }
         Err(error) => vec![unusable(&error)],
     }
@@ -54,17 +58,6 @@ fn log(report: &DatabaseReport) -> Finding {
     let message = format!("the log beside the database has grown to {bytes} bytes");
     Finding::warning("log", message)
         .remedy("end programs that keep a read transaction of the database open")
-}
-
-/// The pause after a leap of the clock, as of the last time that it was stored.
-fn pause(report: &DatabaseReport) -> Option<Finding> {
-    let minutes = report.deletion_pause.div_ceil(60);
-    let message = format!(
-        "the clock of the service has leapt, and nothing is deleted for its age for {minutes} more minutes of \
-         running time"
-    );
-    let remedy = "set the clock by NTP; if it is right, start the service once with --trust-clock";
-    (minutes > 0).then(|| Finding::warning("clock", message).remedy(remedy))
 }
 
 fn unverified(report: &DatabaseReport) -> Option<Finding> {

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
@@ -117,13 +117,14 @@ impl Drop for AcmeManager {
     }
 }
 
-/// The time in seconds since the Unix epoch. Certificates are of the real time, whatever clock resources
-/// have.
-fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
-}
-
 impl ManagerState {
+    /// The time in seconds since the Unix epoch, by the clock of the store: nodes that share a database renew by one
+    /// clock. A pause after a leap does not stop renewals, which delete nothing.
+    fn now(&self) -> u64 {
+        let now = self.service.store.wall_time();
+        now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+    }
+
     async fn run(self: Arc<Self>, shutdown: Shutdown) {
         let mut signal = shutdown.signal();
         let mut changes = self.shared.subscribe();
@@ -152,7 +153,7 @@ impl ManagerState {
 
     /// Begins what is due; gives the time until there is something to do again.
     async fn start_due(self: &Arc<Self>, shutdown: &Shutdown) -> Result<Duration, StoreError> {
-        let now = now();
+        let now = self.now();
         let (all, plan) = self.plan(now).await?;
         self.service.progress.note(&all);
         self.remove_expired(plan.expired).await?;
@@ -295,7 +296,7 @@ impl ManagerState {
     }
 
     async fn keep(&self, name: &str, issued: IssuedChain) -> Result<(), StoreError> {
-        let now = now();
+        let now = self.now();
         let (begins, ends) =
             (&issued.leaf.certificate.not_before, &issued.leaf.certificate.not_after);
         let (begins, ends) = (begins.unix().unwrap_or(0), ends.unix().unwrap_or(0));
@@ -333,7 +334,7 @@ impl ManagerState {
     }
 
     async fn note_failure(&self, name: &str, error: OrderError) -> Result<(), StoreError> {
-        let (base, now, kept) = (self.retry_after, now(), error.kept());
+        let (base, now, kept) = (self.retry_after, self.now(), error.kept());
         let (code, message) = (kept.code.clone(), kept.message.clone());
         let noted = move |managed: &mut ManagedName, _: &Transaction<'_>| {
             managed.failures = managed.failures.saturating_add(1);
@@ -355,8 +356,9 @@ impl ManagerState {
             "the domain has had many new names this week; a wildcard certificate serves all";
         tracing::warn!(name = managed.name, err = message, "a certificate has to wait");
         let failure = ManagedFailure { code: "rateLimited".into(), message: message.into() };
+        let now = self.now();
         let postponed = move |managed: &mut ManagedName, _: &Transaction<'_>| {
-            managed.started_at.get_or_insert(now());
+            managed.started_at.get_or_insert(now);
             managed.retries_at = Some(until);
             managed.failure = Some(failure);
         };
@@ -367,7 +369,8 @@ impl ManagerState {
         let running = self.running().clone();
         let mut expired = expired;
         expired.retain(|managed| !running.contains(&managed.name));
-        if expired.is_empty() {
+        // After a leap of the clock, nothing is removed because it is over.
+        if expired.is_empty() || self.service.store.age_time().await?.is_none() {
             return Ok(());
         }
         let (own, events) = (self.shared.leases.own(), self.service.events.clone());

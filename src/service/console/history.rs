@@ -40,7 +40,8 @@ pub(super) struct TrafficSample {
     pub sent: u64,
 }
 
-/// The samples of the last hour.
+/// The samples of the last hour. They are in memory and counted in intervals of running time, so their times are those of
+/// the machine, and a leap of its clock removes none of them.
 pub(super) struct TrafficHistory {
     source: TrafficSource,
     ring: Mutex<SampleRing>,

@@ -111,17 +111,19 @@ pub(super) struct EventSender {
 }
 
 impl EventSender {
-    /// Delivers events, as many as the target takes at once.
+    /// Delivers events, as many as the target takes at once. Secrets that were replaced count if they last at
+    /// `age_second`.
     pub async fn send(
         &self,
         target: &DeliveryTarget,
         events: &[OutgoingEvent],
+        age_second: i64,
     ) -> Result<DeliveryReport, DeliveryError> {
         let mut rejected = 0;
         match target {
             DeliveryTarget::Webhook { url, secret } => {
                 for event in events {
-                    let headers = webhook::headers(event, secret.as_ref())?;
+                    let headers = webhook::headers(event, secret.as_ref(), age_second)?;
                     self.post(url, headers, event.body.clone().into()).await?;
                 }
             }

@@ -139,6 +139,12 @@ impl DispatchState {
         now.saturating_sub(Duration::from_secs(u64::try_from(at).unwrap_or(0)))
     }
 
+    /// What second of Unix it is by the clock of the store.
+    pub fn second(&self) -> i64 {
+        let now = self.origin.now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
+    }
+
     /// What time it is.
     pub fn now(&self) -> Timestamp {
         Timestamp::at(self.origin.now())

@@ -4,7 +4,6 @@ use std::iter;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use chrono::Utc;
 use serde::{Deserialize, Serialize};
 
 use crate::api::Secret;
@@ -63,8 +62,8 @@ impl DestinationSecret {
         let previous = match Self::find(change, destination_id)? {
             Some(stored) if stored.secret == secret => stored.previous,
             Some(stored) => {
-                // The clock of signatures, which is that of receivers.
-                let until = Utc::now().timestamp().saturating_add(OVERLAP_SECONDS);
+                let now = change.now().unix().and_then(|now| i64::try_from(now).ok());
+                let until = now.unwrap_or_default().saturating_add(OVERLAP_SECONDS);
                 Some(PreviousSecret { secret: stored.secret, until })
             }
             None => None,
@@ -129,6 +128,8 @@ pub(in crate::service) fn new_secret() -> Result<Secret, StoreError> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use chrono::Utc;
+
     use super::*;
     use crate::service::store::Store;
 

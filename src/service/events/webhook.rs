@@ -21,13 +21,15 @@ const TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 const SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 
 /// The headers of a request that delivers an event now. Receivers compare the time with that of their own
-/// clocks, so it is the real one, whatever clock resources have.
+/// clocks, so it is the real one, whatever clock resources have. Secrets that were replaced count if they last at
+/// `age_second`, by the clock of the store.
 pub(super) fn headers(
     event: &OutgoingEvent,
     secret: Option<&DestinationSecret>,
+    age_second: i64,
 ) -> Result<HeaderMap, DeliveryError> {
     let (now, secret) = (Utc::now().timestamp(), secret.ok_or(DeliveryError::Secret)?);
-    signed(event, secret.at(now), now).ok_or(DeliveryError::Secret)
+    signed(event, secret.at(age_second), now).ok_or(DeliveryError::Secret)
 }
 
 fn signed<'s>(

@@ -7,6 +7,7 @@ mod audit_events;
 mod backends;
 mod bot_users;
 mod certificate_authorities;
+mod clock;
 mod configuration;
 mod credentials;
 mod edges;
@@ -63,6 +64,7 @@ pub(super) fn all() -> Vec<Handler> {
         nodes::handlers(),
         audit_events::handlers(),
         configuration::handlers(),
+        clock::handlers(),
         event_destinations::handlers(),
         event_subscriptions::handlers(),
         event_sources::handlers(),

@@ -28,6 +28,8 @@ struct LeapWatch {
     monotonic: Instant,
     pause: Duration,
     stored: Instant,
+    /// The number of confirmations that this process knows of.
+    confirmations: u64,
 }
 
 impl LeapWatch {
@@ -41,7 +43,26 @@ impl LeapWatch {
                 pause = PAUSE;
             }
         }
-        Self { wall, monotonic, pause, stored: monotonic }
+        let confirmations = stored.map_or(0, |stored| stored.confirmations);
+        Self { wall, monotonic, pause, stored: monotonic, confirmations }
+    }
+
+    /// Ends the pause: the clock is right.
+    fn confirm(&mut self, wall: SystemTime, monotonic: Instant) {
+        (self.wall, self.monotonic, self.stored) = (wall, monotonic, monotonic);
+        self.pause = Duration::ZERO;
+        self.confirmations += 1;
+    }
+
+    /// Ends the pause if an operator has confirmed the clock at another node.
+    fn learn(&mut self, stored: StoredReading) {
+        if stored.confirmations > self.confirmations {
+            self.confirmations = stored.confirmations;
+            self.pause = Duration::ZERO;
+            tracing::warn!(
+                "an operator has confirmed the clock at another node; the pause has ended"
+            );
+        }
     }
 
     /// Takes a reading; returns true if it was a leap.
@@ -62,7 +83,7 @@ impl LeapWatch {
         let at = self.wall.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         // Rounded up, so that a pause does not end early by many restarts.
         let pause = self.pause.as_secs() + u64::from(self.pause.subsec_nanos() > 0);
-        StoredReading { at, pause }
+        StoredReading { at, pause, confirmations: self.confirmations }
     }
 }
 
@@ -72,7 +93,8 @@ fn report(cause: &str, expected: SystemTime, found: SystemTime) {
         expected,
         found,
         cause,
-        "the clock has leapt; for 24 h nothing is deleted or expires. If the clock is right, set trust_clock"
+        "the clock has leapt; for 24 h nothing is deleted or expires. If the clock is right, confirm it with `ginnel \
+         api clock confirm`"
     );
 }
 
@@ -118,8 +140,8 @@ impl AgeClock {
         self.watch().as_ref().is_none_or(|watch| watch.monotonic.elapsed() >= READ_INTERVAL)
     }
 
-    /// Takes a reading; returns it if it is to be stored.
-    pub(super) fn observe(&self, wall: SystemTime) -> Option<StoredReading> {
+    /// Takes a reading; returns it if it is to be stored, and true if the clock has leapt.
+    pub(super) fn observe(&self, wall: SystemTime) -> Option<(StoredReading, bool)> {
         let monotonic = Instant::now();
         let mut watch = self.watch();
         let watch = watch.as_mut()?;
@@ -128,7 +150,29 @@ impl AgeClock {
             return None;
         }
         watch.stored = monotonic;
+        Some((watch.reading(), has_leapt))
+    }
+
+    /// Ends the pause, since an operator vouches for the clock; returns the reading to store.
+    pub(super) fn confirm(&self, wall: SystemTime) -> Option<StoredReading> {
+        let mut watch = self.watch();
+        let watch = watch.as_mut()?;
+        watch.confirm(wall, Instant::now());
         Some(watch.reading())
+    }
+
+    /// Takes note of the stored reading, which another node may have written.
+    pub(super) fn learn(&self, stored: StoredReading) {
+        if let Some(watch) = self.watch().as_mut() {
+            watch.learn(stored);
+        }
+    }
+
+    /// Takes note of the confirmations that came before a leap: they do not end the pause after it.
+    pub(super) fn note_confirmations(&self, confirmations: u64) {
+        if let Some(watch) = self.watch().as_mut() {
+            watch.confirmations = watch.confirmations.max(confirmations);
+        }
     }
 
     fn watch(&self) -> MutexGuard<'_, Option<LeapWatch>> {
@@ -150,7 +194,7 @@ mod tests {
 
     fn stored(at: SystemTime, pause: Duration) -> Option<StoredReading> {
         let at = at.duration_since(UNIX_EPOCH).unwrap().as_secs();
-        Some(StoredReading { at, pause: pause.as_secs() })
+        Some(StoredReading { at, pause: pause.as_secs(), confirmations: 0 })
     }
 
     #[test]
@@ -179,6 +223,24 @@ mod tests {
             assert!(!watch.observe(leapt + 24 * HOUR, begin + 25 * HOUR));
             assert!(watch.pause.is_zero());
         }
+    }
+
+    #[test]
+    fn a_confirmation_ends_the_pause_here_and_at_other_nodes_until_the_next_leap() {
+        let begin = Instant::now();
+        let [mut one, mut other] = [(), ()].map(|()| LeapWatch::start(None, wall(), begin));
+        for node in [&mut one, &mut other] {
+            assert!(node.observe(wall() + 3 * DAY, begin));
+        }
+
+        one.confirm(wall() + 3 * DAY, begin);
+        other.learn(one.reading());
+
+        assert!(one.pause.is_zero() && other.pause.is_zero());
+        assert!(!one.observe(wall() + 3 * DAY + HOUR, begin + HOUR));
+        assert!(other.observe(wall(), begin + HOUR));
+        other.learn(one.reading());
+        assert_eq!(other.pause, PAUSE, "the confirmation is older than the leap");
     }
 
     #[test]

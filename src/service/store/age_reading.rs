@@ -12,4 +12,8 @@ pub(super) struct StoredReading {
     pub at: u64,
     /// The rest of the pause, in seconds.
     pub pause: u64,
+    /// The number of times that an operator has confirmed the clock. It never falls, so that a node of a cluster
+    /// learns from it that an operator has confirmed the clock at another node.
+    #[serde(default)]
+    pub confirmations: u64,
 }

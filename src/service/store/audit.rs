@@ -78,7 +78,7 @@ impl View<'_> {
         }
         let newest = self.newest_event_time()?;
         let seconds = newest.and_then(|micros| u64::try_from(micros / 1_000_000).ok());
-        Ok(seconds.map(|at| StoredReading { at, pause: 0 }))
+        Ok(seconds.map(|at| StoredReading { at, pause: 0, confirmations: 0 }))
     }
 
     /// The time of the PostgreSQL server.

@@ -31,7 +31,7 @@ mod waiting_events;
 mod writer;
 
 use std::path::Path;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 pub(in crate::service) use age_clock::AgeClock;
 use age_reading::StoredReading;
@@ -180,8 +180,37 @@ impl Store {
         if is_seeded {
             return Ok(());
         }
-        let stored = if is_trusted { None } else { self.read(|view| view.age_reading()).await? };
-        self.keep_reading(self.ages.begin(stored, now)).await
+        let stored = self.read(|view| view.age_reading()).await?;
+        let mut reading = self.ages.begin(stored.filter(|_| !is_trusted), now);
+        if is_trusted {
+            self.ages.note_confirmations(stored.map_or(0, |stored| stored.confirmations));
+            reading = self.ages.confirm(now).unwrap_or(reading);
+        }
+        self.keep_reading(reading).await.map(drop)
+    }
+
+    /// Ends the pause after a leap of the clock, since an operator vouches for the clock. Returns the time by that
+    /// clock, and the rest of the pause that has ended.
+    ///
+    /// # Errors
+    /// If the database cannot be read or written.
+    pub(in crate::service) async fn confirm_clock(
+        &self,
+    ) -> Result<(SystemTime, Duration), StoreError> {
+        let now = self.read_clock().await?;
+        let stored = self.read(|view| view.age_reading()).await?;
+        let pause = self.ages.pause().unwrap_or_default();
+        self.ages.note_confirmations(stored.map_or(0, |stored| stored.confirmations));
+        if let Some(reading) = self.ages.confirm(now) {
+            self.keep_reading(reading).await?;
+        }
+        Ok((now, pause))
+    }
+
+    /// Returns the time by the clock of the database, as of the last reading. If the clock of resources is seeded, it is
+    /// that of the machine: certificates are of the real time.
+    pub(in crate::service) fn wall_time(&self) -> SystemTime {
+        self.ages.origin().wall_time()
     }
 
     /// Returns the time by which ages are computed, or `None` during a pause after a leap of the clock.
@@ -190,8 +219,16 @@ impl Store {
     /// If the database cannot be read or written.
     pub(in crate::service) async fn age_time(&self) -> Result<Option<SystemTime>, StoreError> {
         let now = self.read_clock().await?;
-        if let Some(reading) = self.ages.observe(now) {
-            self.keep_reading(reading).await?;
+        if let Some((reading, has_leapt)) = self.ages.observe(now) {
+            let confirmations = self.keep_reading(reading).await?;
+            if has_leapt {
+                self.ages.note_confirmations(confirmations);
+            }
+        }
+        if self.ages.pause().is_some()
+            && let Some(stored) = self.read(|view| view.age_reading()).await?
+        {
+            self.ages.learn(stored);
         }
         Ok(self.ages.pause().is_none().then_some(now))
     }
@@ -207,10 +244,14 @@ impl Store {
         Ok(origin.now())
     }
 
-    async fn keep_reading(&self, reading: StoredReading) -> Result<(), StoreError> {
-        let text = serde_json::to_string(&reading)?;
-        let keep = move |change: &Transaction<'_>| -> Result<(), StoreError> {
-            change.set(age_reading::SETTING, &text)
+    /// Stores a reading; returns the number of confirmations of all nodes.
+    async fn keep_reading(&self, reading: StoredReading) -> Result<u64, StoreError> {
+        let keep = move |change: &Transaction<'_>| -> Result<u64, StoreError> {
+            let stored = change.age_reading()?.map_or(0, |stored| stored.confirmations);
+            let confirmations = reading.confirmations.max(stored);
+            let text = serde_json::to_string(&StoredReading { confirmations, ..reading })?;
+            change.set(age_reading::SETTING, &text)?;
+            Ok(confirmations)
         };
         self.write(keep).await
     }

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use rusqlite::Connection;
 use rustix::fs::statvfs;
+use serde_json::Value;
 
 use super::copy::{self, BackupReport};
 use super::lock::NameLock;
@@ -30,6 +31,8 @@ pub struct DatabaseReport {
     pub deletion_pause: u64,
     /// The static backends over TLS whose certificates are not verified: identifiers and addresses.
     pub unverified_backends: Vec<String>,
+    /// The documents that may have a traffic policy, each with the prefix of its identifier.
+    pub policy_owners: Vec<(String, Value)>,
 }
 
 /// Checks all of a database, which a service may be using.
@@ -47,6 +50,7 @@ pub fn examine(path: &Path) -> Result<DatabaseReport, StoreError> {
     let deletion_pause = deletion_pause(&source);
     let free_bytes = free_bytes(path);
     let unverified_backends = unverified_backends(&source);
+    let policy_owners = policy_owners(&source)?;
     Ok(DatabaseReport {
         content,
         log_bytes,
@@ -54,6 +58,7 @@ pub fn examine(path: &Path) -> Result<DatabaseReport, StoreError> {
         is_in_use,
         deletion_pause,
         unverified_backends,
+        policy_owners,
     })
 }
 
@@ -71,6 +76,21 @@ fn unverified_backends(source: &Connection) -> Vec<String> {
         is_unverified.then(|| format!("{id} ({})", address.unwrap_or_default()))
     });
     unverified.collect()
+}
+
+/// The kinds of documents that may have a traffic policy.
+const POLICY_OWNERS: [&str; 4] =
+    [prefix::ENDPOINT, prefix::HTTPS_ROUTE, prefix::TCP_EDGE, prefix::TLS_EDGE];
+
+fn policy_owners(source: &Connection) -> Result<Vec<(String, Value)>, StoreError> {
+    let sql = "SELECT kind, body FROM resources WHERE kind IN (?1, ?2, ?3, ?4) ORDER BY kind, id";
+    let mut query = source.prepare(sql)?;
+    let rows = query.query_map(POLICY_OWNERS, |row| Ok((row.get(0)?, row.get::<_, String>(1)?)))?;
+    rows.map(|row| {
+        let (kind, body) = row?;
+        Ok((kind, serde_json::from_str(&body)?))
+    })
+    .collect()
 }
 
 fn deletion_pause(source: &Connection) -> u64 {

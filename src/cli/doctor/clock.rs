@@ -1,0 +1,16 @@
+//! The pause after a leap of a service's clock.
+
+use super::finding::Finding;
+
+const REMEDY: &str = "set the clock by NTP; if it is right, run `ginnel api clock confirm`, or start the service once \
+    with --trust-clock";
+
+/// Returns a warning if a service deletes nothing for its age for some seconds.
+pub(super) fn pause(service: &str, seconds: u64) -> Option<Finding> {
+    let minutes = seconds.div_ceil(60);
+    let message = format!(
+        "the clock of {service} has leapt, and nothing is deleted for its age for {minutes} more minutes of running \
+         time"
+    );
+    (minutes > 0).then(|| Finding::warning("clock", message).remedy(REMEDY))
+}
