@@ -2,6 +2,7 @@
 
 use super::acme::AcmeManager;
 use super::options::Options;
+use super::vaults::VaultKey;
 use super::{Error, store};
 use crate::base::address::{Host, HostName, HostPort};
 
@@ -17,6 +18,8 @@ impl Options {
             problems.extend(AcmeManager::check(&self.acme).err());
         }
         problems.extend(self.addresses().err());
+        let place = self.path.as_deref().map(store::resolve);
+        problems.extend(VaultKey::of(self, place.as_deref()).err());
         problems
     }
 

@@ -126,3 +126,62 @@ pub fn preflight(resolved: &ResolvedSettings<ServeConfig>) -> Vec<(String, Error
     };
     options.into_iter().map(|error| (path(&error), error)).collect()
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::ffi::OsString;
+
+    use super::*;
+    use crate::settings::{Setting, ValueKind};
+
+    /// Files that a service writes.
+    const OUTPUTS: [&str; 3] = ["path", "log_file", "access_log"];
+
+    #[test]
+    fn every_file_that_a_setting_names_is_read_before_the_start() {
+        let file = std::env::temp_dir().join(format!("ginnel-utf16-{}", std::process::id()));
+        std::fs::write(&file, b"\xff\xfes\x00").unwrap();
+        let settings = SECTIONS.iter().flat_map(|section| section.settings);
+        let is_input = |setting: &&Setting<ServeConfig>| {
+            let is_file = setting.field.kind == ValueKind::Path && setting.value_name == "FILE";
+            is_file && !OUTPUTS.contains(&setting.key)
+        };
+        let inputs: Vec<_> = settings.filter(is_input).collect();
+        for setting in &inputs {
+            let variable = setting.environment().unwrap();
+            for path in [&file, &PathBuf::from("/nowhere/at/all")] {
+                let environment = |name: &str| -> Option<OsString> {
+                    match name {
+                        name if name == variable => Some(path.into()),
+                        // Settings without which the file has no effect.
+                        "GINNEL_CERTIFICATE" | "GINNEL_CERTIFICATE_KEY"
+                            if setting.key.starts_with("certificate") =>
+                        {
+                            Some(path.into())
+                        }
+                        "GINNEL_ACME_DIRECTORY" => Some("letsencrypt".into()),
+                        "GINNEL_ACME_AGREE_TO_TERMS" => Some("true".into()),
+                        "GINNEL_HTTP_PORT" => Some("80".into()),
+                        _ => None,
+                    }
+                };
+                let sources =
+                    SettingSources { flags: &|_| None, environment: &environment, files: &[] };
+                let problems = match load(&sources) {
+                    Ok(loaded) => preflight(&loaded).into_iter().map(|(it, _)| it).collect(),
+                    Err(problems) => problems,
+                };
+                let is_secret = setting.key.ends_with("_file");
+                let expected = match path == &file && is_secret {
+                    true => "UTF-16",
+                    false => path.to_str().unwrap(),
+                };
+                let is_named = |problem: &String| problem.contains(expected);
+                assert!(problems.iter().any(is_named), "{}: {problems:?}", setting.key);
+            }
+        }
+        std::fs::remove_file(&file).unwrap();
+        assert!(inputs.len() >= 8, "{}", inputs.len());
+    }
+}
