@@ -21,7 +21,12 @@ const OTHERS: [&str; 6] = [
 
 /// Reports the variables of this process that have no effect.
 pub(super) fn report_unknown() {
-    unknown(std::env::vars_os()).iter().for_each(|problem| complain(problem));
+    unknown_of_process().iter().for_each(|problem| complain(problem));
+}
+
+/// Returns one warning for each variable of this process that has no effect.
+pub(super) fn unknown_of_process() -> Vec<String> {
+    unknown(std::env::vars_os())
 }
 
 /// Returns one warning for each variable that has no effect, with the nearest known name. Its value may be a secret and

@@ -20,7 +20,7 @@ use crate::cli::agent::{
     LaunchPlan, SERVER_ADDR_VARIABLE, ViewOptions, all_or_named, apply_authtoken_file, launch,
 };
 use crate::cli::error::{CliError, Exit};
-use crate::cli::settings;
+use crate::cli::{settings, variables};
 use crate::settings::{ResolvedSettings, SettingSources};
 
 /// How long visitors in flight may take at the end: whoever stops such a program does not wait long.
@@ -143,6 +143,9 @@ fn log_start(log: &NgrokLog, matches: &ArgMatches, loaded: &ResolvedSettings<Age
     for path in files(matches) {
         let fields = [("path", &*mask::path(&path)), ("err", "nil")];
         log.line(NgrokLogLevel::Info, "open config file", &fields);
+    }
+    for problem in variables::unknown_of_process() {
+        log.line(NgrokLogLevel::Warn, &problem, &[("obj", "app")]);
     }
     let idle = config::without_effect(loaded, &[WITHOUT_EFFECT]);
     let region = matches.get_one::<String>(REGION).map(|_| "--region");
