@@ -319,7 +319,7 @@ impl DefinitionReader {
             let (certificate, key) = (&mut material.certificate, &mut material.key);
             return Some((std::mem::take(certificate), std::mem::take(key)));
         }
-        let (crt, key) = (self.start.crt.take(), self.start.key.take());
+        let (crt, key) = (self.start.crt.take(), self.start.key.take().map(|key| key.0));
         let (certificate, key) = (self.pem("crt", crt), self.pem("key", key));
         if certificate.is_some() != key.is_some() {
             self.problem("crt", "a certificate and its key belong together");

@@ -213,7 +213,7 @@ resource! {
             /// A certificate file; the service terminates TLS, or by labels or `terminate_at` the agent.
             crt: String,
             /// The file of the certificate's key.
-            key: String,
+            key: Secret,
             /// Where TLS is terminated: `edge`, `agent` or `upstream`.
             terminate_at: String,
             /// The version of the PROXY protocol for the local service, 1 or 2.

@@ -6,7 +6,7 @@ use std::path::Path;
 use clap::ArgMatches;
 use serde_json::{Map, Value};
 
-use super::tree::{holds_secret, is_plain};
+use super::tree::{holds_secret, is_plain, names_file};
 use super::{FILE_ARG, dashed};
 use crate::api::{Field, Info, Kind, Output, ParameterLocation, json, mask};
 use crate::cli::error::CliError;
@@ -102,6 +102,7 @@ fn typed(parameter: &Field, matches: &ArgMatches) -> Result<Option<Value>, CliEr
     let one = || matches.get_one::<String>(name);
     let many = || matches.get_many::<String>(name).map(|values| values.collect::<Vec<_>>());
     Ok(match &parameter.kind {
+        Kind::Secret if names_file(parameter) => one().map(|text| text.as_str().into()),
         Kind::Secret => match matches.get_one::<std::path::PathBuf>(name) {
             Some(path) => Some(secret(path)?.into()),
             None => None,

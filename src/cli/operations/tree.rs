@@ -132,6 +132,7 @@ fn flag(info: &Info, parameter: &'static Field) -> Arg {
         help.push_str(" (required)");
     }
     let arg = match parameter.kind {
+        Kind::Secret if names_file(parameter) => arg,
         Kind::Secret => {
             let file = arg.long(format!("{long}-file")).value_name("FILE");
             return file
@@ -160,6 +161,11 @@ fn flag(info: &Info, parameter: &'static Field) -> Arg {
         }
     };
     arg.long(long).help(help)
+}
+
+/// Returns true for a secret whose value is the name of its file, which may be on a command line.
+pub(super) fn names_file(parameter: &Field) -> bool {
+    parameter.kind == Kind::Secret && parameter.name == "key"
 }
 
 /// True for what has secrets inside, and so has no place on a command line.
