@@ -111,7 +111,7 @@ pub struct YamlNode {
     /// The spelling of a scalar without quotes that is not text (`0123`), or that YAML 1.1 does not read
     /// as text (`yes`).
     pub written: Option<Box<str>>,
-    /// True if the value has a tag (`!!str`, `!`), and for a map also if a key or what it merges has one.
+    /// True if the value has a tag (`!!str`, `!`), and for a map also if a key or a merged value has one.
     pub has_tag: bool,
 }
 

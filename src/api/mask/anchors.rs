@@ -1,4 +1,4 @@
-//! Anchors and aliases of YAML: an alias below the name of a secret hides the node that it stands for.
+//! Anchors and aliases of YAML: an alias below the name of a secret hides the anchored node.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;

@@ -242,8 +242,8 @@ fn secret_groups(pairs: &str, separators: &[char]) -> BTreeSet<String> {
     names.collect()
 }
 
-/// Returns what a parameter has in common with the other one of its pair: all that is before its last word.
-fn group_of(name: &str) -> &str {
+/// Returns the part of a parameter's name before its last word, which both parameters of a pair have.
+pub(super) fn group_of(name: &str) -> &str {
     let word = last_word(name);
     name.get(..name.rfind(word).unwrap_or_default()).unwrap_or_default()
 }

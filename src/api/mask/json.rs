@@ -67,10 +67,12 @@ fn members(source: &str, depth: u8) -> String {
 /// Masks what is secret in a value, as [`json`] does.
 pub fn value(shown: &mut Value) {
     match shown {
-        Value::Object(_) | Value::Array(_) => each_member(shown, |member, is_hidden| match is_hidden {
-            true => conceal(member),
-            false => value(member),
-        }),
+        Value::Object(_) | Value::Array(_) => {
+            each_member(shown, |member, is_hidden| match is_hidden {
+                true => conceal(member),
+                false => value(member),
+            })
+        }
         Value::String(inner) => *inner = text(inner).into_owned(),
         _ => {}
     }
@@ -113,10 +115,12 @@ fn conceal(member: &mut Value) {
 /// and objects become 0.
 pub fn value_in_form(shown: &mut Value) {
     match shown {
-        Value::Object(_) | Value::Array(_) => each_member(shown, |member, is_hidden| match is_hidden {
-            true => conceal_in_form(member, false),
-            false => value_in_form(member),
-        }),
+        Value::Object(_) | Value::Array(_) => {
+            each_member(shown, |member, is_hidden| match is_hidden {
+                true => conceal_in_form(member, false),
+                false => value_in_form(member),
+            })
+        }
         Value::String(inner) => *inner = text(inner).into_owned(),
         _ => {}
     }

@@ -9,7 +9,7 @@ use crate::api::secrets::is_secret;
 
 /// The element of property lists whose value is the next element, whatever that is called.
 const KEY: &str = "key";
-/// The number of elements inside each other that are told apart.
+/// The largest depth of elements that are kept apart.
 const MAX_DEPTH: usize = 256;
 
 /// Returns the names of secrets by the places of the tags whose elements have the values.
@@ -37,7 +37,7 @@ pub(super) fn secret_values(text: &str) -> BTreeMap<usize, &str> {
 /// An element that is open.
 struct Element<'a> {
     name: &'a str,
-    /// Where its tag begins.
+    /// The place of its tag.
     start: usize,
     /// The first text in it.
     text: &'a str,

@@ -117,7 +117,10 @@ mod tests {
                 ("/a?y%3Dabc&token", "/a?y%3Dabc&token"),
                 ("/a?max_tokens=100&token=100", "/a?max_tokens=100&token=$"),
                 ("/a?name=token&value=abc", "/a?name=token&value=$"),
-                ("/a?v%5B0%5D%5Bvalue%5D=abc&v[0][name]=pin&v[1][value]=c", "/a?v%5B0%5D%5Bvalue%5D=$&v[0][name]=pin&v[1][value]=c"),
+                (
+                    "/a?v%5B0%5D%5Bvalue%5D=abc&v[0][name]=pin&v[1][value]=c",
+                    "/a?v%5B0%5D%5Bvalue%5D=$&v[0][name]=pin&v[1][value]=c",
+                ),
                 ("/a?name=shop&value=abc", "/a?name=shop&value=abc"),
                 ("*", "*"),
                 ("", ""),

@@ -15,8 +15,20 @@ use crate::api::secrets::{is_secret, is_visible_scalar, last_word};
 
 /// The last words of members that have a name.
 const NAMES: [&str; 14] = [
-    "argument", "attribute", "env", "field", "header", "key", "name", "param", "parameter", "property", "setting", "var",
-    "variable", "keyword",
+    "argument",
+    "attribute",
+    "env",
+    "field",
+    "header",
+    "key",
+    "name",
+    "param",
+    "parameter",
+    "property",
+    "setting",
+    "var",
+    "variable",
+    "keyword",
 ];
 /// The last words of members that have a value.
 const VALUES: [&str; 5] = ["default", "val", "value", "values", "vals"];
@@ -25,7 +37,7 @@ const WHOLE_NAMES: [&str; 2] = ["id", "k"];
 const WHOLE_VALUE: &str = "v";
 /// Names are not longer than this, in bytes.
 const MAX_NAME_BYTES: usize = 64;
-/// The number of groups inside each other that are told apart.
+/// The largest depth of groups that are kept apart.
 const MAX_DEPTH: usize = 256;
 
 /// The part of a pair that a member has.
@@ -68,7 +80,7 @@ pub(super) fn is_list_of_pairs(items: &[Value]) -> bool {
 
 /// Hides the values of pairs whose name is the name of a secret.
 pub(super) fn masked(text: &str) -> Cow<'_, str> {
-    let mut scan = Scan::new(text);
+    let mut scan = PairScan::new(text);
     scan.run();
     let mut hidden = scan.hidden;
     if hidden.is_empty() {
@@ -92,7 +104,7 @@ pub(super) fn masked(text: &str) -> Cow<'_, str> {
 
 /// A value to hide.
 #[derive(Debug, Clone)]
-struct Hidden {
+struct HiddenValue {
     place: Range<usize>,
     /// The quote to write around the mask.
     quote: &'static str,
@@ -107,7 +119,7 @@ struct PairValue {
 
 /// A list, an object or arguments in brackets, or a line outside of brackets.
 #[derive(Debug, Default)]
-struct Group {
+struct PairGroup {
     /// The bracket that opens it; 0 for a line.
     open: u8,
     start: usize,
@@ -126,26 +138,26 @@ struct Group {
     first: Option<Range<usize>>,
     second: Option<Range<usize>>,
     /// The second items of the pairs in this list whose first is the name of a secret.
-    pairs: Vec<Hidden>,
+    pairs: Vec<HiddenValue>,
     /// True if an item has a key.
     has_keys: bool,
     /// True if an item is not a pair.
     has_others: bool,
 }
 
-struct Scan<'a> {
+struct PairScan<'a> {
     text: &'a str,
     at: usize,
-    groups: Vec<Group>,
+    groups: Vec<PairGroup>,
     /// The number of open groups that are too deep; their members count as members of the deepest group.
     too_deep: usize,
-    line: Group,
-    hidden: Vec<Hidden>,
+    line: PairGroup,
+    hidden: Vec<HiddenValue>,
 }
 
-impl<'a> Scan<'a> {
+impl<'a> PairScan<'a> {
     fn new(text: &'a str) -> Self {
-        let (groups, line) = (Vec::new(), Group::default());
+        let (groups, line) = (Vec::new(), PairGroup::default());
         Self { text, at: 0, groups, too_deep: 0, line, hidden: Vec::new() }
     }
 
@@ -158,7 +170,11 @@ impl<'a> Scan<'a> {
                     self.at += 1;
                 }
                 b'[' | b'{' | b'(' => {
-                    self.groups.push(Group { open: byte, start: self.at, ..Group::default() });
+                    self.groups.push(PairGroup {
+                        open: byte,
+                        start: self.at,
+                        ..PairGroup::default()
+                    });
                     self.at += 1;
                 }
                 b']' | b'}' | b')' => {
@@ -190,7 +206,7 @@ impl<'a> Scan<'a> {
         self.end_line();
     }
 
-    fn group(&mut self) -> &mut Group {
+    fn group(&mut self) -> &mut PairGroup {
         self.groups.last_mut().unwrap_or(&mut self.line)
     }
 
@@ -249,7 +265,7 @@ impl<'a> Scan<'a> {
         (at, "")
     }
 
-    /// Returns the end of a quoted text; none if the quote is an apostrophe or the like.
+    /// Returns the end of a quoted text; `None` for an apostrophe.
     fn quoted_end(&self, start: usize, quote: u8) -> Option<usize> {
         let bytes = self.text.as_bytes();
         let before = start.checked_sub(1).and_then(|at| bytes.get(at)).copied().unwrap_or(b' ');
@@ -288,11 +304,12 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Returns the place behind the separator that follows a key; none if the text is not a key.
+    /// Returns the place behind the separator that follows a key; `None` if the text is not a key.
     fn separator_end(&self, word: Range<usize>, quote: &str) -> Option<usize> {
         let rest = self.text.get(word.end..).unwrap_or_default();
         let trimmed = rest.trim_start();
-        let length = ["=>", ":", "="].iter().find(|it| trimmed.starts_with(**it)).map(|it| it.len())?;
+        let length =
+            ["=>", ":", "="].iter().find(|it| trimmed.starts_with(**it)).map(|it| it.len())?;
         if quote.is_empty() && trimmed.len() == rest.len() && !self.is_separator(word) {
             return None;
         }
@@ -344,7 +361,7 @@ impl<'a> Scan<'a> {
         self.finish_item();
         let Some(group) = self.groups.pop() else { return };
         let is_in_list = self.groups.last().is_some_and(|outer| outer.open == b'[');
-        // The name of an item that is cut off may be what is missing.
+        // The text may be cut off before the name.
         let is_unknown = is_cut && is_in_list && group.open == b'{' && !group.has_name;
         self.hide_values(&group, is_unknown);
         if group.open == b'[' && !group.has_keys && !group.has_others {
@@ -362,8 +379,8 @@ impl<'a> Scan<'a> {
         self.take(group.start..end);
     }
 
-    /// Returns none if a group is not a pair, and its value if its name is the name of a secret.
-    fn pair_of(&self, group: &Group) -> Option<Option<Hidden>> {
+    /// Returns `None` if a group is not a pair. Of a pair, returns the value if the name is the name of a secret.
+    fn pair_of(&self, group: &PairGroup) -> Option<Option<HiddenValue>> {
         let name = self.text.get(group.first.clone()?)?;
         let is_pair = matches!(group.open, b'[' | b'(') && group.items == 2 && !group.has_keys;
         if !is_pair || !name.starts_with(['"', '\'']) {
@@ -375,7 +392,7 @@ impl<'a> Scan<'a> {
             && !is_visible_scalar(unquoted(name), value, true)
             && !is_masked(value);
         let quote = if name.starts_with('"') { "\"" } else { "'" };
-        Some(is_hidden.then_some(Hidden { place, quote }))
+        Some(is_hidden.then_some(HiddenValue { place, quote }))
     }
 
     fn end_line(&mut self) {
@@ -384,12 +401,12 @@ impl<'a> Scan<'a> {
         self.hide_values(&line, false);
     }
 
-    fn hide_values(&mut self, group: &Group, is_unknown: bool) {
+    fn hide_values(&mut self, group: &PairGroup, is_unknown: bool) {
         let Some(name) = group.secret.as_deref().or(is_unknown.then_some("")) else { return };
         for PairValue { place, quote } in &group.values {
             let value = self.text.get(place.clone()).unwrap_or_default();
             if !is_masked(value) && !is_visible_scalar(name, value, !quote.is_empty()) {
-                self.hidden.push(Hidden { place: place.clone(), quote });
+                self.hidden.push(HiddenValue { place: place.clone(), quote });
             }
         }
     }
@@ -423,23 +440,44 @@ mod tests {
             (r#"{"name": "PASSWORD", "value": "fish"}"#, r##"{"name": "PASSWORD", "value": "#"}"##),
             (r#"{"value":"fish","name":"db_pin"}"#, r##"{"value":"#","name":"db_pin"}"##),
             (r#"[{"Key":"a token","Value":["fish"]}]"#, r##"[{"Key":"a token","Value":"#"}]"##),
-            (r#"{"name":"pass\u0077ord","value":{"a":"fish"}}"#, r##"{"name":"pass\u0077ord","value":"#"}"##),
-            (r#"{"ParameterKey":"DbPassword","ParameterValue":"fish"}"#, r##"{"ParameterKey":"DbPassword","ParameterValue":"#"}"##),
+            (
+                r#"{"name":"pass\u0077ord","value":{"a":"fish"}}"#,
+                r##"{"name":"pass\u0077ord","value":"#"}"##,
+            ),
+            (
+                r#"{"ParameterKey":"DbPassword","ParameterValue":"fish"}"#,
+                r##"{"ParameterKey":"DbPassword","ParameterValue":"#"}"##,
+            ),
             (r#"[{"name":"token","value":"fi"#, r##"[{"name":"token","value":"#""##),
             (r#"[{"value":"fi"#, r##"[{"value":"#""##),
-            (r#"[["Cookie", "fish"], ["Accept", "kept"]]"#, r##"[["Cookie", "#"], ["Accept", "kept"]]"##),
+            (
+                r#"[["Cookie", "fish"], ["Accept", "kept"]]"#,
+                r##"[["Cookie", "#"], ["Accept", "kept"]]"##,
+            ),
             (r#"[["Cookie", "fi"#, r##"[["Cookie", "#""##),
             ("[('Cookie', 'fish'), ('Accept', 'kept')]", "[('Cookie', '#'), ('Accept', 'kept')]"),
             ("{'name': 'password', 'value': 'it\\'s fish'}", "{'name': 'password', 'value': '#'}"),
             ("Pair(name='password', value='fish')", "Pair(name='password', value=#)"),
             ("{:name=>\"password\", :value=>\"fish\"}", "{:name=>\"password\", :value=>#}"),
             ("- {name: PASSWORD, value: sword fish}", "- {name: PASSWORD, value: #}"),
-            ("- {name: PASSWORD, value: https://a/b==, c: kept}", "- {name: PASSWORD, value: #, c: kept}"),
-            ("{ set(name: \"token\" value: \"fish\" b: 1) }", "{ set(name: \"token\" value: # b: 1) }"),
+            (
+                "- {name: PASSWORD, value: https://a/b==, c: kept}",
+                "- {name: PASSWORD, value: #, c: kept}",
+            ),
+            (
+                "{ set(name: \"token\" value: \"fish\" b: 1) }",
+                "{ set(name: \"token\" value: # b: 1) }",
+            ),
             ("{\n  name: \"token\"\n  value: \"fish\"\n}", "{\n  name: \"token\"\n  value: #\n}"),
-            ("level=info name=token value=fi=sh== user=kept", "level=info name=token value=# user=kept"),
+            (
+                "level=info name=token value=fi=sh== user=kept",
+                "level=info name=token value=# user=kept",
+            ),
             ("field: password, value: \"fish\", kept", "field: password, value: #, kept"),
-            (r#"a {\"name\": \"token\", \"value\": \"fish\"}"#, r##"a {\"name\": \"token\", \"value\": \"#\"}"##),
+            (
+                r#"a {\"name\": \"token\", \"value\": \"fish\"}"#,
+                r##"a {\"name\": \"token\", \"value\": \"#\"}"##,
+            ),
         ] {
             let expected = expected.replace('#', MASK);
             assert_eq!(masked(source), expected, "{source}");

@@ -1,9 +1,12 @@
 //! Bodies in parts (`multipart/form-data` and its like), even where they are cut off.
 
+use std::collections::BTreeSet;
+
 use super::body;
-use super::fields::find;
+use super::fields::{find, group_of};
 use super::mark::MASK;
-use crate::api::secrets::is_secret_parameter;
+use super::name_value::{PairRole, pair_role};
+use crate::api::secrets::{is_secret, is_secret_parameter};
 
 /// How many bodies in parts may stand inside each other; what is deeper is masked as a whole.
 pub(super) const MAX_DEPTH: usize = 4;
@@ -20,25 +23,54 @@ pub(super) fn masked(whole: &[u8], depth: usize) -> Option<Vec<u8>> {
     let boundary = whole.get(start..end).filter(|line| line.len() > 2)?;
     let mut masked = Vec::with_capacity(whole.len());
     push(&mut masked, whole.get(..start)?);
-    let mut rest = whole.get(start..)?;
-    while let Some(part) = rest.strip_prefix(boundary) {
-        let next = find(part, &[b"\r\n", boundary].concat());
-        let (part, after) = part.split_at(next.unwrap_or(part.len()));
-        let head = find(part, b"\r\n\r\n").map_or(part.len(), |at| at + 4);
-        let (head, content) = part.split_at(head);
+    let (parts, rest) = split(whole.get(start..)?, boundary);
+    let groups = secret_groups(&parts);
+    for Part { head, content, is_whole } in parts {
         masked.extend_from_slice(boundary);
         masked.extend_from_slice(head);
-        match of_part(head, content, depth) {
+        match of_part(head, content, (depth, &groups)) {
             Some(safe) => masked.extend_from_slice(&safe),
             None => masked.extend_from_slice(content),
         }
-        if next.is_some() {
+        if is_whole {
             masked.extend_from_slice(b"\r\n");
         }
-        rest = after.get(2..).unwrap_or_default();
     }
     push(&mut masked, rest);
     Some(masked)
+}
+
+/// A part of a body, which may be cut off.
+struct Part<'a> {
+    head: &'a [u8],
+    content: &'a [u8],
+    is_whole: bool,
+}
+
+/// Splits a body into its parts, and what stands behind the last of them.
+fn split<'a>(mut rest: &'a [u8], boundary: &[u8]) -> (Vec<Part<'a>>, &'a [u8]) {
+    let mut parts = Vec::new();
+    let end = [b"\r\n", boundary].concat();
+    while let Some(part) = rest.strip_prefix(boundary) {
+        let next = find(part, &end);
+        let (part, after) = part.split_at(next.unwrap_or(part.len()));
+        let head = find(part, b"\r\n\r\n").map_or(part.len(), |at| at + 4);
+        let (head, content) = part.split_at(head);
+        parts.push(Part { head, content, is_whole: next.is_some() });
+        rest = after.get(2..).unwrap_or_default();
+    }
+    (parts, rest)
+}
+
+/// Finds parts whose content is the name of a secret, and returns the groups of their names, as those of forms.
+fn secret_groups(parts: &[Part<'_>]) -> BTreeSet<String> {
+    let groups = parts.iter().filter_map(|part| {
+        let name = part_name(&String::from_utf8_lossy(part.head));
+        let content = std::str::from_utf8(part.content).ok()?;
+        let is_name = pair_role(&name) == Some(PairRole::Name) && is_secret(content);
+        is_name.then(|| group_of(&name).to_owned())
+    });
+    groups.collect()
 }
 
 /// Adds what stands before the first part, or behind the last.
@@ -50,14 +82,21 @@ fn push(masked: &mut Vec<u8>, beside: &[u8]) {
 }
 
 /// What may be shown of a part; none where that is all of it.
-fn of_part(head: &[u8], content: &[u8], depth: usize) -> Option<Vec<u8>> {
+fn of_part(
+    head: &[u8],
+    content: &[u8],
+    (depth, secret_groups): (usize, &BTreeSet<String>),
+) -> Option<Vec<u8>> {
     if content.is_empty() {
         return None;
     }
     let head = String::from_utf8_lossy(head);
     let media_type = media_type(&head);
     let is_too_deep = depth == 0 && media_type.starts_with("multipart/");
-    match is_too_deep || is_secret_parameter(&part_name(&head)) {
+    let name = part_name(&head);
+    let is_value =
+        pair_role(&name) == Some(PairRole::Value) && secret_groups.contains(group_of(&name));
+    match is_too_deep || is_value || is_secret_parameter(&name) {
         true => Some(MASK.as_bytes().to_vec()),
         false => body::masked(&media_type, content, depth.saturating_sub(1)),
     }
@@ -137,6 +176,19 @@ mod tests {
                 String::from_utf8(parts(form(media_type, content).as_bytes()).unwrap()).unwrap();
             assert_eq!(shown, form(media_type, &expected.replace('#', MASK)), "{content}");
         }
+    }
+
+    #[test]
+    fn a_part_with_the_value_of_a_secret_name_is_masked() {
+        let part = |name: &str, content: &str| {
+            format!("--B\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{content}\r\n")
+        };
+        let form = |secret: &str| {
+            let others = [part("b[key]", "shop"), part("b[value]", "kept"), "--B--\r\n".to_owned()];
+            [part("a[value]", secret), part("a[key]", "pin")].concat() + &others.concat()
+        };
+
+        assert_eq!(parts(form("1234").as_bytes()), Some(form(MASK).into_bytes()));
     }
 
     #[test]

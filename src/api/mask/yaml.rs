@@ -26,7 +26,7 @@ pub(super) fn masked(source: &str, is_declared: bool) -> String {
     })
 }
 
-/// Masks what is below the names of secrets, and values that are known to be secret.
+/// Masks the values below the names of secrets, and values that are known to be secret.
 struct Lines<'a> {
     is_declared: bool,
     /// The anchors whose nodes are hidden.
@@ -246,8 +246,10 @@ struct Mapping {
 fn secret_pairs(source: &str) -> BTreeMap<usize, String> {
     let mut pairs = BTreeMap::new();
     let mut open: Vec<Mapping> = Vec::new();
-    for (number, line) in source.split_inclusive('\n').enumerate() {
-        if is_blank(line) {
+    let mut lines = source.split_inclusive('\n').enumerate().peekable();
+    while let Some((number, line)) = lines.next() {
+        // The value of an explicit key does not end its mapping.
+        if is_blank(line) || line.trim_start().starts_with(':') {
             continue;
         }
         if line.starts_with("---") || line.starts_with("...") {
@@ -269,7 +271,13 @@ fn secret_pairs(source: &str) -> BTreeMap<usize, String> {
         let value = line.get(key.value_start..).unwrap_or_default();
         match pair_role(&key.name) {
             Some(PairRole::Name) => {
-                let name = value.split(" #").next().unwrap_or_default().trim();
+                let value = value.split(" #").next().unwrap_or_default().trim();
+                // The name may be in the next line, as a text of several lines or behind an explicit key.
+                let below = lines.peek().map_or("", |(_, next)| next.trim());
+                let name = match value.is_empty() || value.starts_with(['>', '|']) {
+                    true => below.trim_start_matches(':').trim(),
+                    false => value,
+                };
                 let name = name.trim_matches(['"', '\'']);
                 if is_secret(name) {
                     mapping.secret = Some(name.to_owned());
@@ -349,6 +357,11 @@ mod tests {
                 "name: token\nnested:\n  value: kept\nvalue: fish\n",
                 "name: token\nnested:\n  value: kept\nvalue: @\n",
             ),
+            (
+                "- name: >-\n    TOKEN\n  value: fish\n- name: A\n  value: kept\n",
+                "- name: >-\n    TOKEN\n  value: @\n- name: A\n  value: kept\n",
+            ),
+            ("? name\n: TOKEN\n? value\n: fish\n", "? name\n: TOKEN\n? value @\n"),
             ("name: token\n---\nvalue: kept\n", "name: token\n---\nvalue: kept\n"),
             (
                 "- {name: PASSWORD, value: fish}\n- {name: A, value: kept}\n",

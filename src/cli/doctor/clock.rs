@@ -5,7 +5,7 @@ use super::finding::Finding;
 const REMEDY: &str = "set the clock by NTP; if it is right, run `ginnel api clock confirm`, or start the service once \
     with --trust-clock";
 
-/// Returns a warning if a service deletes nothing for its age for some seconds.
+/// Returns a warning if the deletion of old data pauses for some seconds.
 pub(super) fn pause(service: &str, seconds: u64) -> Option<Finding> {
     let minutes = seconds.div_ceil(60);
     let message = format!(

@@ -39,7 +39,7 @@ pub(super) fn management_api(url: &str) -> Vec<Finding> {
     [is_valid].into_iter().chain(clock).collect()
 }
 
-/// The pause in which a service deletes nothing for its age, if its clock has leapt.
+/// The pause after a leap of the clock of a service.
 pub(super) fn pause(url: &str) -> Option<Finding> {
     // An earlier version does not know the operation.
     let answered = call(Api::Remote, url, &remote::clock::Get::default());

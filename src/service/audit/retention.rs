@@ -84,4 +84,38 @@ mod tests {
         store.start_clock(Origin::default(), true).await.unwrap();
         assert!(store.age_time().await.unwrap().is_some());
     }
+
+    #[tokio::test]
+    async fn a_confirmation_ends_the_pause_and_is_stored() {
+        let store = Store::open(None).unwrap();
+        let past = micros(SystemTime::now()) / 1_000_000 - 3 * 24 * 3600;
+        let text = format!("{{\"at\": {past}, \"pause\": 0}}");
+        let set = move |change: &Transaction<'_>| change.set("age_clock", &text);
+        store.write(set).await.unwrap();
+        store.start_clock(Origin::default(), false).await.unwrap();
+
+        let (_, ended) = store.confirm_clock().await.unwrap();
+
+        assert!(ended.as_secs() > 23 * 3600);
+        assert!(store.age_time().await.unwrap().is_some());
+        store.start_clock(Origin::default(), false).await.unwrap();
+        assert!(store.age_time().await.unwrap().is_some());
+        let (_, ended) = store.confirm_clock().await.unwrap();
+        assert!(ended.is_zero(), "there was no pause to end");
+    }
+
+    #[tokio::test]
+    async fn a_confirmation_at_another_node_ends_the_pause() {
+        let store = Store::open(None).unwrap();
+        let past = micros(SystemTime::now()) / 1_000_000 - 3 * 24 * 3600;
+        let set = |text: String| move |change: &Transaction<'_>| change.set("age_clock", &text);
+        store.write(set(format!("{{\"at\": {past}, \"pause\": 0}}"))).await.unwrap();
+        store.start_clock(Origin::default(), false).await.unwrap();
+        assert_eq!(store.age_time().await.unwrap(), None);
+
+        let confirmed = format!("{{\"at\": {past}, \"pause\": 0, \"confirmations\": 1}}");
+        store.write(set(confirmed)).await.unwrap();
+
+        assert!(store.age_time().await.unwrap().is_some());
+    }
 }

@@ -41,7 +41,7 @@ pub(super) struct TrafficSample {
 }
 
 /// The samples of the last hour. They are in memory and counted in intervals of running time, so their times are those of
-/// the machine, and a leap of its clock removes none of them.
+/// the machine. A leap of its clock does not remove samples.
 pub(super) struct TrafficHistory {
     source: TrafficSource,
     ring: Mutex<SampleRing>,

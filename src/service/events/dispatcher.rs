@@ -139,7 +139,7 @@ impl DispatchState {
         now.saturating_sub(Duration::from_secs(u64::try_from(at).unwrap_or(0)))
     }
 
-    /// What second of Unix it is by the clock of the store.
+    /// Returns the time by the clock of the store, in seconds since the Unix epoch.
     pub fn second(&self) -> i64 {
         let now = self.origin.now().duration_since(UNIX_EPOCH).unwrap_or_default();
         i64::try_from(now.as_secs()).unwrap_or(i64::MAX)

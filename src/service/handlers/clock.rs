@@ -12,7 +12,7 @@ pub(super) fn handlers() -> Vec<Handler> {
 }
 
 async fn get(service: Context, _: Get) -> OperationResult<Get> {
-    // A leap that nobody has noticed yet is noticed now.
+    // This finds a leap that has not been noticed yet.
     service.shared.store.age_time().await?;
     Ok(shown(&service, service.shared.store.wall_time()))
 }
