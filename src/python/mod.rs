@@ -90,7 +90,7 @@ mod _native {
     #[pymodule_export]
     use super::secrets::{
         is_secret, is_secret_parameter, mask_body, mask_call, mask_header, mask_parameters,
-        mask_target, mask_text,
+        mask_target, mask_text, secret_members,
     };
     #[pymodule_export]
     use super::service::{PyService, main};

@@ -22,6 +22,12 @@ pub(super) fn is_secret_parameter(name: &str) -> bool {
     secrets::is_secret_parameter(name)
 }
 
+/// For each member of an object, whether its value is a secret. Members come with their values if these are texts.
+#[pyfunction]
+pub(super) fn secret_members(members: Vec<(String, Option<String>)>) -> Vec<bool> {
+    mask::secret_members(members.iter().map(|(name, text)| (name.as_str(), text.as_deref())))
+}
+
 /// A text without what looks like a secret.
 #[pyfunction]
 pub(super) fn mask_text(shown: &str) -> String {

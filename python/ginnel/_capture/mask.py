@@ -6,7 +6,14 @@ whoever needs the bytes has `raw`.
 
 from __future__ import annotations
 
-from .._native import is_secret, mask_header, mask_parameters, mask_target, mask_text
+from .._native import (
+    is_secret,
+    mask_header,
+    mask_parameters,
+    mask_target,
+    mask_text,
+    secret_members,
+)
 
 __all__ = ["MASK", "header", "json", "parameters", "text", "uri"]
 
@@ -22,20 +29,33 @@ parameters = mask_parameters
 def json(value: object) -> object:
     """Return a JSON value without secrets.
 
-    Below a secret name, numbers, booleans and null stay, and everything else is masked.
+    Below a secret name and in a pair with one, numbers, booleans and null stay, and everything else
+    is masked.
     """
     match value:
         case dict():
+            hidden = secret_members(
+                [(str(name), it if isinstance(it, str) else None) for name, it in value.items()]
+            )
             return {
-                name: _concealed(inner) if is_secret(str(name)) else json(inner)
-                for name, inner in value.items()
+                name: _concealed(inner) if is_hidden else json(inner)
+                for (name, inner), is_hidden in zip(value.items(), hidden, strict=True)
             }
+        case list() if value and all(_is_pair(inner) for inner in value):
+            return [
+                [text(name), _concealed(inner) if is_secret(name) else json(inner)]
+                for name, inner in value
+            ]
         case list():
             return [json(inner) for inner in value]
         case str():
             return text(value)
         case _:
             return value
+
+
+def _is_pair(value: object) -> bool:
+    return isinstance(value, list) and len(value) == 2 and isinstance(value[0], str)
 
 
 def _concealed(value: object) -> object:

@@ -6,7 +6,6 @@ use std::ops::Range;
 use serde::de::IgnoredAny;
 use serde_json::{Deserializer, Value};
 
-use super::name_value::{PairRole, pair_role};
 use super::{MASK, anchors, brackets, name_value, text};
 use crate::api::secrets::{is_secret, is_visible_scalar};
 
@@ -83,11 +82,9 @@ pub fn value(shown: &mut Value) {
 fn each_member(shown: &mut Value, mut visit: impl FnMut(&mut Value, bool)) {
     match shown {
         Value::Object(members) => {
-            let is_pair = name_value::secret_name(members).is_some();
-            for (name, member) in members {
-                let is_value = is_pair && pair_role(name) == Some(PairRole::Value);
-                visit(member, is_value || is_secret(name));
-            }
+            let texts = members.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+            let hidden = name_value::secret_members(texts);
+            members.values_mut().zip(hidden).for_each(|(member, hidden)| visit(member, hidden));
         }
         Value::Array(items) if name_value::is_list_of_pairs(items) => {
             for pair in items.iter_mut().filter_map(Value::as_array_mut) {

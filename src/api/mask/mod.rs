@@ -29,6 +29,7 @@ pub use fields::{header, is_content, pairs, path, target};
 pub use json::{json, value, value_in_form};
 pub use mark::MASK;
 pub use message::message;
+pub use name_value::secret_members;
 pub use text::text;
 
 #[cfg(test)]

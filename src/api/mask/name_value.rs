@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::MASK;
 use crate::api::secrets::{is_secret, is_visible_scalar, last_word};
@@ -66,10 +66,16 @@ pub(super) fn pair_role(member: &str) -> Option<PairRole> {
     NAMES.iter().any(|known| word.eq_ignore_ascii_case(known)).then_some(PairRole::Name)
 }
 
-/// Returns the name of the secret whose value the members of this object have.
-pub(super) fn secret_name(members: &Map<String, Value>) -> Option<String> {
-    let mut names = members.iter().filter(|(name, _)| pair_role(name) == Some(PairRole::Name));
-    names.find_map(|(_, name)| name.as_str().filter(|name| is_secret(name)).map(str::to_owned))
+/// Returns for each member of an object whether its value is hidden, because of its own name or because of the name
+/// that another member has. The second of each is the member's value if that is text.
+pub fn secret_members<'a>(
+    members: impl Iterator<Item = (&'a str, Option<&'a str>)> + Clone,
+) -> Vec<bool> {
+    let is_pair = members.clone().any(|(member, text)| {
+        pair_role(member) == Some(PairRole::Name) && text.is_some_and(is_secret)
+    });
+    let is_value = |member| is_pair && pair_role(member) == Some(PairRole::Value);
+    members.map(|(member, _)| is_value(member) || is_secret(member)).collect()
 }
 
 /// Returns true for a list of pairs, such as `[["Authorization", "x"], ["Accept", "y"]]`.
