@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 
 __all__ = ["traced"]
 
+__tracebackhide__ = True
+"""pytest shows the arguments of frames, which may be secrets."""
+
 C = TypeVar("C", bound="_Client")
 T = TypeVar("T")
 

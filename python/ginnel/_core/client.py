@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     _Path: TypeAlias = str | PathLike[str]
     _Method = TypeVar("_Method", bound=Callable[..., Any])
 
+__tracebackhide__ = True
+"""pytest shows the arguments of frames, which may be secrets."""
+
 
 def takes_options(method: _Method) -> _Method:
     """A method of a client that says which option there is instead of one that it does not know."""

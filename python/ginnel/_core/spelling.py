@@ -29,6 +29,9 @@ IS_COROUTINE_FUNCTION = 0x80
 PYTHON_SUGGESTS = sys.version_info >= (3, 13)
 """Whether Python itself says which keyword was likely meant."""
 
+__tracebackhide__ = True
+"""pytest shows the arguments of frames, which may be secrets."""
+
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """The end of a message: the nearest of the known names; empty where none is near."""

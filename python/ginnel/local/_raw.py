@@ -15,6 +15,9 @@ from .replay_schedules import AsyncReplaySchedules, ReplaySchedules
 from .requests import AsyncRequests, Requests
 from .tunnels import AsyncTunnels, Tunnels
 
+__tracebackhide__ = True
+"""pytest shows the arguments of frames, which may be secrets."""
+
 
 class RawTunnels(Resource):
     """`tunnels`, with its responses as they came."""

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
     from .._core.pager import AsyncPager, Pager
 
+__tracebackhide__ = True
+"""pytest shows the arguments of frames, which may be secrets."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class AgentTunnelConfig(Record):

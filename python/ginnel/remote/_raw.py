@@ -15,6 +15,7 @@ from .backends.tunnel_group import AsyncBackendsTunnelGroup, BackendsTunnelGroup
 from .backends.weighted import AsyncBackendsWeighted, BackendsWeighted
 from .bot_users import AsyncBotUsers, BotUsers
 from .certificate_authorities import AsyncCertificateAuthorities, CertificateAuthorities
+from .clock import AsyncClock, Clock
 from .configuration import AsyncConfiguration, Configuration
 from .credentials import AsyncCredentials, Credentials
 from .edges.https import AsyncEdgesHttps, EdgesHttps
@@ -95,6 +96,9 @@ from .tunnel_sessions import AsyncTunnelSessions, TunnelSessions
 from .tunnels import AsyncTunnels, Tunnels
 from .vault_secrets import AsyncVaultSecrets, VaultSecrets
 from .vaults import AsyncVaults, Vaults
+
+__tracebackhide__ = True
+"""pytest shows the arguments of frames, which may be secrets."""
 
 
 class RawApiKeys(Resource):
@@ -1081,6 +1085,20 @@ class AsyncRawConfiguration(Resource):
     reload = raw_async(AsyncConfiguration.reload)
 
 
+class RawClock(Resource):
+    """`clock`, with its responses as they came."""
+
+    get = raw(Clock.get)
+    confirm = raw(Clock.confirm)
+
+
+class AsyncRawClock(Resource):
+    """`clock`, with its responses as they came."""
+
+    get = raw_async(AsyncClock.get)
+    confirm = raw_async(AsyncClock.confirm)
+
+
 class RawEdgesHttpsMutualTls(Resource):
     """`edges.https.mutual_tls`, with its responses as they came."""
 
@@ -1614,6 +1632,11 @@ class RawRemoteResources(RawCalls):
         """`configuration`"""
         return RawConfiguration(self._core)
 
+    @cached_property
+    def clock(self) -> RawClock:
+        """`clock`"""
+        return RawClock(self._core)
+
 
 class AsyncRawRemoteResources(AsyncRawCalls):
     """The resources, with their responses as they came."""
@@ -1747,3 +1770,8 @@ class AsyncRawRemoteResources(AsyncRawCalls):
     def configuration(self) -> AsyncRawConfiguration:
         """`configuration`"""
         return AsyncRawConfiguration(self._core)
+
+    @cached_property
+    def clock(self) -> AsyncRawClock:
+        """`clock`"""
+        return AsyncRawClock(self._core)

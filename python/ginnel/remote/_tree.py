@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .backends import AsyncBackends, Backends
     from .bot_users import AsyncBotUsers, BotUsers
     from .certificate_authorities import AsyncCertificateAuthorities, CertificateAuthorities
+    from .clock import AsyncClock, Clock
     from .configuration import AsyncConfiguration, Configuration
     from .credentials import AsyncCredentials, Credentials
     from .edges import AsyncEdges, Edges
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from .tunnels import AsyncTunnels, Tunnels
     from .vault_secrets import AsyncVaultSecrets, VaultSecrets
     from .vaults import AsyncVaults, Vaults
+
+__tracebackhide__ = True
+"""pytest shows the arguments of frames, which may be secrets."""
 
 
 class RemoteResources(Resource):
@@ -219,6 +223,13 @@ class RemoteResources(Resource):
 
         return Configuration(self._core)
 
+    @cached_property
+    def clock(self) -> Clock:
+        """`clock`"""
+        from .clock import Clock
+
+        return Clock(self._core)
+
 
 class AsyncRemoteResources(Resource):
     """The resources of the management API."""
@@ -404,3 +415,10 @@ class AsyncRemoteResources(Resource):
         from .configuration import AsyncConfiguration
 
         return AsyncConfiguration(self._core)
+
+    @cached_property
+    def clock(self) -> AsyncClock:
+        """`clock`"""
+        from .clock import AsyncClock
+
+        return AsyncClock(self._core)

@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use super::{Context, Handler, OperationResult, on};
 use crate::api::Timestamp;
-use crate::api::remote::clock::{Clock, Confirm, Get};
+use crate::api::remote::clock::{ClockState, Confirm, Get};
 use crate::service::{Refusal, code};
 
 pub(super) fn handlers() -> Vec<Handler> {
@@ -28,12 +28,12 @@ async fn confirm(service: Context, _: Confirm) -> OperationResult<Confirm> {
     Ok(shown(&service, now))
 }
 
-fn shown(service: &Context, time: SystemTime) -> Clock {
+fn shown(service: &Context, time: SystemTime) -> ClockState {
     let pause = service.shared.store.ages().pause().unwrap_or_default();
     let pause_seconds = i64::try_from(pause.as_secs()).unwrap_or(i64::MAX);
-    Clock {
+    ClockState {
         time: Some(Timestamp::at(time)),
         pause_seconds: Some(pause_seconds),
-        ..Clock::default()
+        ..ClockState::default()
     }
 }

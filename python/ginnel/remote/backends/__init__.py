@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from .tunnel_group import AsyncBackendsTunnelGroup, BackendsTunnelGroup
     from .weighted import AsyncBackendsWeighted, BackendsWeighted
 
+__tracebackhide__ = True
+"""pytest shows the arguments of frames, which may be secrets."""
+
 
 class Backends(Resource):
     """The resources below `backends`."""

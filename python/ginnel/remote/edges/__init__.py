@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from .tcp import AsyncEdgesTcp, EdgesTcp
     from .tls import AsyncEdgesTls, EdgesTls
 
+__tracebackhide__ = True
+"""pytest shows the arguments of frames, which may be secrets."""
+
 
 class Edges(Resource):
     """The resources below `edges`."""

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     )
     from .routes import AsyncEdgesHttpsRoutes, EdgesHttpsRoutes
 
+__tracebackhide__ = True
+"""pytest shows the arguments of frames, which may be secrets."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class HttpsEdge(Record):

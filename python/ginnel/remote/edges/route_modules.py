@@ -24,6 +24,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+__tracebackhide__ = True
+"""pytest shows the arguments of frames, which may be secrets."""
+
 
 class EdgesHttpsRoutesBackend(Resource):
     """Backend module: the backend that receives the traffic."""

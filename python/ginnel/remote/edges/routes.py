@@ -57,6 +57,9 @@ if TYPE_CHECKING:
         EdgesHttpsRoutesWebsocketTcpConverter,
     )
 
+__tracebackhide__ = True
+"""pytest shows the arguments of frames, which may be secrets."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class HttpsEdgeRoute(Record):

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
         EdgesTcpTrafficPolicy,
     )
 
+__tracebackhide__ = True
+"""pytest shows the arguments of frames, which may be secrets."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class TcpEdge(Record):

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
         EdgesTlsTrafficPolicy,
     )
 
+__tracebackhide__ = True
+"""pytest shows the arguments of frames, which may be secrets."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class TlsEdge(Record):
