@@ -16,8 +16,12 @@ from urllib.parse import urlsplit
 import pytest
 
 import ginnel
+from compat import write_launcher
+from event_receiver import Receiver
+from event_receiver import status as answering
 from ginnel import policy
 from ginnel.service_settings import ServiceSettings
+from processes import wait_until
 from recorder import get
 from test_doctor import doctor
 
@@ -91,6 +95,68 @@ def test_a_tag_is_refused_wherever_a_policy_comes_from(value: str, tmp_path: Pat
     assert "quotes" in done.stderr
 
 
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "{!!str expressions: ['true'], actions: [{type: deny}]}",
+        "{<<: !x {expressions: ['true']}, actions: [{type: deny}]}",
+        "{<<: [!x {expressions: ['true']}], actions: [{type: deny}]}",
+        "!x {actions: [{type: deny}]}",
+        "{expressions: ! ['true'], actions: [{type: deny}]}",
+        "{actions: [{type: !x deny}]}",
+    ],
+)
+def test_a_tag_is_refused_at_any_place_of_a_document(rule: str, tmp_path: Path) -> None:
+    text = f"on_http_request: [{rule}]\n"
+    file = tmp_path / "policy.yml"
+    file.write_text(text)
+
+    [problem] = policy.check(text)
+
+    assert problem.place.startswith("on_http_request[0]")
+    assert "YAML tag" in problem.message
+    assert policy.check(file) == [problem]
+    with pytest.raises(ginnel.GinnelError, match="YAML tag"):
+        policy.test(text, request="http://example.com/")
+    with (
+        ginnel.Service() as service,
+        service.client() as remote,
+        pytest.raises(ginnel.BadRequestError, match="YAML tag"),
+    ):
+        remote.endpoints.create(url=f"http://{HOST}", traffic_policy=text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "inbound: []\n---\noutbound: []\n",
+        "inbound: []\n---\n",
+        "---\ninbound: []\n...\n---\noutbound: []\n",
+        '{"inbound": []}\n---\n{"outbound": []}\n',
+        '{"inbound": []}{"outbound": []}',
+    ],
+)
+def test_a_second_document_is_refused(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "policy.yml"
+    file.write_text(text)
+
+    [problem] = policy.check(text)
+
+    assert policy.check(file) == [problem]
+    with (
+        ginnel.Service() as service,
+        service.client() as remote,
+        pytest.raises(ginnel.BadRequestError),
+    ):
+        remote.endpoints.create(url=f"http://{HOST}", traffic_policy=text)
+
+
+def test_text_of_python_is_no_tag() -> None:
+    rule = {"expressions": ["!hasReqHeader('x')"], "actions": [{"type": "deny"}]}
+
+    assert policy.check({"on_http_request": [rule]}) == []
+
+
 def test_a_policy_in_a_configuration_file_keeps_its_texts(tmp_path: Path) -> None:
     config = tmp_path / "ginnel.yml"
     config.write_text(
@@ -145,9 +211,19 @@ def test_a_stored_policy_that_is_refused_is_a_503_and_is_named(tmp_path: Path) -
     with ginnel.Service(path, admin_addr="127.0.0.1:0") as service, service.client() as remote:
         key = service.api_key
         made = remote.endpoints.create(url=f"http://{HOST}", traffic_policy=text)
+        edge = remote.edges.tcp.create(hostports=["edge.example.test:4000"])
+        remote.edges.tcp.update(edge.id, description="kept")
         assert visit(service) == 403
+    valid = doctor("--path", path)[1]["policies"]
     edit(path, "[true]", "[! true]")
 
+    code, found = doctor("--path", path)
+    [finding] = valid
+    assert finding["message"] == "all 1 stored policies are valid"
+    [finding] = found["policies"]
+    assert (code, finding["severity"]) == (1, "problem")
+    assert made.id in finding["message"]
+    assert "quotes" in finding["message"]
     with ginnel.Service(path, admin_addr="127.0.0.1:0") as service:
         assert visit(service) == 503
         code, found = doctor("--url", service.url, GINNEL_API_KEY=key or "")
@@ -218,7 +294,7 @@ def ginnel_command(*arguments: str, **variables: str) -> subprocess.CompletedPro
         (b"a\xff", "is not UTF-8"),
     ],
 )
-@pytest.mark.parametrize("setting", ["admin_key_file", "authtoken_file"])
+@pytest.mark.parametrize("setting", ["admin_key_file", "authtoken_file", "vault_key_file"])
 def test_a_secret_file_without_a_secret_is_refused(
     content: bytes, problem: str, setting: str, tmp_path: Path
 ) -> None:
@@ -265,6 +341,113 @@ def test_an_unknown_variable_is_a_warning_of_the_check(tmp_path: Path) -> None:
     )
 
 
+def test_the_drop_in_reports_an_unknown_variable(tmp_path: Path) -> None:
+    launcher = write_launcher(tmp_path)
+
+    done = subprocess.run(
+        [launcher, "start", "--none", "--log", "stdout"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "GINNEL_AUTHTOKN": "swordfish"},
+        check=False,
+    )
+
+    [line] = [line for line in done.stdout.splitlines() if "GINNEL_AUTHTOKN" in line]
+    assert "lvl=warn" in line
+    assert "did you mean GINNEL_AUTHTOKEN?" in line
+    assert "swordfish" not in done.stdout + done.stderr
+
+
+def leap(path: Path) -> None:
+    """Makes the last stored time of a closed database three days older."""
+    with sqlite3.connect(path) as database:
+        [[text]] = database.execute("SELECT value FROM meta WHERE name = 'age_clock'")
+        reading = json.loads(text)
+        assert (reading["pause"], abs(reading["at"] - time.time()) < 60) == (0, True)
+        reading["at"] -= 3 * 24 * 3600
+        database.execute(
+            "UPDATE meta SET value = ? WHERE name = 'age_clock'", (json.dumps(reading),)
+        )
+    database.close()
+
+
+def pause_metric(service: ginnel.Service) -> float:
+    with urllib.request.urlopen(f"{service.admin_url}/metrics", timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    [line] = [line for line in lines if line.startswith("ginnel_deletion_pause_seconds ")]
+    return float(line.split()[1])
+
+
+def test_an_operator_ends_the_pause_while_the_service_runs(tmp_path: Path) -> None:
+    path = tmp_path / "ginnel.db"
+    settings: ServiceSettings = {"audit_retention": "1s"}
+    admin = "127.0.0.1:0"
+    with ginnel.Service(path) as service, service.client() as remote:
+        key = service.api_key
+        remote.ip_policies.create()
+    leap(path)
+
+    with (
+        ginnel.Service(path, settings=settings, admin_addr=admin) as service,
+        ginnel.RemoteClient(key, base_url=service.url) as remote,
+    ):
+        paused = remote.clock.get().pause_seconds
+        doctor_says = doctor("--url", service.url, GINNEL_API_KEY=key or "")[1]["clock"]
+        assert pause_metric(service) > 23 * 3600
+        bot = remote.bot_users.create(name="ci")
+        token = remote.api_keys.create(owner_id=bot.id).token
+        with (
+            ginnel.RemoteClient(token, base_url=service.url) as other,
+            pytest.raises(ginnel.PermissionDeniedError, match="only an admin"),
+        ):
+            other.clock.confirm()
+
+        kept = {it.id for it in remote.audit_events.list()}
+        assert len(kept) == 3
+        confirmed = remote.clock.confirm()
+
+        deadline = time.monotonic() + 30
+        while kept & {it.id for it in remote.audit_events.list()}:
+            assert time.monotonic() < deadline, "the trail is never pruned"
+            time.sleep(0.2)
+        assert pause_metric(service) == 0
+        with urllib.request.urlopen(f"{service.admin_url}/readyz", timeout=10) as answer:
+            reasons = json.load(answer)["reasons"]
+    assert paused is not None
+    assert paused > 23 * 3600
+    assert confirmed.pause_seconds == 0
+    assert any("ginnel api clock confirm" in it.get("remedy", "") for it in doctor_says)
+    assert reasons == []
+    with ginnel.Service(path) as service, ginnel.RemoteClient(key, base_url=service.url) as remote:
+        assert remote.clock.get().pause_seconds == 0
+
+
+def test_events_are_not_given_up_for_their_age_during_a_pause(tmp_path: Path) -> None:
+    path = tmp_path / "ginnel.db"
+    settings: ServiceSettings = {"event_delivery": {"max_age": "1s", "retry_after": "20ms"}}
+    with Receiver(answering(503)) as receiver:
+        with ginnel.Service(path) as service, service.client() as remote:
+            key = service.api_key
+            to = remote.event_destinations.create(target={"webhook": {"url": receiver.url}})
+            remote.event_subscriptions.create(
+                sources=[{"type": "ip_policy_created.v0"}], destination_ids=[to.id]
+            )
+        leap(path)
+        with (
+            ginnel.Service(path, settings=settings) as service,
+            ginnel.RemoteClient(key, base_url=service.url) as remote,
+        ):
+            remote.ip_policies.create(description="kept")
+            wait_until(lambda: receiver.attempts, "an attempt")
+            # Without a pause, the event is given up after one second.
+            time.sleep(2)
+            receiver.answer = answering(204)
+            wait_until(lambda: receiver.accepted, "the event")
+
+    assert receiver.accepted[0].event["object"]["description"] == "kept"
+
+
 def test_after_a_leap_of_the_clock_nothing_is_deleted(tmp_path: Path) -> None:
     path = tmp_path / "ginnel.db"
     short: ServiceSettings = {"audit_retention": "1s"}
@@ -273,28 +456,14 @@ def test_after_a_leap_of_the_clock_nothing_is_deleted(tmp_path: Path) -> None:
         key = service.api_key
         for _ in range(3):
             remote.ip_policies.create()
-    with sqlite3.connect(path) as database:
-        [[reading]] = database.execute("SELECT value FROM meta WHERE name = 'age_clock'")
-        reading = json.loads(reading)
-        assert (reading["pause"], abs(reading["at"] - time.time()) < 60) == (0, True)
-        reading["at"] -= 3 * 24 * 3600
-        database.execute(
-            "UPDATE meta SET value = ? WHERE name = 'age_clock'", (json.dumps(reading),)
-        )
-    database.close()
+    leap(path)
 
     with ginnel.Service(path, settings=short, admin_addr=admin) as service:
         # Several times as long as the retention: the trail is looked at every second.
         time.sleep(4)
         with ginnel.RemoteClient(key, base_url=service.url) as remote:
             assert len(remote.audit_events.list().to_list()) == 3
-        with urllib.request.urlopen(f"{service.admin_url}/metrics", timeout=10) as answer:
-            [line] = [
-                line
-                for line in answer.read().decode().splitlines()
-                if line.startswith("ginnel_deletion_pause_seconds ")
-            ]
-        assert float(line.split()[1]) > 23 * 3600
+        assert pause_metric(service) > 23 * 3600
     [warning] = [it for it in doctor("--path", path)[1]["clock"] if it["severity"] == "warning"]
     assert "has leapt" in warning["message"]
 

@@ -9,13 +9,18 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
+from playwright.sync_api import Page, expect
 
 import ginnel
+from browsing import House
 from ginnel import _native
 from ginnel.testing import cassette
 from server import Server, answer
@@ -23,6 +28,15 @@ from server import Server, answer
 MARKER = "swordfish-4Jq1fZ0hTz8rXw2"
 APIS = ("remote", "local")
 SHAPES = {api: {shape["name"]: shape for shape in json.loads(_native.shapes(api))} for api in APIS}
+
+
+DOCUMENT: dict[str, Any] = {
+    "credentials": [f"ada:{MARKER}"],
+    "a": {"secret": MARKER, "max_tokens": 5},
+    "env": [{"name": "PASSWORD", "value": MARKER}],
+    "headers": [["Cookie", MARKER]],
+}
+"""A value of a field that has any JSON, with secrets by their names."""
 
 
 def sample(api: str, kind: Any) -> Any:
@@ -39,7 +53,7 @@ def sample(api: str, kind: Any) -> Any:
         case "bytes":
             return ""
         case "json" | "object":
-            return {"credentials": [f"ada:{MARKER}"], "a": {"secret": MARKER, "max_tokens": 5}}
+            return DOCUMENT
         case {"list": item}:
             return [sample(api, item)]
         case {"map": item}:
@@ -107,13 +121,19 @@ def client_of(operation: Operation, url: str) -> Any:
     return ginnel.RemoteClient("key-of-the-client", base_url=url, max_retries=0)
 
 
-def hidden(shown: str, what: str) -> None:
+def hidden(shown: str, what: str, *visible: str) -> None:
+    """Checks that an output has no secret, and has what shows that it is the output."""
     assert MARKER not in shown, f"{what}: {shown}"
+    for text in visible:
+        assert text in shown, f"{what}: {shown}"
 
 
 def test_the_tables_have_secret_fields() -> None:
     names = {operation.name for operation in SECRET}
     assert {"vault_secrets.create", "vault_secrets.update", "tunnels.start"} <= names
+    start = next(it for it in OPERATIONS if it.name == "tunnels.start")
+    assert start.body is not None
+    assert start.body["key"] == MARKER
     assert {"api_keys.create", "edges.https.routes.webhook_verification.replace"} <= names
 
 
@@ -238,6 +258,141 @@ def test_captured_calls() -> None:
         for page in pages:
             with urlopen(f"{agent.url}/inspect{page}", timeout=20) as answered:
                 hidden(answered.read().decode(), page)
+
+
+def test_an_html_file_of_captures(house: House, page: Page, tmp_path: Path) -> None:
+    """The inspector makes the file of what it shows."""
+    calls = [operation for operation in CALLS if operation.body]
+    # The local service sends each body back.
+    for operation in calls:
+        body = json.dumps(operation.body).encode()
+        house.send(operation.path, operation.method, body, {"Content-Type": "application/json"})
+    page.goto(f"{house.base}/inspect/http")
+    expect(page.locator("#count")).to_have_text(f"{len(calls)} requests")
+    page.keyboard.press("j")
+    page.keyboard.press("x")
+    for _ in calls[1:]:
+        page.keyboard.press("Shift+J")
+
+    with page.expect_download() as saved:
+        page.locator("#selection").get_by_role("button", name="HTML").press("Enter")
+
+    path = tmp_path / "requests.html"
+    saved.value.save_as(path)
+    hidden(path.read_text(), "HTML", "/vault_secrets", "kept")
+
+
+def test_data_frames_and_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Secret fields are not columns. Documents are data, which frames have as they are."""
+    monkeypatch.setattr(sys.modules[__name__], "DOCUMENT", {"a": "kept"})
+    from ginnel._export.arrow import table
+    from ginnel._export.data_frame import frame
+
+    for operation in SECRET:
+        if not operation.gives_secret:
+            continue
+        module = "ginnel.local" if operation.api == "local" else "ginnel.remote"
+        wire = record(operation.api, operation.shape)
+        for cls in classes(module, operation.shape):
+            result = cls.from_dict(wire)
+
+            hidden(frame([result]).to_csv(), operation.name, wire["id"])
+            hidden(str(table(cls, [result]).to_pydict()), operation.name, wire["id"])
+
+
+def test_spans() -> None:
+    sdk = pytest.importorskip("opentelemetry.sdk.trace")
+    export = pytest.importorskip("opentelemetry.sdk.trace.export")
+    memory = pytest.importorskip("opentelemetry.sdk.trace.export.in_memory_span_exporter")
+    from ginnel.tracing import traced
+
+    kept, provider = memory.InMemorySpanExporter(), sdk.TracerProvider()
+    provider.add_span_processor(export.SimpleSpanProcessor(kept))
+    for operation in SECRET:
+        answers = [answer(200, operation.result or {}), answer(400, {"msg": "refused"})]
+        with (
+            Server(answers) as server,
+            client_of(operation, server.url) as plain,
+            traced(plain, provider) as client,
+        ):
+            client.request(operation.method, operation.path, json=operation.body)
+            with pytest.raises(ginnel.APIStatusError):
+                client.request(operation.method, operation.path, json=operation.body)
+
+    spans = "".join(span.to_json() for span in kept.get_finished_spans())
+    hidden(spans, "spans", "400")
+
+
+def test_logs_of_a_service_at_the_lowest_level(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    variables = {name: value for name, value in os.environ.items() if "GINNEL" not in name}
+    command = [sys.executable, "-m", "ginnel", "serve", "--json", "--port", "0"]
+    with (
+        log.open("w") as errors,
+        subprocess.Popen(
+            [*command, "--log-level", "trace", "--events"],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env=variables,
+        ) as process,
+    ):
+        assert process.stdout is not None
+        said = json.loads(process.stdout.readline())
+        with ginnel.RemoteClient(said["api_key"], base_url=said["url"], max_retries=0) as client:
+            client.vaults.create(name="shop")
+            client.vault_secrets.create(vault_name="shop", name="a", value=MARKER)
+            for operation in CALLS:
+                if operation.api == "remote" and operation.body is not None:
+                    with contextlib.suppress(ginnel.APIError):
+                        client.request(operation.method, operation.path, json=operation.body)
+        process.terminate()
+        events = process.stdout.read()
+    hidden(log.read_text() + events, "logs", "vault_secrets")
+
+
+FAILING_TESTS = """
+import os, ginnel
+
+def test_refused(ginnel_remote):
+    ginnel_remote.vaults.create(name="shop")
+    made = ginnel_remote.vault_secrets.create(
+        vault_name="shop", name="a", value=os.environ["MARKER"])
+    ginnel_remote.vault_secrets.create(
+        vault_name="shop", name="a", value=os.environ["MARKER"])
+
+def test_mistyped(ginnel_remote):
+    ginnel_remote.vault_secrets.create(
+        vault_name="shop", name=1, value=os.environ["MARKER"])
+
+def test_untyped(ginnel_remote):
+    ginnel_remote.request(
+        "POST", "/vault_secrets", json={"value": os.environ["MARKER"], "name": 1})
+
+def test_compared(ginnel_remote):
+    ginnel_remote.vaults.create(name="other")
+    sent = {"vault_name": "other", "name": "b", "value": os.environ["MARKER"]}
+    ginnel_remote.vault_secrets.create(**sent)
+    del sent
+    listed = ginnel_remote.vault_secrets.list().to_list()
+    key = ginnel_remote.api_keys.create(description="kept")
+    assert [key, *listed] == []
+"""
+
+
+def test_a_report_of_pytest(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(FAILING_TESTS)
+
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-l", "-vv", "--tb=long", "-p", "no:cacheprovider", "."],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "MARKER": MARKER},
+    )
+
+    hidden(done.stdout, "report", "4 failed", "ValidationError", "VaultSecret", "listed", "kept")
 
 
 def test_arguments_of_other_types() -> None:
