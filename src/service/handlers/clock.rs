@@ -31,9 +31,5 @@ async fn confirm(service: Context, _: Confirm) -> OperationResult<Confirm> {
 fn shown(service: &Context, time: SystemTime) -> ClockState {
     let pause = service.shared.store.ages().pause().unwrap_or_default();
     let pause_seconds = i64::try_from(pause.as_secs()).unwrap_or(i64::MAX);
-    ClockState {
-        time: Some(Timestamp::at(time)),
-        pause_seconds: Some(pause_seconds),
-        ..ClockState::default()
-    }
+    ClockState { time: Some(Timestamp::at(time)), pause_seconds: Some(pause_seconds) }
 }
