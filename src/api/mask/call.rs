@@ -38,11 +38,15 @@ impl CallMask {
 
     /// Masks a body: the secret fields of these operations, and what [`body`] masks.
     pub fn body(&self, media_type: &str, bytes: &[u8], side: CallSide) -> Option<Vec<u8>> {
-        if !self.has_secrets(side) {
+        let has_own = self.has_secrets(side);
+        if !has_own && !self.has_secrets(CallSide::Request) {
             return body(media_type, bytes);
         }
         let Ok(mut value) = serde_json::from_slice::<Value>(bytes) else {
-            return (!bytes.is_empty()).then(|| MASK.as_bytes().to_vec());
+            return match has_own && !bytes.is_empty() {
+                true => Some(MASK.as_bytes().to_vec()),
+                false => body(media_type, bytes),
+            };
         };
         let before = value.clone();
         self.conceal(&mut value, side);
@@ -64,9 +68,13 @@ impl CallMask {
         value_in_form(shown);
     }
 
+    /// Conceals secret fields. A response may repeat the request, as errors of some servers do.
     fn conceal(&self, shown: &mut Value, side: CallSide) {
         for info in &self.0 {
-            fields(info, side, shown, &conceal_secret);
+            fields(info, CallSide::Request, shown, &conceal_secret);
+            if side == CallSide::Response {
+                fields(info, side, shown, &conceal_secret);
+            }
         }
     }
 
@@ -233,6 +241,19 @@ mod tests {
         let tunnel = r#"{"addr":"80","basic_auth":["a:swordfish"]}"#;
         let masked = format!(r#"{{"addr":"80","basic_auth":"{MASK}"}}"#);
         assert_eq!(shown("POST", "/api/tunnels", tunnel), masked);
+    }
+
+    #[test]
+    fn a_response_that_repeats_the_request_is_masked() {
+        let mask = CallMask::of("POST", "/vault_secrets");
+        let response = |body: &str| {
+            let masked = mask.body("text/plain", body.as_bytes(), CallSide::Response);
+            masked.map_or(body.to_owned(), |masked| String::from_utf8(masked).unwrap())
+        };
+
+        let expected = format!(r#"{{"value":"{MASK}"}}"#);
+        assert_eq!(response(r#"{"value":"swordfish"}"#), expected);
+        assert_eq!(response("no such vault"), "no such vault");
     }
 
     #[test]
