@@ -314,9 +314,10 @@ def test_spans() -> None:
     kept, provider = memory.InMemorySpanExporter(), sdk.TracerProvider()
     provider.add_span_processor(export.SimpleSpanProcessor(kept))
     for operation in SECRET:
-        answers = [answer(200, operation.result or {}), answer(400, {"msg": "refused"})]
         with (
-            Server(answers) as server,
+            Server(
+                [answer(200, operation.result or {}), answer(400, {"msg": "refused"})]
+            ) as server,
             client_of(operation, server.url) as plain,
             traced(plain, provider) as client,
         ):
