@@ -151,6 +151,13 @@ struct PairGroup {
     has_others: bool,
 }
 
+impl PairGroup {
+    /// Returns true if the value of a key follows.
+    fn awaits_value(&self) -> bool {
+        self.has_key && self.value.is_none()
+    }
+}
+
 struct PairScan<'a> {
     text: &'a str,
     at: usize,
@@ -202,6 +209,11 @@ impl<'a> PairScan<'a> {
                     self.end_line();
                     self.at += 1;
                 }
+                // A tag is a group of its own.
+                b'<' | b'>' if self.groups.is_empty() && !self.line.awaits_value() => {
+                    self.end_line();
+                    self.at += 1;
+                }
                 byte if byte.is_ascii_whitespace() => self.at += 1,
                 _ => self.word(),
             }
@@ -219,10 +231,7 @@ impl<'a> PairScan<'a> {
     /// Reads a word or a quoted text: a key if a separator follows, else a part of a value.
     fn word(&mut self) {
         let start = self.at;
-        let begins_value = {
-            let group = self.group();
-            group.has_key && group.value.is_none()
-        };
+        let begins_value = self.group().awaits_value();
         let (end, quote) = self.word_end(start, begins_value);
         self.at = end.max(start + 1);
         let place = start..self.at;
@@ -501,6 +510,10 @@ mod tests {
 
     #[test]
     fn values_of_other_names_and_of_other_members_stay() {
+        let tags = r#"<input name="password" value="$"><input name="user" value="kept">"#
+            .replace('$', MASK);
+        assert_eq!(masked(&tags), tags);
+        assert_eq!(masked("field=password value=<fish>"), format!("field=password value={MASK}"));
         for source in [
             r#"{"name": "region", "value": "kept"}"#,
             r#"{"name": "max_tokens", "value": 5}"#,
