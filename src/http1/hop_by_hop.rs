@@ -10,7 +10,7 @@ use super::lists::elements;
 /// A field of upgrades to HTTP/2 (RFC 7540, section 3.2.1), which ginnel never makes.
 pub const HTTP2_SETTINGS: &str = "http2-settings";
 
-/// The fields that go no further, beside those that `Connection` names.
+/// The fields that are not forwarded, in addition to those that `Connection` names.
 const HOP_BY_HOP: [&str; 7] = [
     "connection",
     "keep-alive",

@@ -1,11 +1,11 @@
-//! Listeners: how many connections are taken, how long one may be silent, who may not be reached. And the dialler,
-//! which opens all outgoing connections by the rules of their [`DialRole`]; [`OutboundClient`] sends HTTP by them.
+//! Listeners and the dialler. The dialler opens all outgoing connections by the rules of their [`DialRole`];
+//! [`OutboundClient`] sends HTTP by the same rules.
 //!
-//! Every listener of the service and of the agent is a [`Listener`]: it asks a [`ConnectionLimit`],
-//! whose size follows from the file descriptors that the process may have ([`descriptors`]), and serves
-//! until a [`Shutdown`]; [`serve_api`] serves an API on it. `timeouts` says how long clients may take, [`private`] and [`PrivateSocket`] know the
-//! listeners and sockets that nothing public may lead to, [`Reach`] which addresses are public, `resets` copies bytes
-//! both ways, and [`tls`] is all that is said about TLS.
+//! Every listener of the service and of the agent is a [`Listener`]. It asks a [`ConnectionLimit`], whose size follows
+//! from the file descriptors that the process may have ([`descriptors`]), and serves until a [`Shutdown`];
+//! [`serve_api`] serves an API on it. `timeouts` has the time limits of clients. [`private`] and [`PrivateSocket`]
+//! know the listeners and sockets that no public traffic may reach, [`Reach`] knows which addresses are public,
+//! `resets` copies bytes in both directions, and [`tls`] has the settings of TLS.
 
 #[cfg(feature = "service")]
 mod api_server;

@@ -305,7 +305,7 @@ def _shown(value: object, at: tuple[str | int, ...]) -> str:
     """A JSON value without secrets, and short."""
     names = [name for name in at if isinstance(name, str)]
     is_number = value is None or isinstance(value, bool | int | float)
-    # Numbers, booleans and null stay, unless they are inside of what is hidden.
+    # Numbers, booleans and null stay, unless they are inside a hidden value.
     hiding = at[:-1] if is_number and names and at[-1] == names[-1] else at
     if any(isinstance(name, str) and is_secret(name) for name in hiding):
         return mask.MASK

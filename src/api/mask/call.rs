@@ -10,7 +10,7 @@ use super::mark::MASK;
 use super::message::message;
 use crate::api::{Field, Info, Kind, Output, Shape, local, remote};
 
-/// The operations that a call may be, and with them what is secret in its bodies.
+/// The operations that may match a call, with the secret fields of its bodies.
 ///
 /// A captured call may have any server and any prefix of its path. If several operations match, the secrets of
 /// all of them are masked.
@@ -154,7 +154,7 @@ fn fields(info: &Info, side: CallSide, shown: &mut Value, mask: &MaskField) {
     }
 }
 
-/// The shape of what an operation returns, and the field of a page that has the items.
+/// Returns the shape of an operation's result, and the field of a page that has the items.
 fn output(info: &Info) -> Option<(Option<&'static str>, &'static Shape)> {
     match info.output {
         Output::Nothing => None,
@@ -201,7 +201,7 @@ fn shape_has_secrets(shape: &Shape) -> bool {
     shape.fields.iter().any(|field| has_secrets(&field.kind))
 }
 
-/// Returns true if a path ends with the segments of a template, in which `{…}` stands for any segment.
+/// Returns true if a path ends with the segments of a template, in which `{…}` matches any segment.
 fn ends_with(path: &str, template: &str) -> bool {
     let mut segments = path.rsplit('/');
     template.rsplit('/').filter(|expected| !expected.is_empty()).all(|expected| {

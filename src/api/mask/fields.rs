@@ -103,8 +103,8 @@ fn is_scheme(word: &str) -> bool {
     SCHEMES.iter().any(|known| word.eq_ignore_ascii_case(known))
 }
 
-/// Whether the name of a protocol of WebSockets is there for the credentials beside or inside it:
-/// browsers can send them nowhere else.
+/// Returns true if the name of a WebSocket protocol carries credentials or announces the next name as credentials.
+/// Browsers can send credentials for a WebSocket only in this header.
 fn is_credential_word(protocol: &str) -> bool {
     let protocol = protocol.trim().to_ascii_lowercase();
     is_scheme(&protocol) || is_secret(&protocol) || protocol.contains("bearer")
@@ -158,18 +158,18 @@ fn segments(path: &str) -> Cow<'_, str> {
     segments.collect::<Vec<_>>().join("/").into()
 }
 
-/// The name of a file, unless it is what a file should hold: keys are put where names belong.
+/// Returns the name of a file. The mask is returned if the text is the content of a file: users put keys there.
 pub fn path(path: &Path) -> Cow<'_, str> {
     if is_content(path) { MASK.into() } else { path.to_string_lossy() }
 }
 
-/// Whether what should name a file is several lines, or PEM.
+/// Returns true if the text has several lines or is PEM, so that it cannot be the name of a file.
 pub fn is_content(path: &Path) -> bool {
     let text = path.to_string_lossy();
     text.contains(['\n', '\r']) || text.contains("-----BEGIN")
 }
 
-/// Parameters as they stand in queries and forms.
+/// Masks the parameters of a query or a form.
 pub fn pairs(pairs: &str) -> String {
     parameters(pairs, NESTED)
 }
@@ -182,7 +182,7 @@ fn parameters(parameters: &str, depth: u8) -> String {
 fn parameter<'a>(name: Option<&str>, value: &'a str, depth: u8) -> Cow<'a, str> {
     if depth > 0 && value.contains(['%', '+']) {
         let decoded = decoded(value);
-        // Where there is no name, all of a pair may be in escapes.
+        // A pair without a name may be escaped as a whole.
         if name.is_none() && parameters(&decoded, depth - 1) != decoded
             || nested(&decoded, depth - 1) != decoded
             || text(&decoded) != decoded
@@ -193,10 +193,9 @@ fn parameter<'a>(name: Option<&str>, value: &'a str, depth: u8) -> Cow<'a, str> 
     text(value)
 }
 
-/// Pairs between separators; `other` masks what has not the name of a secret.
+/// Masks pairs between separators. `other` masks the pairs without the name of a secret.
 ///
-/// What follows a secret without being a pair itself is taken for more of it: not everybody takes all
-/// of these for separators.
+/// A text behind a secret that is not a pair counts as part of the secret, because servers differ in their separators.
 fn joined<'a>(
     pairs: &'a str,
     separators: &[char],

@@ -10,7 +10,7 @@ use super::name_value::{PairRole, pair_role};
 use super::{MASK, anchors, brackets, text};
 use crate::api::secrets::{is_secret, is_visible_scalar};
 
-/// A line with a key: what is before it, the key, and what is between the key and its value.
+/// A line with a key: the text before the key, the key, and the text between the key and its value.
 const KEY: &str = r#"(?x)^
     (?P<before>\s*(?:-\s+)*(?:\?\s+)?)
     (?P<key>"(?:[^"\\]|\\.)*"|'[^']*'|[A-Za-z0-9_.$%/-](?:[A-Za-z0-9_.$%/\ -]*[A-Za-z0-9_.$%/-])?)
@@ -157,7 +157,7 @@ struct SecretKey<'a> {
     is_item: bool,
     /// True for a key with a question mark, whose value is in a line of its own.
     is_explicit: bool,
-    /// Where the value begins in its line.
+    /// The position of the value in its line.
     value_start: usize,
 }
 
