@@ -132,11 +132,16 @@ class Faults:
         return (at - datetime.now(UTC)).total_seconds() if at else float("nan")
 
     def _date_error(self, node: Node) -> float:
-        """How many seconds the date of what a node creates is off; 0 if it creates nothing."""
-        made = self._work.call(node.ports["api"], "POST", "/ip_policies", description="clock")
-        if made.status != 201:
-            return 0
-        at = datetime.fromisoformat(made.json()["created_at"])
+        """How many seconds the date of what a node creates is off."""
+        replies: list[Reply] = []
+
+        def is_made() -> bool:
+            port = node.ports["api"]
+            replies.append(self._work.call(port, "POST", "/ip_policies", description="clock"))
+            return replies[-1].status == 201
+
+        wait_until(is_made, "a node to create something")
+        at = datetime.fromisoformat(replies[-1].json()["created_at"])
         return (at - datetime.now(UTC)).total_seconds()
 
     def _epochs(self) -> dict[str, int]:

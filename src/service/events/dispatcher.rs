@@ -145,6 +145,14 @@ impl DispatchState {
         i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
     }
 
+    /// Returns the time by which replaced signing secrets end: during a pause after a leap of the clock, none does.
+    pub fn secret_second(&self) -> i64 {
+        match self.store.ages().pause() {
+            None => self.second(),
+            Some(_) => i64::MIN,
+        }
+    }
+
     /// What time it is.
     pub fn now(&self) -> Timestamp {
         Timestamp::at(self.origin.now())

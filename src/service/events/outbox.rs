@@ -251,9 +251,7 @@ impl OutboxWorker {
         events: &[OutgoingEvent],
     ) -> Option<PageEnd> {
         let (target, state) = (&waiting.target, self.state.clone());
-        // During a pause, no secret that was replaced is over.
-        let age_second = if self.expires { state.second() } else { i64::MIN };
-        let sending = state.sender.send(target, events, age_second);
+        let sending = state.sender.send(target, events, state.secret_second());
         // What is cut off may have been taken, and would come again from whoever delivers next.
         let Some(sent) = self.signal.run_until(ShutdownPhase::Forced, sending).await else {
             return Some(PageEnd::Stop);

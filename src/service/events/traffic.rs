@@ -128,7 +128,7 @@ pub(super) async fn send_all(
 async fn send(state: &DispatchState, target: &DeliveryTarget, events: &[OutgoingEvent]) {
     let mut failures = 0;
     loop {
-        let err = match state.sender.send(target, events, state.second()).await {
+        let err = match state.sender.send(target, events, state.secret_second()).await {
             Ok(sent) => return state.metrics.sent(target.kind(), &sent),
             Err(err) => err,
         };

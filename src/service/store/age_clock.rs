@@ -108,6 +108,8 @@ pub(in crate::service) struct AgeClock {
     origin: OnceLock<Origin>,
     /// Absent if an operator or a test vouches for the clock.
     watch: Mutex<Option<LeapWatch>>,
+    /// The time at which the database was asked for its time.
+    asked: Mutex<Option<Instant>>,
 }
 
 impl AgeClock {
@@ -136,8 +138,14 @@ impl AgeClock {
     }
 
     /// Returns true unless the database was asked a moment ago; the origin follows its answer by the monotonic clock.
-    pub(super) fn is_due(&self) -> bool {
-        self.watch().as_ref().is_none_or(|watch| watch.monotonic.elapsed() >= READ_INTERVAL)
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        let asked = *self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.is_none_or(|asked| now.saturating_duration_since(asked) >= READ_INTERVAL)
+    }
+
+    /// Takes note that the database is asked at this time.
+    pub(super) fn note_question(&self, now: Instant) {
+        *self.asked.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
     }
 
     /// Takes a reading; returns it if it is to be stored, and true if the clock has leapt.
@@ -195,6 +203,19 @@ mod tests {
     fn stored(at: SystemTime, pause: Duration) -> Option<StoredReading> {
         let at = at.duration_since(UNIX_EPOCH).unwrap().as_secs();
         Some(StoredReading { at, pause: pause.as_secs(), confirmations: 0 })
+    }
+
+    #[test]
+    fn looks_at_the_clock_do_not_put_off_the_next_question() {
+        let (clock, asked) = (AgeClock::default(), Instant::now());
+        assert!(clock.is_due(asked));
+        clock.begin(None, wall());
+
+        clock.note_question(asked);
+        clock.observe(wall());
+
+        assert!(!clock.is_due(asked + READ_INTERVAL / 2));
+        assert!(clock.is_due(asked + READ_INTERVAL));
     }
 
     #[test]

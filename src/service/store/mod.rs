@@ -31,7 +31,7 @@ mod waiting_events;
 mod writer;
 
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 pub(in crate::service) use age_clock::AgeClock;
 use age_reading::StoredReading;
@@ -186,7 +186,7 @@ impl Store {
             self.ages.note_confirmations(stored.map_or(0, |stored| stored.confirmations));
             reading = self.ages.confirm(now).unwrap_or(reading);
         }
-        self.keep_reading(reading).await.map(drop)
+        self.keep_reading(reading, false).await.map(drop)
     }
 
     /// Ends the pause after a leap of the clock, since an operator vouches for the clock. Returns the time by that
@@ -197,12 +197,12 @@ impl Store {
     pub(in crate::service) async fn confirm_clock(
         &self,
     ) -> Result<(SystemTime, Duration), StoreError> {
-        let now = self.read_clock().await?;
+        let now = self.ask_clock().await?;
         let stored = self.read(|view| view.age_reading()).await?;
         let pause = self.ages.pause().unwrap_or_default();
         self.ages.note_confirmations(stored.map_or(0, |stored| stored.confirmations));
         if let Some(reading) = self.ages.confirm(now) {
-            self.keep_reading(reading).await?;
+            self.keep_reading(reading, false).await?;
         }
         Ok((now, pause))
     }
@@ -220,7 +220,7 @@ impl Store {
     pub(in crate::service) async fn age_time(&self) -> Result<Option<SystemTime>, StoreError> {
         let now = self.read_clock().await?;
         if let Some((reading, has_leapt)) = self.ages.observe(now) {
-            let confirmations = self.keep_reading(reading).await?;
+            let confirmations = self.keep_reading(reading, has_leapt).await?;
             if has_leapt {
                 self.ages.note_confirmations(confirmations);
             }
@@ -233,25 +233,37 @@ impl Store {
         Ok(self.ages.pause().is_none().then_some(now))
     }
 
-    /// Reads the clock of the database, and makes the origin follow it; that of the machine if it has none.
+    /// Reads the clock of the database, which was asked a moment ago; that of the machine if it has none.
     async fn read_clock(&self) -> Result<SystemTime, StoreError> {
+        match self.ages.is_due(Instant::now()) {
+            true => self.ask_clock().await,
+            false => Ok(self.ages.origin().now()),
+        }
+    }
+
+    /// Asks the database for its time, and makes the origin follow it.
+    async fn ask_clock(&self) -> Result<SystemTime, StoreError> {
         let origin = self.ages.origin();
-        if self.ages.is_due()
-            && let Some(time) = self.database_time().await?
-        {
+        if let Some(time) = self.database_time().await? {
             origin.follow(time);
         }
+        self.ages.note_question(Instant::now());
         Ok(origin.now())
     }
 
     /// Stores a reading; returns the number of confirmations of all nodes.
-    async fn keep_reading(&self, reading: StoredReading) -> Result<u64, StoreError> {
+    async fn keep_reading(
+        &self,
+        reading: StoredReading,
+        has_leapt: bool,
+    ) -> Result<u64, StoreError> {
         let keep = move |change: &Transaction<'_>| -> Result<u64, StoreError> {
-            let stored = change.age_reading()?.map_or(0, |stored| stored.confirmations);
-            let confirmations = reading.confirmations.max(stored);
-            let text = serde_json::to_string(&StoredReading { confirmations, ..reading })?;
-            change.set(age_reading::SETTING, &text)?;
-            Ok(confirmations)
+            let kept = match change.age_reading()? {
+                Some(stored) => reading.after(stored, has_leapt),
+                None => reading,
+            };
+            change.set(age_reading::SETTING, &serde_json::to_string(&kept)?)?;
+            Ok(kept.confirmations)
         };
         self.write(keep).await
     }
