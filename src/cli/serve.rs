@@ -23,7 +23,7 @@ use crate::logging::{LogFormat, or_debug};
 use crate::service::config::{self, SECTIONS, ServeConfig};
 use crate::service::store::HealthEvents;
 use crate::service::{AcceptFailures, Refusals, Service};
-use crate::settings::{ConfigFile, ResolvedSettings};
+use crate::settings::{ConfigFile, ResolvedSettings, take_readable_files};
 
 /// How often it is said that connections were closed because there were too many.
 const REFUSAL_REPORT_INTERVAL: Duration = Duration::from_secs(10);
@@ -59,6 +59,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), CliError> {
     let mut problems = preflight(&loaded.resolved);
     config.options.unused().iter().for_each(|line| complain(line));
     variables::report_unknown();
+    take_readable_files().iter().for_each(|warning| complain(warning));
     if matches.get_flag("check") {
         if !problems.is_empty() {
             return Err(settings::refused(problems.into_iter().map(|it| it.message).collect()));

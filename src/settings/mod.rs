@@ -20,7 +20,9 @@ pub use file::{
     read_plain_field, read_text,
 };
 pub use reload::{SettingChange, changes, keep_fixed};
-pub use secret_file::{read_secret, read_secret_lines, secret_text, warn_if_readable};
+pub use secret_file::{
+    read_secret, read_secret_lines, secret_text, take_readable_files, warn_if_readable,
+};
 pub(crate) use setting::setting;
 pub use setting::{Reload, Setting, SettingField, SettingName, SettingSection};
 pub use sources::{ResolvedSettings, SettingOrigin, SettingSources, is_set_by_kubernetes, resolve};

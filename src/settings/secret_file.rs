@@ -1,8 +1,10 @@
 //! Files that hold a secret.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use crate::api::{Secret, mask};
 
@@ -55,6 +57,9 @@ pub fn secret_text(content: Vec<u8>) -> io::Result<String> {
     Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }
 
+/// The files with secrets that every user may read. Most files are read before there is a log.
+static READABLE: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
 /// Logs a warning if every user may read a file with secrets. The group may: a service often runs as a user of its own.
 pub fn warn_if_readable(path: &Path) {
     if is_readable_by_others(path) {
@@ -62,7 +67,18 @@ pub fn warn_if_readable(path: &Path) {
             path = %mask::path(path),
             "every user of this machine may read a secret file; chmod o-r prevents it"
         );
+        READABLE.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned());
     }
+}
+
+/// Returns a warning for each file with secrets that was read since the last call and that every user may read.
+pub fn take_readable_files() -> Vec<String> {
+    let files = std::mem::take(&mut *READABLE.lock().unwrap_or_else(PoisonError::into_inner));
+    let warning = |path: PathBuf| {
+        let path = mask::path(&path);
+        format!("every user of this machine may read the secret file {path}; chmod o-r prevents it")
+    };
+    files.into_iter().map(warning).collect()
 }
 
 fn invalid(problem: &str) -> io::Error {

@@ -315,6 +315,35 @@ def test_a_secret_file_without_a_secret_is_refused(
     assert setting.replace("_", "-") in done.stderr
 
 
+@pytest.mark.parametrize("setting", ["admin-key-file", "authtoken-file", "vault-key-file"])
+def test_a_secret_file_that_others_may_read_is_a_warning(setting: str, tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    text = {"admin-key-file": "k" * 40, "authtoken-file": "t" * 40}
+    file.write_text(text.get(setting, "AGE-SECRET-KEY"))
+    warned = {}
+    for mode in (0o644, 0o640):
+        file.chmod(mode)
+        path = str(tmp_path / "g.db")
+        done = ginnel_command("serve", "--check", "--path", path, f"--{setting}", str(file))
+        warned[mode] = f"may read the secret file {file}; chmod o-r" in done.stderr
+
+    assert warned == {0o644: True, 0o640: False}
+
+
+def test_an_authtoken_file_of_an_agent_that_others_may_read_is_a_warning(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("t" * 40)
+    file.chmod(0o644)
+
+    # An agent whose tunnel is wrong ends before it connects.
+    done = ginnel_command(
+        *("http", "nonsense:port", "--server-addr", "127.0.0.1:1", "--authtoken-file", str(file))
+    )
+
+    assert done.returncode == 2
+    assert f"may read the secret file {file}; chmod o-r" in done.stderr
+
+
 @pytest.mark.parametrize("content", [b"", b"\xef\xbb\xbf\r\n", b"\xff\xfea\x00"])
 def test_a_file_without_the_key_of_secrets_is_refused(content: bytes, tmp_path: Path) -> None:
     file = tmp_path / "vault.key"

@@ -239,6 +239,20 @@ mod tests {
     }
 
     #[test]
+    fn an_empty_policy_is_refused() {
+        for (field, text) in [("traffic_policy", ""), ("traffic_policy", " \n"), ("policy", "")] {
+            let document = json!({"addr": "localhost:80", "proto": "http", field: text});
+
+            let problems = read(document).unwrap_err();
+
+            assert_eq!(
+                problems,
+                ["traffic_policy: is empty; write a policy, or leave the field out for none"]
+            );
+        }
+    }
+
+    #[test]
     fn fields_of_other_kinds_are_refused() {
         let others = [
             (json!({"proto": "tcp", "inspect": true}), "inspect"),

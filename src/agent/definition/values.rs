@@ -255,6 +255,12 @@ impl DefinitionReader {
             self.problem("policy", "is the older name of traffic_policy; use only one of them");
         }
         match new.or(old)? {
+            // An empty text would be an endpoint without a policy, open to every visitor.
+            Value::String(text) if text.trim().is_empty() => {
+                let problem = "is empty; write a policy, or leave the field out for none";
+                self.problem("traffic_policy", problem);
+                None
+            }
             Value::String(text) => Some(text),
             value @ Value::Object(_) => {
                 if let Some(path) = policy_document::unclear_number(&value) {

@@ -25,7 +25,7 @@ use crate::cli::help::HelpRank;
 use crate::cli::output::complain;
 use crate::cli::{admin, grace, logging, settings, variables};
 use crate::service;
-use crate::settings::ResolvedSettings;
+use crate::settings::{ResolvedSettings, take_readable_files};
 
 /// The variable that may hold the authtoken; command lines are for all to see.
 const AUTHTOKEN_VARIABLE: &str = "GINNEL_AUTHTOKEN";
@@ -270,6 +270,7 @@ pub(in crate::cli) fn load_config(
     }
     variables::report_unknown();
     apply_authtoken_file(&mut loaded)?;
+    take_readable_files().iter().for_each(|warning| complain(warning));
     Ok(loaded)
 }
 
