@@ -11,6 +11,11 @@ use http::header::FORWARDED;
 
 use super::lists::{is_token, split_outside_quotes};
 
+/// Maximum number of elements in all `Forwarded` fields of a request: one for each proxy on the way.
+const MAX_ELEMENTS: usize = 64;
+/// Maximum number of parameters of an element. RFC 7239 defines four.
+const MAX_PARAMETERS: usize = 16;
+
 /// The report of one proxy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ForwardedElement {
@@ -53,42 +58,71 @@ pub enum NodePort {
     Obfuscated(String),
 }
 
-/// Reads all `Forwarded` fields, in their order. Returns `None` if they have no elements, or if one of them is malformed.
+/// Reads all `Forwarded` fields, in their order. Returns `None` if they have no elements or more than [`MAX_ELEMENTS`],
+/// or if one of them is malformed.
 pub fn forwarded_elements(headers: &HeaderMap) -> Option<Vec<ForwardedElement>> {
     let mut elements = Vec::new();
     for line in headers.get_all(FORWARDED) {
         for part in split_outside_quotes(line.as_bytes(), b',')? {
-            if !part.is_empty() {
-                elements.push(ForwardedElement::parse(part)?);
+            if part.is_empty() {
+                continue;
             }
+            if elements.len() == MAX_ELEMENTS {
+                return None;
+            }
+            elements.push(ForwardedElement::parse(part)?);
         }
     }
     Some(elements).filter(|elements| !elements.is_empty())
 }
 
 impl ForwardedElement {
-    /// Parses one element. Unknown parameters are ignored; a parameter that is given twice is an error.
+    /// Parses one element. Unknown parameters are ignored. A known parameter that is given twice is an error, and so are
+    /// more than [`MAX_PARAMETERS`].
     pub fn parse(element: &[u8]) -> Option<Self> {
-        let (mut parsed, mut names) = (Self::default(), Vec::new());
-        for pair in split_outside_quotes(element, b';')?.into_iter().filter(|pair| !pair.is_empty())
-        {
+        let (mut parsed, mut seen) = (Self::default(), SeenParameters::default());
+        let pairs = split_outside_quotes(element, b';')?;
+        for (count, pair) in pairs.into_iter().filter(|pair| !pair.is_empty()).enumerate() {
+            if count == MAX_PARAMETERS {
+                return None;
+            }
             let at = pair.iter().position(|byte| *byte == b'=')?;
             let (name, value) = (pair.get(..at)?, unquoted(pair.get(at + 1..)?)?);
             let name = is_token(name).then(|| name.to_ascii_lowercase())?;
-            match name.as_slice() {
-                b"for" => parsed.client = Some(ForwardedNode::parse(&value)?),
-                b"by" => parsed.by = Some(ForwardedNode::parse(&value)?),
-                b"host" => parsed.host = Some(value).filter(|host| !host.is_empty()),
-                b"proto" => parsed.proto = Some(value).filter(|proto| is_scheme(proto)),
-                _ => {}
-            }
-            if names.contains(&name) {
+            let is_repeated = match name.as_slice() {
+                b"for" => {
+                    parsed.client = Some(ForwardedNode::parse(&value)?);
+                    std::mem::replace(&mut seen.client, true)
+                }
+                b"by" => {
+                    parsed.by = Some(ForwardedNode::parse(&value)?);
+                    std::mem::replace(&mut seen.by, true)
+                }
+                b"host" => {
+                    parsed.host = Some(value).filter(|host| !host.is_empty());
+                    std::mem::replace(&mut seen.host, true)
+                }
+                b"proto" => {
+                    parsed.proto = Some(value).filter(|proto| is_scheme(proto));
+                    std::mem::replace(&mut seen.proto, true)
+                }
+                _ => false,
+            };
+            if is_repeated {
                 return None;
             }
-            names.push(name);
         }
         Some(parsed)
     }
+}
+
+/// The known parameters that an element has had so far.
+#[derive(Default)]
+struct SeenParameters {
+    client: bool,
+    by: bool,
+    host: bool,
+    proto: bool,
 }
 
 impl ForwardedNode {
@@ -284,6 +318,34 @@ mod tests {
             assert_eq!(elements(&[line]), None, "{line}");
             assert_eq!(elements(&["for=192.0.2.7", line]).is_some(), line.is_empty(), "{line}");
         }
+    }
+
+    #[test]
+    fn a_repeated_known_parameter_is_malformed() {
+        for pair in ["for=192.0.2.1", "by=192.0.2.1", "host=a.test", "proto=http", "host=\"\""] {
+            let element = format!("{pair};x=1;{}", pair.to_ascii_uppercase());
+
+            assert!(ForwardedElement::parse(pair.as_bytes()).is_some(), "{pair}");
+            assert_eq!(ForwardedElement::parse(element.as_bytes()), None, "{element}");
+        }
+    }
+
+    #[test]
+    fn a_field_beyond_the_limits_is_malformed() {
+        let count_of = |list: String| {
+            let line = (FORWARDED, HeaderValue::try_from(list).unwrap());
+            forwarded_elements(&[line].into_iter().collect()).map(|elements| elements.len())
+        };
+        let elements = |count: usize| vec!["for=192.0.2.1"; count].join(",");
+        let parameters = |count: usize| {
+            let names: Vec<_> = (0..count).map(|at| format!("x{at}=1")).collect();
+            names.join(";")
+        };
+
+        assert_eq!(count_of(elements(MAX_ELEMENTS)), Some(MAX_ELEMENTS));
+        assert_eq!(count_of(elements(MAX_ELEMENTS + 1)), None);
+        assert_eq!(count_of(parameters(MAX_PARAMETERS)), Some(1));
+        assert_eq!(count_of(parameters(MAX_PARAMETERS + 1)), None);
     }
 
     #[test]
