@@ -37,9 +37,7 @@ mod write;
 pub use body::Body;
 pub use chunks::FramingError;
 pub use forwarded::{CDN_LOOP, FORWARDED_FOR, FORWARDED_HOST, FORWARDED_PROTO, is_forwarded};
-pub use forwarded_field::{
-    ForwardedElement, ForwardedNode, NodeName, NodePort, forwarded_elements,
-};
+pub use forwarded_field::{ForwardedElement, ForwardedNode, forwarded_elements};
 pub use head::{
     HeadError, HeadField, HeadLimits, HeadLine, MAX_HEAD_BYTES, MAX_HEAD_FIELDS,
     MAX_RELAYED_HEAD_BYTES, RequestHead, ResponseHead, behind_first_line, fields_in, head_size,

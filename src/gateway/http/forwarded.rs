@@ -14,7 +14,7 @@ use crate::gateway::http::error_response::{self, ErrorResponse};
 use crate::gateway::listener::trusted_proxies::TrustedProxies;
 use crate::http1::{
     CDN_LOOP, FORWARDED_FOR, FORWARDED_HOST, FORWARDED_PROTO, ForwardedElement, ForwardedNode,
-    HeadWriter, NodeName, NodePort, elements_of, forwarded_elements, is_forwarded,
+    HeadWriter, elements_of, forwarded_elements, is_forwarded,
 };
 
 /// What this service calls itself in `CDN-Loop`.
@@ -125,7 +125,8 @@ fn append(headers: &mut HeaderMap, name: HeaderName, value: &HeaderValue) {
 }
 
 /// Removes what a visitor has no business to say; of what a trusted proxy says, only the spellings that
-/// no proxy writes: an upstream may take them for more of the header, and nothing here has read them.
+/// no proxy writes, and a `Forwarded` with other addresses than `X-Forwarded-For`: an upstream may take them for more
+/// of the header, and nothing here has read them.
 pub(crate) fn remove(headers: &mut HeaderMap, is_proxy: bool) {
     let is_removed = |name: &&HeaderName| {
         let name = name.as_str().as_bytes();
@@ -136,29 +137,20 @@ pub(crate) fn remove(headers: &mut HeaderMap, is_proxy: bool) {
     for name in names {
         headers.remove(name);
     }
-    if is_proxy {
-        translate(headers);
+    if is_proxy && headers.contains_key(FORWARDED) && !has_equal_lists(headers) {
+        headers.remove(FORWARDED);
     }
 }
 
-/// Removes a `Forwarded` that is malformed, as upstreams may read something else in it. Writes the addresses of a
-/// proxy that knows only `Forwarded` into `X-Forwarded-For`, which most upstreams read.
-fn translate(headers: &mut HeaderMap) {
-    if headers.contains_key(FORWARDED) && forwarded_elements(headers).is_none() {
-        headers.remove(FORWARDED);
-    }
-    let Some(elements) = only_forwarded(headers) else { return };
-    let list: Vec<String> = elements
-        .iter()
-        .map(|element| match &element.client {
-            Some(ForwardedNode { name: NodeName::Address(address), .. }) => address.to_string(),
-            Some(ForwardedNode { name: NodeName::Obfuscated(name), .. }) => name.clone(),
-            Some(ForwardedNode { name: NodeName::Unknown, .. }) | None => "unknown".to_owned(),
-        })
-        .collect();
-    if let Ok(list) = HeaderValue::try_from(list.join(", ")) {
-        headers.insert(FORWARDED_FOR, list);
-    }
+/// Returns true if `Forwarded` has the same addresses as `X-Forwarded-For`. Rules read only `X-Forwarded-For`, so an
+/// upstream that prefers another `Forwarded` would read another visitor.
+fn has_equal_lists(headers: &HeaderMap) -> bool {
+    let Some(elements) = forwarded_elements(headers) else { return false };
+    let nodes = elements.iter().map(|element| element.client.as_ref()?.address());
+    let entries = elements_of(headers, FORWARDED_FOR).map(|entry| address(entry).map(|it| it.ip()));
+    let canonical = |address: Option<IpAddr>| address.map(|address| address.to_canonical());
+    let are_known = nodes.clone().all(|node| node.is_some());
+    are_known && nodes.map(canonical).eq(entries.map(canonical))
 }
 
 /// A visitor as trusted proxies describe it.
@@ -186,68 +178,28 @@ impl ForwardedVisitor {
     /// The scheme is the entry of `X-Forwarded-Proto` at the position of that visitor if both lists have
     /// the same length, otherwise the last one.
     ///
-    /// `Forwarded` counts if the request has neither of these fields.
+    /// `Forwarded` does not count: proxies that do not know it pass on the one that their visitors write.
     pub(crate) fn read(headers: &HeaderMap, peer: SocketAddr, trusted: &TrustedProxies) -> Self {
-        if let Some(elements) = only_forwarded(headers) {
-            return Self::of_elements(&elements, peer, trusted);
+        if !trusted.contains(peer.ip()) {
+            return Self { address: peer, scheme: None };
         }
         let entries: Vec<&[u8]> = elements_of(headers, FORWARDED_FOR).collect();
-        let addresses = entries.iter().map(|entry| address(str::from_utf8(entry).ok()?));
-        let (visitor, position) = last_untrusted(addresses, peer, trusted);
+        let (mut visitor, mut position) = (peer, None);
+        for (at, entry) in entries.iter().enumerate().rev() {
+            if !trusted.contains(visitor.ip()) {
+                break;
+            }
+            match address(entry) {
+                Some(address) => (visitor, position) = (address, Some(at)),
+                None => break,
+            }
+        }
         let schemes: Vec<&[u8]> = elements_of(headers, FORWARDED_PROTO).collect();
         let position = position.filter(|_| schemes.len() == entries.len());
         let chosen = position.map_or(schemes.last(), |at| schemes.get(at));
         let scheme = chosen.and_then(|word| ReportedScheme::named(word));
         Self { address: visitor, scheme }
     }
-
-    /// As [`ForwardedVisitor::read`], of the elements of `Forwarded`. The scheme is that of the visitor's element, or
-    /// the last one if that element has none.
-    fn of_elements(
-        elements: &[ForwardedElement],
-        peer: SocketAddr,
-        trusted: &TrustedProxies,
-    ) -> Self {
-        let addresses = elements.iter().map(|element| {
-            let node = element.client.as_ref()?;
-            let port = match node.port {
-                Some(NodePort::Number(port)) => port,
-                Some(NodePort::Obfuscated(_)) | None => 0,
-            };
-            node.address().map(|address| SocketAddr::new(address, port))
-        });
-        let (visitor, position) = last_untrusted(addresses, peer, trusted);
-        let own = position.and_then(|at| elements.get(at)?.proto.as_ref());
-        let last = || elements.iter().rev().find_map(|element| element.proto.as_ref());
-        let scheme = own.or_else(last).and_then(|word| ReportedScheme::named(word.as_bytes()));
-        Self { address: visitor, scheme }
-    }
-}
-
-/// Returns the elements of `Forwarded` if no other field reports a visitor.
-fn only_forwarded(headers: &HeaderMap) -> Option<Vec<ForwardedElement>> {
-    let has_others = headers.contains_key(FORWARDED_FOR) || headers.contains_key(FORWARDED_PROTO);
-    if has_others { None } else { forwarded_elements(headers) }
-}
-
-/// Returns the last address that does not belong to a trusted proxy, and its position. Addresses before an entry
-/// without one are not believed.
-fn last_untrusted(
-    addresses: impl DoubleEndedIterator<Item = Option<SocketAddr>> + ExactSizeIterator,
-    peer: SocketAddr,
-    trusted: &TrustedProxies,
-) -> (SocketAddr, Option<usize>) {
-    let (mut visitor, mut position) = (peer, None);
-    for (at, address) in addresses.enumerate().rev() {
-        if !trusted.contains(visitor.ip()) {
-            break;
-        }
-        match address {
-            Some(address) => (visitor, position) = (address, Some(at)),
-            None => break,
-        }
-    }
-    (visitor, position)
 }
 
 impl ReportedScheme {
@@ -264,7 +216,8 @@ impl ReportedScheme {
 }
 
 /// An address as proxies write it, with a port or, as usual, without.
-fn address(text: &str) -> Option<SocketAddr> {
+fn address(entry: &[u8]) -> Option<SocketAddr> {
+    let text = str::from_utf8(entry).ok()?;
     let address = Host::parse(text).ok().and_then(|host| host.ip());
     address.map(|address| SocketAddr::new(address, 0)).or_else(|| text.parse().ok())
 }
@@ -346,7 +299,7 @@ mod tests {
         assert_eq!(headers.keys().collect::<Vec<_>>(), ["x-mine"]);
         let mut kept: Vec<_> = of_proxy.keys().map(HeaderName::as_str).collect();
         kept.sort_unstable();
-        assert_eq!(kept, ["forwarded", "x-forwarded-for", "x-mine"]);
+        assert_eq!(kept, ["x-forwarded-for", "x-mine"]);
     }
 
     /// The client behind a peer, among `10.0.0.0/8` as trusted proxies.
@@ -411,65 +364,62 @@ mod tests {
         assert_eq!(client_of(proxy, &["10.0.0.7, 2001:db8::1"]), "10.0.0.7:0");
     }
 
-    /// The visitor and the scheme behind `10.0.0.1`, and the list that upstreams get.
-    fn of_forwarded(fields: &[(&'static str, &str)]) -> (String, &'static str, String) {
-        let trusted = TrustedProxies::parse(["10.0.0.0/8", "2001:db8::/32"]).unwrap();
-        let mut headers = headers(fields);
-        let visitor = ForwardedVisitor::read(&headers, "10.0.0.1:5".parse().unwrap(), &trusted);
-        remove(&mut headers, true);
-        let list = headers.get(FORWARDED_FOR).map_or("", |list| list.to_str().unwrap());
-        let scheme = visitor.scheme.map_or("", |scheme| scheme.word);
-        (visitor.address.to_string(), scheme, list.to_owned())
-    }
-
     #[test]
-    fn forwarded_names_the_visitor_if_nothing_else_does() {
-        for (field, visitor, scheme, list) in [
-            ("for=192.0.2.1;proto=https", "192.0.2.1:0", "https", "192.0.2.1"),
-            ("for=\"192.0.2.1:99\"", "192.0.2.1:99", "", "192.0.2.1"),
-            ("for=\"[2001:db9::1]:80\";proto=WSS", "[2001:db9::1]:80", "wss", "2001:db9::1"),
-            (
-                "for=203.0.113.9, for=192.0.2.1;proto=https, for=10.9.9.9;proto=http",
-                "192.0.2.1:0",
-                "https",
-                "203.0.113.9, 192.0.2.1, 10.9.9.9",
-            ),
-            ("for=192.0.2.1, for=\"[2001:db8::7]\"", "192.0.2.1:0", "", "192.0.2.1, 2001:db8::7"),
-            ("for=192.0.2.1, for=_hidden", "10.0.0.1:5", "", "192.0.2.1, _hidden"),
-            ("for=192.0.2.1, for=unknown", "10.0.0.1:5", "", "192.0.2.1, unknown"),
-            ("for=192.0.2.1, by=10.0.0.2", "10.0.0.1:5", "", "192.0.2.1, unknown"),
-            ("for=\"192.0.2.1,192.0.2.2\"", "10.0.0.1:5", "", ""),
-            ("for=2001:db9::1", "10.0.0.1:5", "", ""),
+    fn forwarded_never_names_the_visitor() {
+        let trusted = TrustedProxies::parse(["10.0.0.0/8"]).unwrap();
+        let peer: SocketAddr = "10.0.0.1:5".parse().unwrap();
+        let forwarded = ("forwarded", "for=198.51.100.7;proto=https");
+        let list = ("x-forwarded-for", "192.0.2.1");
+        for (fields, visitor, word) in [
+            (&[forwarded][..], "10.0.0.1:5", ""),
+            (&[forwarded, list], "192.0.2.1:0", ""),
+            (&[forwarded, ("x-forwarded-proto", "http")], "10.0.0.1:5", "http"),
+            (&[forwarded, ("x-real-ip", "192.0.2.1")], "10.0.0.1:5", ""),
         ] {
-            let found = of_forwarded(&[("forwarded", field)]);
+            let read = ForwardedVisitor::read(&headers(fields), peer, &trusted);
 
-            assert_eq!(found, (visitor.to_owned(), scheme, list.to_owned()), "{field}");
+            assert_eq!(read.address.to_string(), visitor, "{fields:?}");
+            assert_eq!(read.scheme.map_or("", |scheme| scheme.word), word, "{fields:?}");
         }
     }
 
     #[test]
-    fn forwarded_does_not_count_next_to_other_fields() {
-        let other = ("forwarded", "for=198.51.100.7;proto=https");
+    fn an_untrusted_peer_reports_nothing() {
+        let trusted = TrustedProxies::parse(["10.0.0.0/8"]).unwrap();
+        let peer: SocketAddr = "192.0.2.8:5".parse().unwrap();
+        let fields = headers(&[("x-forwarded-for", "10.0.0.2"), ("x-forwarded-proto", "https")]);
 
-        let found = of_forwarded(&[other, ("x-forwarded-for", "192.0.2.1")]);
-        assert_eq!(found, ("192.0.2.1:0".to_owned(), "", "192.0.2.1".to_owned()));
-        let found = of_forwarded(&[other, ("x-forwarded-proto", "http")]);
-        assert_eq!(found, ("10.0.0.1:5".to_owned(), "http", String::new()));
+        let read = ForwardedVisitor::read(&fields, peer, &trusted);
+
+        assert_eq!(read, ForwardedVisitor { address: peer, scheme: None });
     }
 
     #[test]
-    fn upstreams_get_no_malformed_list_and_the_last_proxy_in_a_good_one() {
-        for (field, expected) in [
-            ("for=198.51.100.1", Some("for=198.51.100.1, for=192.0.2.7")),
-            ("for=198.51.100.1,\"", None),
+    fn upstreams_get_only_a_forwarded_that_equals_the_list() {
+        for (field, list, is_kept) in [
+            ("for=198.51.100.1", "198.51.100.1", true),
+            ("for=\"198.51.100.1:80\";proto=https", "198.51.100.1", true),
+            ("for=\"[2001:db8::1]\", for=10.0.0.9", "2001:DB8::1,10.0.0.9:4000", true),
+            ("for=\"[::ffff:198.51.100.1]\"", "198.51.100.1", true),
+            ("for=198.51.100.7", "198.51.100.1", false),
+            ("for=198.51.100.7, for=198.51.100.1", "198.51.100.1", false),
+            ("for=198.51.100.1", "198.51.100.7, 198.51.100.1", false),
+            ("for=198.51.100.1, for=198.51.100.7", "198.51.100.7, 198.51.100.1", false),
+            ("for=unknown", "unknown", false),
+            ("for=198.51.100.1, by=10.0.0.2", "198.51.100.1, unknown", false),
+            ("for=198.51.100.1", "", false),
+            ("for=198.51.100.1,\"", "198.51.100.1", false),
         ] {
             let mut headers = headers(&[("host", "a.test"), ("forwarded", field)]);
+            if !list.is_empty() {
+                headers.insert(FORWARDED_FOR, HeaderValue::from_static(list));
+            }
             remove(&mut headers, true);
 
             origin().add_to(&mut headers).unwrap();
 
-            let sent = headers.get(FORWARDED).map(|list| list.to_str().unwrap());
-            assert_eq!(sent, expected, "{field}");
+            let sent = headers.get(FORWARDED).map(|list| list.to_str().unwrap().to_owned());
+            assert_eq!(sent, is_kept.then(|| format!("{field}, for=192.0.2.7")), "{field} {list}");
         }
         let origin = VisitorOrigin::new("2001:db8::1".parse().unwrap(), "https");
         assert_eq!(origin.element().unwrap(), "for=\"[2001:db8::1]\"");
