@@ -83,6 +83,11 @@ pub(crate) fn is_reset(error: &io::Error) -> bool {
     error.kind() != io::ErrorKind::UnexpectedEof
 }
 
+/// Returns true for the error that Linux reports if a write meets a reset that follows an orderly end (EPIPE).
+fn is_after_end(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::BrokenPipe
+}
+
 /// Both directions of a copy.
 struct TwoWayCopy {
     forward: CopyDirection,
@@ -122,14 +127,24 @@ impl TwoWayCopy {
     /// The result of a copy that is over.
     fn result(&mut self) -> Result<(u64, u64), BrokenCopy> {
         let Self { forward, back, .. } = self;
+        let (forward_error, back_error) = (forward.take_error(), back.take_error());
+        let is_lost = |error: &Option<io::Error>| error.as_ref().is_some_and(is_reset);
         // A connection that broke needs no reset.
-        let is_first_broken = forward.has_lost_source() || back.has_lost_target();
-        let is_second_broken = back.has_lost_source() || forward.has_lost_target();
+        let is_first_broken =
+            forward.has_lost_source() && is_lost(&forward_error) || back.has_lost_target();
+        let is_second_broken =
+            back.has_lost_source() && is_lost(&back_error) || forward.has_lost_target();
         let is_second_complete = forward.is_complete();
         let is_first_complete = back.is_complete();
-        let error = forward.take_error().or_else(|| back.take_error());
-        let Some(error) = error else { return Ok((forward.copied, back.copied)) };
-        let is_reset = is_reset(&error);
+        let is_reset = match (&forward_error, &back_error) {
+            (Some(one), Some(other)) => {
+                [one, other].into_iter().any(|error| is_reset(error) && !is_after_end(error))
+            }
+            _ => is_lost(&forward_error) || is_lost(&back_error),
+        };
+        let Some(error) = forward_error.or(back_error) else {
+            return Ok((forward.copied, back.copied));
+        };
         Err(BrokenCopy {
             error,
             is_first_cut_off: is_reset && !is_first_broken && !is_first_complete,
@@ -146,7 +161,7 @@ struct CopyDirection {
     end: usize,
     copied: u64,
     needs_flush: bool,
-    /// True if an end of the source says nothing, because the kernel reports a reset only once, and a write got it.
+    /// True if the end of the source may be a reset. The kernel reports a reset only once, and a write got the report.
     is_end_unknown: bool,
     state: DirectionState,
 }
@@ -218,6 +233,10 @@ impl CopyDirection {
             let mut buffer = ReadBuf::new(&mut self.buffer);
             match from.as_mut().poll_read(cx, &mut buffer) {
                 Poll::Ready(Ok(())) => (self.start, self.end) = (0, buffer.filled().len()),
+                // TLS reports such an end as an error.
+                Poll::Ready(Err(error)) if self.is_end_unknown && !is_reset(&error) => {
+                    return Poll::Ready(LostSource(Some(io::ErrorKind::ConnectionReset.into())));
+                }
                 Poll::Ready(Err(error)) => return Poll::Ready(LostSource(Some(error))),
                 Poll::Pending => {
                     if self.needs_flush {
@@ -242,10 +261,8 @@ impl CopyDirection {
     /// Notes if the other direction could not write to the source of this one. Returns true if that is new.
     fn doubt_end_after(&mut self, other: &Self) -> bool {
         let DirectionState::LostTarget(error) = &other.state else { return false };
-        // Linux reports EPIPE for a reset that follows an orderly end.
-        let is_after_end =
-            error.as_ref().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe);
-        !is_after_end && !std::mem::replace(&mut self.is_end_unknown, true)
+        !error.as_ref().is_some_and(is_after_end)
+            && !std::mem::replace(&mut self.is_end_unknown, true)
     }
 
     fn is_complete(&self) -> bool {
@@ -320,17 +337,60 @@ mod tests {
 
     const RESET: io::ErrorKind = io::ErrorKind::ConnectionReset;
 
+    /// A socket and its peer.
+    async fn connected() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let peer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        (listener.accept().await.unwrap().0, peer)
+    }
+
     /// Two sockets that a copy connects, as their peers see them.
     async fn copied() -> (TcpStream, TcpStream, tokio::task::JoinHandle<io::Result<(u64, u64)>>) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let (mut sockets, mut peers) = (Vec::new(), Vec::new());
-        for _ in 0..2 {
-            peers.push(TcpStream::connect(listener.local_addr().unwrap()).await.unwrap());
-            sockets.push(listener.accept().await.unwrap().0);
-        }
-        let (mut first, mut second) = (sockets.remove(0), sockets.remove(0));
+        let ((mut first, first_peer), (mut second, second_peer)) =
+            (connected().await, connected().await);
         let copying = tokio::spawn(async move { carry_both(&mut first, &mut second, 4096).await });
-        (peers.remove(0), peers.remove(0), copying)
+        (first_peer, second_peer, copying)
+    }
+
+    /// A connection with these errors. It can be read from only after a write has failed, if `write_error` is given.
+    struct Broken {
+        read_error: io::ErrorKind,
+        write_error: Option<io::ErrorKind>,
+    }
+
+    impl AsyncRead for Broken {
+        fn poll_read(
+            self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            _: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            match self.write_error {
+                Some(_) => {
+                    cx.waker().wake_by_ref();
+                    Poll::Pending
+                }
+                None => Poll::Ready(Err(self.read_error.into())),
+            }
+        }
+    }
+
+    impl AsyncWrite for Broken {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            let error = self.write_error.take();
+            Poll::Ready(error.map_or(Ok(bytes.len()), |error| Err(error.into())))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
     }
 
     async fn rest_of(peer: &mut TcpStream) -> (String, Result<(), io::ErrorKind>) {
@@ -385,15 +445,53 @@ mod tests {
 
     #[tokio::test]
     async fn a_whole_response_stays_whole_if_the_rest_of_the_request_is_not_wanted() {
-        let (mut first, mut second, copying) = copied().await;
+        let ((mut from_first, mut first), (mut from_second, mut second)) =
+            (connected().await, connected().await);
+        let copying =
+            tokio::spawn(async move { copy_both(&mut from_first, &mut from_second, 4096).await });
         second.write_all(b"response").await.unwrap();
         second.shutdown().await.unwrap();
-        let mut response = String::new();
-        first.read_to_string(&mut response).await.unwrap();
+        assert_eq!(rest_of(&mut first).await, ("response".to_owned(), Ok(())));
         drop(second);
 
         while first.write_all(&[7; 4096]).await.is_ok() && !copying.is_finished() {}
 
-        assert_eq!(response, "response");
+        let broken = copying.await.unwrap().unwrap_err();
+        assert!(!broken.is_first_cut_off && !broken.is_second_cut_off, "{broken:?}");
+        assert_eq!(rest_of(&mut first).await, (String::new(), Ok(())));
+    }
+
+    #[tokio::test]
+    async fn a_reset_that_a_write_has_met_is_a_reset_for_tls_as_well() {
+        for (write_error, is_cut_off) in [(RESET, true), (io::ErrorKind::BrokenPipe, false)] {
+            for is_first in [true, false] {
+                let mut tls = Broken {
+                    read_error: io::ErrorKind::UnexpectedEof,
+                    write_error: Some(write_error),
+                };
+                let (mut other, mut peer) = tokio::io::duplex(64);
+                peer.write_all(b"response").await.unwrap();
+
+                let copied = match is_first {
+                    true => copy_both(&mut tls, &mut other, 64).await,
+                    false => copy_both(&mut other, &mut tls, 64).await,
+                };
+
+                let broken = copied.unwrap_err();
+                let found = (broken.is_first_cut_off, broken.is_second_cut_off);
+                let expected = (is_cut_off && !is_first, is_cut_off && is_first);
+                assert_eq!(found, expected, "{write_error} {is_first}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_reset_counts_next_to_an_end_without_close_notify() {
+        let lost = |read_error| Broken { read_error, write_error: None };
+        let (mut tls, mut reset) = (lost(io::ErrorKind::UnexpectedEof), lost(RESET));
+
+        let broken = copy_both(&mut tls, &mut reset, 64).await.unwrap_err();
+
+        assert_eq!((broken.is_first_cut_off, broken.is_second_cut_off), (true, false));
     }
 }
