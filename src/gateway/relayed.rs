@@ -220,7 +220,10 @@ impl GatewayState {
             };
             tokio::select! { ended = requests => ended, ended = responses => ended }
         };
-        let carried = shutdown.run_until(ShutdownPhase::Forced, carrying).await.unwrap_or(Ok(()));
+        let stopped =
+            || Err(io::Error::new(io::ErrorKind::ConnectionAborted, "stopped before its end"));
+        let carried = shutdown.run_until(ShutdownPhase::Forced, carrying).await;
+        let carried = carried.unwrap_or_else(stopped);
         if carried.as_ref().is_err_and(is_reset) {
             from_visitor.unsplit(to_visitor).reset_on_close();
             from_node.unsplit(to_node).reset_on_close();

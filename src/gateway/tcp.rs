@@ -23,7 +23,7 @@ use crate::gateway::routing::virtual_host::{Route, VirtualHost};
 use crate::gateway::{GatewayState, Ingress, Io};
 use crate::logging::or_debug;
 use crate::net::tls::{self, AcceptedSocket};
-use crate::net::{AcceptedConnection, ShutdownPhase, ShutdownSignal, carry_both};
+use crate::net::{AcceptedConnection, ShutdownPhase, ShutdownSignal, carry_both_until};
 
 /// How much is copied at a time, in bytes.
 const COPY_BUFFER_BYTES: usize = 64 << 10;
@@ -147,9 +147,10 @@ pub(crate) async fn pass(
     };
     let entered = shutdown.run_until(ShutdownPhase::Forced, entering).await;
     if let Some(mut target) = entered.flatten() {
-        let carrying = carry_both(&mut socket, &mut target, COPY_BUFFER_BYTES);
-        let ended = shutdown.run_until(ShutdownPhase::Forced, carrying).await;
-        or_debug!(ended.unwrap_or(Ok((0, 0))), "a connection broke");
+        // An end without a reset would make half a file look whole.
+        let stop = shutdown.wait_for(ShutdownPhase::Forced);
+        let carried = carry_both_until(&mut socket, &mut target, COPY_BUFFER_BYTES, stop).await;
+        or_debug!(carried, "a connection broke");
         for (route, execution) in passed {
             if let Some(rules) = rules_of(&route) {
                 execution.leave(gateway, rules, socket.carried(), &mut trace);

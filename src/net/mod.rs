@@ -51,7 +51,7 @@ pub(crate) use self::{
     private_sockets::{PrivateSocket, check_socket},
     proxy_header::ProxyProtocol,
     reach::OutOfReach,
-    resets::{carry_both, copy_both, is_reset, reset_socket_on_close},
+    resets::{carry_both_until, copy_both, copy_both_until, is_reset, reset_socket_on_close},
     resolve::{listen_at, listen_on, listen_on_now, resolve},
     shutdown::{Shutdown, ShutdownPhase, ShutdownSignal},
     timeouts::{FIRST_BYTE_TIMEOUT, HANDSHAKE_TIMEOUT, HEAD_TIMEOUT, first_byte},

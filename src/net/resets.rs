@@ -4,9 +4,9 @@
 //! a reset (RST) may be a part of it (RFC 9293, section 3.5.3). A reset that becomes an orderly end makes half
 //! a file look whole, so a connection whose peer broke ends with a reset.
 
-use std::future::poll_fn;
+use std::future::{pending, poll_fn};
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -42,30 +42,52 @@ pub(crate) struct BrokenCopy {
 /// direction is passed on, and the other direction continues.
 ///
 /// # Errors
-/// If one of the connections breaks. The caller resets connections that are cut off, see [`carry_both`].
+/// If one of the connections breaks. The caller resets connections that are cut off, see [`carry_both_until`].
 pub(crate) async fn copy_both(
     first: &mut (impl AsyncRead + AsyncWrite + Unpin),
     second: &mut (impl AsyncRead + AsyncWrite + Unpin),
     buffer_bytes: usize,
+) -> Result<(u64, u64), BrokenCopy> {
+    copy_both_until(first, second, buffer_bytes, pending()).await
+}
+
+/// As [`copy_both`], until `stop` is ready. Connections that have not got all by then are cut off.
+///
+/// # Errors
+/// If one of the connections breaks, or if `stop` is ready first.
+pub(crate) async fn copy_both_until(
+    first: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    second: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    buffer_bytes: usize,
+    stop: impl Future<Output = ()>,
 ) -> Result<(u64, u64), BrokenCopy> {
     let mut copy = TwoWayCopy {
         forward: CopyDirection::new(buffer_bytes),
         back: CopyDirection::new(buffer_bytes),
         deadline: None,
     };
-    poll_fn(|cx| copy.poll(cx, Pin::new(&mut *first), Pin::new(&mut *second))).await
+    let mut stop = pin!(stop);
+    poll_fn(|cx| {
+        let copied = copy.poll(cx, Pin::new(&mut *first), Pin::new(&mut *second));
+        if copied.is_pending() && stop.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Err(copy.stopped()));
+        }
+        copied
+    })
+    .await
 }
 
-/// As [`copy_both`], and resets a connection that is cut off.
+/// As [`copy_both_until`], and resets a connection that is cut off.
 ///
 /// # Errors
-/// If one of the connections breaks.
-pub(crate) async fn carry_both(
+/// If one of the connections breaks, or if `stop` is ready first.
+pub(crate) async fn carry_both_until(
     first: &mut (impl AsyncRead + AsyncWrite + ResetOnClose + Unpin),
     second: &mut (impl AsyncRead + AsyncWrite + ResetOnClose + Unpin),
     buffer_bytes: usize,
+    stop: impl Future<Output = ()>,
 ) -> io::Result<(u64, u64)> {
-    let copied = copy_both(first, second, buffer_bytes).await;
+    let copied = copy_both_until(first, second, buffer_bytes, stop).await;
     copied.map_err(|broken| {
         if broken.is_first_cut_off {
             first.reset_on_close();
@@ -122,6 +144,15 @@ impl TwoWayCopy {
             is_over = deadline.as_mut().poll(cx).is_ready();
         }
         if is_over { Poll::Ready(self.result()) } else { Poll::Pending }
+    }
+
+    /// The result of a copy that stops before its end.
+    fn stopped(&self) -> BrokenCopy {
+        BrokenCopy {
+            error: io::Error::new(io::ErrorKind::ConnectionAborted, "stopped before its end"),
+            is_first_cut_off: !self.back.is_complete(),
+            is_second_cut_off: !self.forward.is_complete(),
+        }
     }
 
     /// The result of a copy that is over.
@@ -348,7 +379,9 @@ mod tests {
     async fn copied() -> (TcpStream, TcpStream, tokio::task::JoinHandle<io::Result<(u64, u64)>>) {
         let ((mut first, first_peer), (mut second, second_peer)) =
             (connected().await, connected().await);
-        let copying = tokio::spawn(async move { carry_both(&mut first, &mut second, 4096).await });
+        let copying = tokio::spawn(async move {
+            carry_both_until(&mut first, &mut second, 4096, pending()).await
+        });
         (first_peer, second_peer, copying)
     }
 
@@ -459,6 +492,34 @@ mod tests {
         let broken = copying.await.unwrap().unwrap_err();
         assert!(!broken.is_first_cut_off && !broken.is_second_cut_off, "{broken:?}");
         assert_eq!(rest_of(&mut first).await, (String::new(), Ok(())));
+    }
+
+    #[tokio::test]
+    async fn a_stop_resets_connections_that_have_not_got_all() {
+        for is_complete in [false, true] {
+            let ((mut first, mut first_peer), (mut second, mut second_peer)) =
+                (connected().await, connected().await);
+            let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+            let copying = tokio::spawn(async move {
+                let stopped = async { drop(stopped.await) };
+                carry_both_until(&mut first, &mut second, 4096, stopped).await
+            });
+            second_peer.write_all(b"half").await.unwrap();
+            let mut half = [0; 4];
+            first_peer.read_exact(&mut half).await.unwrap();
+            if is_complete {
+                second_peer.shutdown().await.unwrap();
+                assert_eq!(rest_of(&mut first_peer).await, (String::new(), Ok(())));
+            }
+
+            drop(stop);
+
+            let first_end = if is_complete { Ok(()) } else { Err(RESET) };
+            assert!(copying.await.unwrap().is_err());
+            assert_eq!(rest_of(&mut first_peer).await, (String::new(), first_end));
+            let written = second_peer.read(&mut half).await.map_err(|error| error.kind());
+            assert_eq!(written, Err(RESET));
+        }
     }
 
     #[tokio::test]

@@ -14,7 +14,7 @@ use crate::gateway::modules::websocket_tcp;
 use crate::gateway::upstream::http1::Http1Connection;
 use crate::http1::GoingAway;
 use crate::logging::{ignore, or_debug};
-use crate::net::{ResetOnClose, ShutdownPhase, ShutdownSignal, copy_both};
+use crate::net::{ResetOnClose, ShutdownPhase, ShutdownSignal, copy_both_until};
 
 /// The bytes that are copied at a time.
 const COPY_BUFFER_BYTES: usize = 8 << 10;
@@ -64,7 +64,7 @@ impl UpgradeContext {
     /// graceful stop, a visitor who speaks WebSocket is told so in a close frame.
     pub(crate) fn join(&self, visitor: VisitorUpgrade, link: Http1Connection, is_websocket: bool) {
         let shutdown = is_websocket.then(|| self.shutdown());
-        self.carry_on(talk(visitor, link, shutdown));
+        self.carry_on(talk(visitor, link, shutdown, self.shutdown.clone()));
     }
 
     /// Lets a visitor and a target talk, the one in messages and the other in bytes.
@@ -89,22 +89,24 @@ async fn talk(
     visitor: VisitorUpgrade,
     link: Http1Connection,
     shutdown: Option<impl Future<Output = ()> + Send>,
+    mut forced: ShutdownSignal,
 ) {
     let Some(mut visitor) = visitor.stream().await else { return };
     let (upstream, said) = link.into_raw();
     let (reads, writes) = tokio::io::split(upstream);
     let reads = std::io::Cursor::new(said).chain(reads);
+    let stop = forced.wait_for(ShutdownPhase::Forced);
     // How it ends concerns the two, who see it.
     let (copied, reads, writes) = match shutdown {
         None => {
             let mut target = tokio::io::join(reads, writes);
-            let copied = copy_both(&mut visitor, &mut target, COPY_BUFFER_BYTES).await;
+            let copied = copy_both_until(&mut visitor, &mut target, COPY_BUFFER_BYTES, stop).await;
             let (reads, writes) = target.into_inner();
             (copied, reads, writes)
         }
         Some(shutdown) => {
             let mut target = tokio::io::join(GoingAway::new(reads, shutdown), writes);
-            let copied = copy_both(&mut visitor, &mut target, COPY_BUFFER_BYTES).await;
+            let copied = copy_both_until(&mut visitor, &mut target, COPY_BUFFER_BYTES, stop).await;
             let (reads, writes) = target.into_inner();
             (copied, reads.into_inner(), writes)
         }

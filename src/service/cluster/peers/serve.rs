@@ -1,5 +1,6 @@
 //! What other nodes ask for.
 
+use std::future::pending;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use crate::gateway::{DialError, Io, Target};
 use crate::logging::{ignore, or_debug};
 use crate::mux::heartbeat::{self, HEARTBEAT};
 use crate::mux::{Code, Incoming, Stream};
-use crate::net::carry_both;
+use crate::net::carry_both_until;
 use crate::protocol::read_kind;
 use crate::protocol::rpc::IncomingCall;
 
@@ -96,15 +97,16 @@ async fn dial(services: &PeerServices, mut stream: Stream) -> io::Result<()> {
     stream.write_all(&[status as u8]).await?;
     match io {
         Some(io) => {
-            services.gateway.relay(copy(stream, io)).await;
+            let stop = async { services.gateway.relay(pending()).await.unwrap_or_default() };
+            copy(stream, io, stop).await;
             Ok(())
         }
         None => stream.shutdown().await,
     }
 }
 
-async fn copy(mut stream: Stream, mut io: Io) {
-    let copied = carry_both(&mut stream, &mut io, COPY_BUFFER_BYTES).await;
+async fn copy(mut stream: Stream, mut io: Io, stop: impl Future<Output = ()>) {
+    let copied = carry_both_until(&mut stream, &mut io, COPY_BUFFER_BYTES, stop).await;
     ignore(copied, "how a connection ends concerns the two whose it is");
 }
 
