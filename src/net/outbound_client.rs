@@ -1,7 +1,8 @@
 //! Requests over HTTP to places that others name, for which the rules of the dialler hold.
 //!
 //! reqwest opens the connections. It resolves names with a resolver that permits each address, and URLs with an IP
-//! address, which need no resolver, are permitted before a request is sent and before a redirect is followed.
+//! address, which need no resolver, are permitted before a request is sent. reqwest follows no redirects: each one is a
+//! request of its own.
 
 use std::error::Error as StdError;
 use std::io;
@@ -10,18 +11,19 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use reqwest::redirect::{Attempt, Policy};
-use reqwest::{Client, Method, RequestBuilder};
+use reqwest::header::{HeaderMap, LOCATION};
+use reqwest::redirect::Policy;
+use reqwest::{Client, Method, RequestBuilder, Response};
 use rustls::ClientConfig;
 use url::{Host as UrlHost, Url};
 
 use super::dial::{DialRefusal, DialRole, is_loopback_only, permit, permit_ip};
 use super::private;
 use super::reach::{OutOfReach, Reach};
-use super::resolve::{resolve, resolve_now};
-use crate::base::address::{Host, HostPort, WebUrl};
+use super::resolve::resolve;
+use crate::base::address::{AddressError, Host, HostPort, WebUrl};
 
-/// Reasons why a request cannot be begun.
+/// Reasons why there is no response.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OutboundError {
     /// The rules of the dialler exclude the address.
@@ -33,6 +35,15 @@ pub(crate) enum OutboundError {
     /// The library refuses the settings.
     #[error(transparent)]
     Client(#[from] reqwest::Error),
+    /// The request failed.
+    #[error(transparent)]
+    Failed(reqwest::Error),
+    /// A redirect leads to a URL that cannot be used.
+    #[error("leads to a URL that {0}")]
+    Redirect(AddressError),
+    /// There are more redirects than are followed.
+    #[error("has more than {0} redirects")]
+    TooManyRedirects(usize),
 }
 
 /// The settings of an [`OutboundClient`].
@@ -42,9 +53,7 @@ pub(crate) struct OutboundOptions {
     pub reach: Reach,
     /// The certificates to trust.
     pub tls: ClientConfig,
-    /// The number of redirects that are followed.
-    pub max_redirects: usize,
-    /// The time that a request may take, including the body of the response.
+    /// The time that each request may take, including the body of the response.
     pub timeout: Option<Duration>,
     /// If true, requests go through the proxy of the environment.
     pub uses_proxy: bool,
@@ -78,6 +87,30 @@ impl OutboundClient {
         Ok(self.client_for(url).await?.request(method, url.clone()))
     }
 
+    /// Sends a request without a body, and follows redirects. Each of them is permitted as the first request is.
+    ///
+    /// # Errors
+    /// If the client may not reach one of the URLs, if a request fails, or if there are more than `max_redirects`.
+    pub async fn send_and_follow(
+        &self,
+        method: Method,
+        url: &WebUrl,
+        headers: &HeaderMap,
+        max_redirects: usize,
+    ) -> Result<Response, OutboundError> {
+        let mut url = url.clone();
+        for _ in 0..=max_redirects {
+            let request = self.request(method.clone(), &url).await?.headers(headers.clone());
+            let response = request.send().await.map_err(OutboundError::Failed)?;
+            let location = response.headers().get(LOCATION).and_then(|it| it.to_str().ok());
+            let Some(location) = location.filter(|_| response.status().is_redirection()) else {
+                return Ok(response);
+            };
+            url = url.join(location).map_err(OutboundError::Redirect)?;
+        }
+        Err(OutboundError::TooManyRedirects(max_redirects))
+    }
+
     /// Returns the client for a URL.
     async fn client_for(&self, url: &Url) -> Result<Client, OutboundError> {
         let OutboundOptions { role, reach, .. } = self.options;
@@ -105,15 +138,10 @@ impl OutboundClient {
     }
 
     fn builder(&self) -> reqwest::ClientBuilder {
-        let OutboundOptions { role, reach, tls, max_redirects, timeout, uses_proxy } =
-            self.options.clone();
-        let redirects = match max_redirects {
-            0 => Policy::none(),
-            most => Policy::custom(move |attempt| follow(role, reach, most, attempt)),
-        };
+        let OutboundOptions { reach, tls, timeout, uses_proxy, .. } = self.options.clone();
         let builder = Client::builder()
             .tls_backend_preconfigured(tls)
-            .redirect(redirects)
+            .redirect(Policy::none())
             .retry(reqwest::retry::never())
             .referer(false)
             .dns_resolver(Arc::new(PermittingResolver(reach)));
@@ -165,35 +193,6 @@ fn place_of(url: &Url) -> Result<Option<UrlTarget>, OutboundError> {
     }
 }
 
-/// Follows a redirect to a place that is permitted.
-fn follow(
-    role: DialRole,
-    reach: Reach,
-    most: usize,
-    attempt: Attempt<'_>,
-) -> reqwest::redirect::Action {
-    if attempt.previous().len() > most {
-        return attempt.error("too many redirects");
-    }
-    let permitted = match place_of(attempt.url()) {
-        Ok(Some(UrlTarget::Address(address))) => {
-            permit(role, reach, address).map_err(io::Error::from)
-        }
-        Ok(Some(UrlTarget::Name(place))) if private::has_port(place.port) => resolve_now(&place)
-            .and_then(|addresses| {
-                let permitted =
-                    addresses.iter().try_for_each(|address| permit(role, reach, *address));
-                permitted.map_err(io::Error::from)
-            }),
-        Ok(_) => Ok(()),
-        Err(problem) => Err(io::Error::other(problem)),
-    };
-    match permitted {
-        Ok(()) => attempt.follow(),
-        Err(problem) => attempt.error(problem),
-    }
-}
-
 /// Resolves names, and refuses names with an address that is not permitted.
 struct PermittingResolver(Reach);
 
@@ -220,12 +219,11 @@ mod tests {
     use crate::net::private::PrivateListener;
     use crate::net::tls;
 
-    fn client(max_redirects: usize) -> OutboundClient {
+    fn client() -> OutboundClient {
         OutboundClient::new(OutboundOptions {
             role: DialRole::Acme,
             reach: Reach::Any,
             tls: tls::client_config(tls::system_roots()).unwrap(),
-            max_redirects,
             timeout: Some(Duration::from_secs(20)),
             uses_proxy: false,
         })
@@ -235,11 +233,21 @@ mod tests {
         WebUrl::parse(text).unwrap()
     }
 
+    async fn get(text: &str, max_redirects: usize) -> Result<Response, OutboundError> {
+        client().send_and_follow(Method::GET, &url(text), &HeaderMap::new(), max_redirects).await
+    }
+
     /// Redirects one request.
     async fn redirecting(to: &str) -> String {
+        let head = format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n");
+        answering(&head).await
+    }
+
+    /// Responds to one request.
+    async fn answering(head: &str) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
-        let head = format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n");
+        let head = head.to_owned();
         tokio::spawn(async move {
             let (mut stream, _) = listener.accept().await.unwrap();
             let _ = stream.read(&mut [0; 4096]).await.unwrap();
@@ -256,13 +264,13 @@ mod tests {
         for host in ["127.0.0.1", "localhost", "api.localhost", "[::ffff:127.0.0.1]"] {
             let target = format!("http://{host}:{}/", address.port());
 
-            let direct = client(3).request(Method::GET, &url(&target)).await;
-            let request = client(3).request(Method::GET, &url(&redirecting(&target).await)).await;
-            let redirected = request.unwrap().send().await.unwrap_err();
+            let direct = client().request(Method::GET, &url(&target)).await.map(drop);
+            let redirected = get(&redirecting(&target).await, 3).await.map(drop);
 
-            let is_own = |refusal| matches!(refusal, DialRefusal::OwnApi(_));
-            assert!(matches!(direct, Err(OutboundError::Refused(it)) if is_own(it)), "{host}");
-            assert!(refusal_of(&redirected).is_some_and(is_own), "{host}: {redirected:?}");
+            for found in [direct, redirected] {
+                let is_own = matches!(&found, Err(OutboundError::Refused(DialRefusal::OwnApi(_))));
+                assert!(is_own, "{host}: {found:?}");
+            }
         }
         let accepted = tokio::time::timeout(Duration::ZERO, listener.accept()).await;
         assert!(accepted.is_err());
@@ -270,12 +278,24 @@ mod tests {
 
     #[tokio::test]
     async fn redirects_are_followed_up_to_the_limit() {
-        let last = redirecting("http://127.0.0.1:9/").await;
-        let first = redirecting(&last).await;
+        for (max_redirects, is_followed) in [(2, true), (1, false)] {
+            let last = redirecting(&answering("HTTP/1.1 204 No Content\r\n\r\n").await).await;
 
-        let request = client(1).request(Method::GET, &url(&first)).await.unwrap();
-        let problem = format!("{:?}", request.send().await.unwrap_err());
+            let found = get(&redirecting(&last).await, max_redirects).await;
 
-        assert!(problem.contains("too many redirects"), "{problem}");
+            match is_followed {
+                true => assert_eq!(found.unwrap().status(), 204),
+                false => assert!(matches!(found, Err(OutboundError::TooManyRedirects(1)))),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_request_alone_follows_no_redirect() {
+        let url = url(&redirecting("http://127.0.0.1:9/").await);
+
+        let request = client().request(Method::GET, &url).await.unwrap();
+
+        assert_eq!(request.send().await.unwrap().status(), 302);
     }
 }

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use reqwest::header::LOCATION;
-use reqwest::{Method, Response};
+use reqwest::Method;
+use reqwest::header::HeaderMap;
 
 use crate::base::address::{AddressError, WebUrl};
 use crate::cli::runtime;
-use crate::net::{DialRole, OutboundClient, OutboundOptions, Reach, tls};
+use crate::net::{DialRole, OutboundClient, OutboundError, OutboundOptions, Reach, tls};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_REDIRECTS: usize = 5;
@@ -54,11 +54,11 @@ async fn read(url: WebUrl) -> Result<String, FetchError> {
         role: DialRole::CommandFile,
         reach: Reach::Any,
         tls,
-        max_redirects: 0,
         timeout: Some(TIMEOUT),
         uses_proxy: true,
     });
-    let mut response = follow(&client, url).await?;
+    let sent = client.send_and_follow(Method::GET, &url, &HeaderMap::new(), MAX_REDIRECTS).await;
+    let mut response = sent.map_err(not_fetched)?;
     if !response.status().is_success() {
         return Err(FetchError::Status(response.status().as_u16()));
     }
@@ -72,19 +72,14 @@ async fn read(url: WebUrl) -> Result<String, FetchError> {
     String::from_utf8(body).map_err(|_| FetchError::NoText)
 }
 
-/// Sends requests until a response is not a redirect.
-async fn follow(client: &OutboundClient, mut url: WebUrl) -> Result<Response, FetchError> {
-    for _ in 0..=MAX_REDIRECTS {
-        let request = client.request(Method::GET, &url).await;
-        let request = request.map_err(|problem| FetchError::Failed(problem.to_string()))?;
-        let response = request.send().await.map_err(failed)?;
-        let location = response.headers().get(LOCATION).and_then(|it| it.to_str().ok());
-        let Some(location) = location.filter(|_| response.status().is_redirection()) else {
-            return Ok(response);
-        };
-        url = url.join(location).map_err(FetchError::Redirect)?;
+/// Returns the reason why there is no response.
+fn not_fetched(problem: OutboundError) -> FetchError {
+    match problem {
+        OutboundError::Failed(problem) => failed(problem),
+        OutboundError::Redirect(problem) => FetchError::Redirect(problem),
+        OutboundError::TooManyRedirects(_) => FetchError::TooManyRedirects,
+        problem => FetchError::Failed(problem.to_string()),
     }
-    Err(FetchError::TooManyRedirects)
 }
 
 /// What went wrong, without the address, which may hold secrets.

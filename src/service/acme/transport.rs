@@ -5,17 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use http::Method;
 use http_body_util::{BodyExt, Full};
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
 
 use crate::base::address::WebUrl;
 use crate::net::tls::{self, certificate};
-use crate::net::{DialRole, OutboundClient, OutboundOptions, Reach};
+use crate::net::{DialRole, OutboundClient, OutboundError, OutboundOptions, Reach};
 use crate::service::acme::AcmeOptions;
 
 /// How long one request may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-/// The number of redirects that are followed.
+/// The number of redirects that are followed, for requests that are not signed for one URL.
 const MAX_REDIRECTS: usize = 3;
 /// The largest response that is read, in bytes.
 const MAX_RESPONSE_BYTES: usize = 1 << 20;
@@ -43,7 +44,6 @@ impl AcmeTransport {
             role: DialRole::Acme,
             reach: Reach::Any,
             tls,
-            max_redirects: MAX_REDIRECTS,
             timeout: Some(REQUEST_TIMEOUT),
             uses_proxy: true,
         });
@@ -59,10 +59,19 @@ impl AcmeTransport {
         let body = body.collect().await.map_or_else(|never| match never {}, |it| it.to_bytes());
         let url = WebUrl::parse(&parts.uri.to_string());
         let url = url.map_err(|problem| Error::Other(problem.into()))?;
-        let request = self.0.request(parts.method, &url).await;
-        let request = request.map_err(|problem| Error::Other(problem.into()))?;
-        let sent = request.headers(parts.headers).body(body).send().await;
-        let mut received = sent.map_err(other)?;
+        let sent = match parts.method {
+            method @ (Method::GET | Method::HEAD) => {
+                self.0.send_and_follow(method, &url, &parts.headers, MAX_REDIRECTS).await
+            }
+            method => match self.0.request(method, &url).await {
+                Ok(request) => {
+                    let sent = request.headers(parts.headers).body(body).send().await;
+                    sent.map_err(OutboundError::Failed)
+                }
+                Err(problem) => Err(problem),
+            },
+        };
+        let mut received = sent.map_err(|problem| Error::Other(problem.into()))?;
         let mut body = BytesMut::new();
         while let Some(piece) = received.chunk().await.map_err(other)? {
             body.extend_from_slice(&piece);

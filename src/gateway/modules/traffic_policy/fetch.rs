@@ -125,7 +125,6 @@ impl Fetcher {
             role: place.0,
             reach: place.1,
             tls,
-            max_redirects: 0,
             timeout: None,
             uses_proxy: false,
         }));
