@@ -10,6 +10,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use http::Uri;
+use hyper_util::client::proxy::matcher::Matcher;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{HeaderMap, LOCATION};
 use reqwest::redirect::Policy;
@@ -66,12 +68,15 @@ pub(crate) struct OutboundClient {
     client: OnceLock<Client>,
     /// The client while only this machine is allowed: it uses no proxy, and has no connection from before.
     local: OnceLock<Client>,
+    /// The proxies of the environment, if requests go through them.
+    proxies: Option<Matcher>,
 }
 
 impl OutboundClient {
     /// Makes a client, which connects when a request is sent.
     pub fn new(options: OutboundOptions) -> Self {
-        Self { options, client: OnceLock::new(), local: OnceLock::new() }
+        let proxies = options.uses_proxy.then(Matcher::from_system);
+        Self { options, client: OnceLock::new(), local: OnceLock::new(), proxies }
     }
 
     /// Begins a request.
@@ -116,7 +121,9 @@ impl OutboundClient {
         let OutboundOptions { role, reach, .. } = self.options;
         match place_of(url)? {
             Some(UrlTarget::Address(address)) => permit(role, reach, address)?,
-            Some(UrlTarget::Name(place)) if private::has_port(place.port) => {
+            Some(UrlTarget::Name(place))
+                if private::has_port(place.port) && !self.goes_through_proxy(url) =>
+            {
                 // The resolver knows no port. The connection is held to these addresses, so that a name which is
                 // resolved once more does not lead elsewhere.
                 let resolved = resolve(&place).await;
@@ -135,6 +142,14 @@ impl OutboundClient {
         }
         let made = self.builder().build()?;
         Ok(slot.get_or_init(|| made).clone())
+    }
+
+    /// Returns true if a proxy of the environment connects to a URL. It resolves the name then, and this machine may
+    /// not know the name.
+    fn goes_through_proxy(&self, url: &Url) -> bool {
+        let proxies = self.proxies.as_ref().filter(|_| !is_loopback_only());
+        let uri = Uri::try_from(url.as_str()).ok();
+        proxies.zip(uri).is_some_and(|(proxies, uri)| proxies.intercept(&uri).is_some())
     }
 
     fn builder(&self) -> reqwest::ClientBuilder {
@@ -297,5 +312,19 @@ mod tests {
         let request = client().request(Method::GET, &url).await.unwrap();
 
         assert_eq!(request.send().await.unwrap().status(), 302);
+    }
+
+    #[tokio::test]
+    async fn a_name_that_only_the_proxy_knows_is_not_resolved() {
+        let _private = PrivateListener::new("192.0.2.1:4443".parse().unwrap());
+        let url = url("https://acme.invalid:4443/");
+        let mut client = client();
+        let direct = client.request(Method::GET, &url).await.map(drop);
+
+        client.proxies = Some(Matcher::builder().https("http://127.0.0.1:9").build());
+
+        let proxied = client.request(Method::GET, &url).await.map(drop);
+        assert!(matches!(direct, Err(OutboundError::Host(_))), "{direct:?}");
+        assert!(proxied.is_ok(), "{proxied:?}");
     }
 }
