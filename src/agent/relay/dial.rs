@@ -173,17 +173,32 @@ async fn dial_unix(
     roots: Option<&UnixSocketRoots>,
     ban: ReuseBan,
 ) -> io::Result<LocalStream> {
-    let path = match roots {
-        Some(roots) => roots.resolve(path.as_path())?,
-        None => path.as_path().to_owned(),
+    let (path, roots) = (path.as_path().to_owned(), roots.cloned());
+    // A file system that does not respond must hold up neither the runtime nor the visitor.
+    let finding = tokio::task::spawn_blocking(move || find_socket(path, roots.as_ref()));
+    let connecting = async {
+        let path = finding.await.map_err(io::Error::other)??;
+        tokio::net::UnixStream::connect(path).await
     };
-    check_socket(&path)?;
-    let connecting = tokio::net::UnixStream::connect(path);
     let stream = tokio::time::timeout(DIAL_TIMEOUT, connecting).await??;
     let (read, write) = stream.into_split();
     let read: BoxReader = Box::pin(unix_reader::UnixReader(read));
     let (response_wait, reset) = (ResponseWait::default(), LocalReset::default());
     Ok(LocalStream { read, write: Box::pin(write), response_wait, ban, reset })
+}
+
+/// Returns the path of a socket that may be connected to, without links if there are roots.
+#[cfg(unix)]
+fn find_socket(
+    path: std::path::PathBuf,
+    roots: Option<&UnixSocketRoots>,
+) -> io::Result<std::path::PathBuf> {
+    let path = match roots {
+        Some(roots) => roots.resolve(&path)?,
+        None => path,
+    };
+    check_socket(&path)?;
+    Ok(path)
 }
 
 #[cfg(not(unix))]
