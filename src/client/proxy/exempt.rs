@@ -3,6 +3,8 @@
 //! `NO_PROXY` has no standard. The rules are those that curl, requests and httpx accept, read by the types of
 //! [`base::address`](crate::base::address). A rule with another form exempts nothing.
 
+use std::net::Ipv6Addr;
+
 use super::super::base_url::BaseUrl;
 use crate::base::address::{Cidr, Host, HostName, parse_port};
 
@@ -19,6 +21,9 @@ fn matches(rule: &str, origin: &BaseUrl) -> bool {
     if !scheme.eq_ignore_ascii_case("all") && !scheme.eq_ignore_ascii_case(expected) {
         return false;
     }
+    if let Some(rest) = rest.strip_prefix('[') {
+        return matches_bracketed(rest, origin);
+    }
     // An IPv6 address without brackets has colons, and no port.
     if is_of_network(rest, origin.address()) {
         return true;
@@ -31,14 +36,27 @@ fn matches(rule: &str, origin: &BaseUrl) -> bool {
         && (is_of_network(host, origin.address()) || is_of_domain(host, origin.address()))
 }
 
-/// Returns true if a rule is the address of a host or its network. IPv6 addresses may be in brackets.
+/// Returns true if a rule, `IPv6]`, `IPv6]:port` or `IPv6]/length`, is for an origin.
+fn matches_bracketed(rule: &str, origin: &BaseUrl) -> bool {
+    let Some((address, rest)) = rule.split_once(']') else { return false };
+    if address.parse::<Ipv6Addr>().is_err() {
+        return false;
+    }
+    match rest.strip_prefix(':') {
+        Some(port) => {
+            parse_port(port) == Ok(origin.port()) && is_of_network(address, origin.address())
+        }
+        None if rest.is_empty() || rest.starts_with('/') => {
+            is_of_network(&format!("{address}{rest}"), origin.address())
+        }
+        None => false,
+    }
+}
+
+/// Returns true if a rule is the address of a host or its network.
 fn is_of_network(rule: &str, host: &Host) -> bool {
-    let Some(address) = host.ip() else { return false };
-    let network = match rule.strip_prefix('[').and_then(|rule| rule.split_once(']')) {
-        Some((address, length)) => [address, length].concat().parse::<Cidr>(),
-        None => rule.parse(),
-    };
-    network.is_ok_and(|network| network.contains(address))
+    let network = rule.parse::<Cidr>();
+    host.ip().zip(network.ok()).is_some_and(|(address, network)| network.contains(address))
 }
 
 /// Returns true if a rule is `*`, or a domain that a host is or is below. A dot or `*.` before a domain makes no
