@@ -121,7 +121,7 @@ def test_events_are_sent_to_where_the_console_says(service: ginnel.Service, page
     write(page, "URL", "nowhere")
     page.keyboard.press("Enter")
     field = form.locator(".field", has_text="The http or https URL that each event")
-    expect(field.locator(".problem")).to_contain_text("is no URL")
+    expect(field.locator(".problem")).to_contain_text("invalid URL")
     expect(field.get_by_role("textbox")).to_be_focused()
     write(page, "URL", "https://chat.example/hook")
     write(page, "Description", "Chat")

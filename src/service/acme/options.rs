@@ -51,13 +51,13 @@ impl AcmeOptions {
         let directory = self.directory_url();
         let problem = match WebUrl::parse(&directory) {
             Ok(url) if url.is_https() => None,
-            Ok(_) => Some("has another scheme".to_owned()),
-            Err(problem) => Some(problem.to_string()),
+            Ok(_) => Some(String::new()),
+            Err(problem) => Some(format!(": it {problem}")),
         };
         if let Some(problem) = problem {
             let known = DIRECTORIES.map(|(name, _)| name).join(", ");
             let message =
-                format!("{name:?} is none of {known}, and not an https:// URL: it {problem}");
+                format!("invalid value {name:?}; expected {known} or an https:// URL{problem}");
             return invalid("acme.directory", message);
         }
         if let Some(email) = self.email.as_ref().filter(|email| !is_email(email)) {
@@ -163,6 +163,26 @@ mod tests {
         }
         for email in ["", "ops", "@a.test", "a@b", "a b@c.test", "a@b.test,c@d.test"] {
             assert!(refused(|it| it.email = Some(email.to_owned())), "{email}");
+        }
+    }
+
+    #[test]
+    fn the_refusal_of_a_directory_names_what_is_expected() {
+        for (directory, end) in [
+            ("http://a.test/", "or an https:// URL"),
+            ("https://", "or an https:// URL: it has no host"),
+        ] {
+            let options = AcmeOptions {
+                directory: Some(directory.to_owned()),
+                agree_to_terms: true,
+                ..AcmeOptions::default()
+            };
+            let problem = options.check().unwrap_err().to_string();
+            assert!(
+                problem.contains(&format!("invalid value {directory:?}; expected ")),
+                "{problem}"
+            );
+            assert!(problem.ends_with(end), "{problem}");
         }
     }
 }

@@ -236,9 +236,9 @@ pub(in crate::service) fn check_url(text: &str, reach: Reach) -> Result<(), Stri
         AddressError::Login => "must not hold a user or a password".to_owned(),
         AddressError::Scheme(_) if text.contains("://") => {
             let scheme = text.split("://").next().unwrap_or_default();
-            format!("{scheme:?} is none of http and https")
+            format!("invalid scheme {scheme:?}; expected \"http\" or \"https\"")
         }
-        problem => format!("is no URL: it {problem}"),
+        problem => format!("invalid URL; expected http:// or https:// and a host: it {problem}"),
     })?;
     let address = url.host().ip();
     let is_local = url.host().name().is_some_and(HostName::is_localhost);
@@ -283,6 +283,12 @@ mod tests {
             &long,
         ] {
             assert!(check_url(url, Reach::Any).is_err(), "{url}");
+        }
+        for (url, problem) in [
+            ("ftp://a.test", "invalid scheme \"ftp\"; expected \"http\" or \"https\""),
+            ("http://", "invalid URL; expected http:// or https:// and a host: it has no host"),
+        ] {
+            assert_eq!(check_url(url, Reach::Any), Err(problem.to_owned()));
         }
     }
 
