@@ -82,6 +82,8 @@ const QUANTITY_WORDS: [&str; 27] = [
     "used",
     "version",
 ];
+/// Longer names are not those of quantities, in bytes.
+const MAX_QUANTITY_BYTES: usize = 256;
 /// Parameters that hold secrets, while members of this name seldom do: with the `code` of OAuth
 /// comes a token.
 const SECRET_PARAMETERS: [&str; 1] = ["code"];
@@ -109,8 +111,12 @@ pub fn is_secret_parameter(name: &str) -> bool {
 /// Texts without types (forms, XML, logs) write secrets such as PINs in digits as well. In these, the name must
 /// also be that of a quantity.
 pub fn is_visible_scalar(name: &str, value: &str, is_typed: bool) -> bool {
-    is_scalar(value)
-        && (is_typed || words(name).iter().any(|word| QUANTITY_WORDS.contains(&word.as_str())))
+    is_scalar(value) && (is_typed || is_quantity(name))
+}
+
+fn is_quantity(name: &str) -> bool {
+    let is_known = |word: &String| QUANTITY_WORDS.contains(&word.as_str());
+    name.len() <= MAX_QUANTITY_BYTES && words(name).iter().any(is_known)
 }
 
 /// Returns true for a number, a boolean or null, as JSON and YAML write them.

@@ -78,8 +78,8 @@ fn hide_nodes(source: &str, hidden: &BTreeSet<String>) -> String {
             continue;
         }
         let rest = source.get(name.end()..).unwrap_or_default();
-        let line = rest.get(..rest.find('\n').unwrap_or(rest.len())).unwrap_or_default();
-        let start = name.end() + line.len() - line.trim_start().len();
+        let is_blank = |letter: char| letter.is_whitespace() && letter != '\n';
+        let start = source.len() - rest.trim_start_matches(is_blank).len();
         let end = node_end(source, start);
         if end > start {
             masked.push_str(source.get(copied..start).unwrap_or_default());

@@ -46,6 +46,63 @@ mod tests {
         }
     }
 
+    /// Texts that repeat one piece. Scanners that search from each piece to the end need quadratic time for them.
+    const HOSTILE_PIECES: [&str; 24] = [
+        "\\'",
+        "\\\"",
+        "'a\\\"",
+        "[\\'",
+        "$token:",
+        "$cookie: ",
+        "token=[token={",
+        "max_tokens=[",
+        "\"\"\"token=",
+        "password=\"\\\"",
+        "name=a(",
+        "(\"token\"",
+        "{\"name\":\"token\",\"value\":",
+        "&token,",
+        "<a b='",
+        "<p><name>token</name><value>1",
+        "<!--<![CDATA[<?",
+        "</token><token>",
+        "token:\n - \"a\n",
+        "- name: token\n  value: 1\n",
+        "token: [\n",
+        "://a@b",
+        "eyJaaaa.a ",
+        "\r\n--a\r\n\r\n",
+    ];
+
+    #[test]
+    fn longer_texts_need_time_in_proportion() {
+        const SHORT_BYTES: usize = 8 << 10;
+        const GROWTH: usize = 8;
+        const TRIES: usize = 3;
+        let measure = |media_type: &str, text: &str| {
+            let times = (0..TRIES).map(|_| {
+                let start = std::time::Instant::now();
+                std::hint::black_box(super::body(media_type, text.as_bytes()));
+                start.elapsed()
+            });
+            times.min().unwrap_or_default()
+        };
+        for piece in HOSTILE_PIECES {
+            for (media_type, start) in
+                [("application/json", "['"), ("text/plain", ""), ("application/yaml", "a: b\n")]
+            {
+                let text = |bytes: usize| start.to_owned() + &piece.repeat(bytes / piece.len());
+
+                let short = measure(media_type, &text(SHORT_BYTES));
+                let long = measure(media_type, &text(SHORT_BYTES * GROWTH));
+
+                // A factor of 4 for other load of the machine; quadratic time is a factor of 8.
+                let limit = short.max(std::time::Duration::from_millis(1)) * 4 * GROWTH as u32;
+                assert!(long < limit, "{media_type} {start}{piece}: {short:?} and {long:?}");
+            }
+        }
+    }
+
     #[test]
     fn headers_keep_what_says_nothing() {
         for (name, value, expected) in [

@@ -37,6 +37,8 @@ const WHOLE_NAMES: [&str; 2] = ["id", "k"];
 const WHOLE_VALUE: &str = "v";
 /// Names are not longer than this, in bytes.
 const MAX_NAME_BYTES: usize = 64;
+/// The number of bytes of a name that are examined. Items contain groups, which are longer than names.
+const MAX_EXAMINED_BYTES: usize = 1024;
 /// The largest depth of groups that are kept apart.
 const MAX_DEPTH: usize = 256;
 
@@ -166,12 +168,48 @@ struct PairScan<'a> {
     too_deep: usize,
     line: PairGroup,
     hidden: Vec<HiddenValue>,
+    /// Searches for the end of a quoted text that found none.
+    unclosed: UnclosedQuotes,
+    /// The number of bytes in which [`Self::quoted_end`] has looked for a quote.
+    #[cfg(test)]
+    searched: usize,
+}
+
+/// For each kind of quote, the end of the last search that found no closing quote.
+///
+/// A search passes over a quote only behind a backslash, and continues behind it as a search does that begins there.
+/// Therefore no search that begins before this end finds a closing quote either.
+#[derive(Debug, Default)]
+struct UnclosedQuotes {
+    /// In brackets: single and double quotes.
+    in_groups: [usize; 2],
+    /// Outside of brackets, where searches end with the line.
+    in_line: [usize; 2],
+}
+
+impl UnclosedQuotes {
+    fn end(&mut self, quote: u8, is_in_group: bool) -> &mut usize {
+        let [single, double] = match is_in_group {
+            true => &mut self.in_groups,
+            false => &mut self.in_line,
+        };
+        if quote == b'"' { double } else { single }
+    }
 }
 
 impl<'a> PairScan<'a> {
     fn new(text: &'a str) -> Self {
-        let (groups, line) = (Vec::new(), PairGroup::default());
-        Self { text, at: 0, groups, too_deep: 0, line, hidden: Vec::new() }
+        Self {
+            text,
+            at: 0,
+            groups: Vec::new(),
+            too_deep: 0,
+            line: PairGroup::default(),
+            hidden: Vec::new(),
+            unclosed: UnclosedQuotes::default(),
+            #[cfg(test)]
+            searched: 0,
+        }
     }
 
     fn run(&mut self) {
@@ -249,9 +287,10 @@ impl<'a> PairScan<'a> {
     }
 
     /// Returns the end of a word, and its quote.
-    fn word_end(&self, start: usize, is_value: bool) -> (usize, &'static str) {
-        let bytes = self.text.as_bytes();
-        let rest = self.text.get(start..).unwrap_or_default();
+    fn word_end(&mut self, start: usize, is_value: bool) -> (usize, &'static str) {
+        let text = self.text;
+        let bytes = text.as_bytes();
+        let rest = text.get(start..).unwrap_or_default();
         if let Some(quoted) = rest.strip_prefix("\\\"") {
             return match quoted.find("\\\"") {
                 Some(length) => (start + length + 4, "\\\""),
@@ -281,24 +320,41 @@ impl<'a> PairScan<'a> {
     }
 
     /// Returns the end of a quoted text; `None` for an apostrophe.
-    fn quoted_end(&self, start: usize, quote: u8) -> Option<usize> {
-        let bytes = self.text.as_bytes();
+    fn quoted_end(&mut self, start: usize, quote: u8) -> Option<usize> {
+        let text = self.text;
+        let bytes = text.as_bytes();
         let before = start.checked_sub(1).and_then(|at| bytes.get(at)).copied().unwrap_or(b' ');
         if quote == b'\'' && (before.is_ascii_alphanumeric() || before >= 0x80) {
             return None;
         }
+        let is_in_group = !self.groups.is_empty();
+        let without_close = (is_in_group && quote == b'"').then_some(bytes.len());
+        if start < *self.unclosed.end(quote, is_in_group) {
+            return without_close;
+        }
         let mut at = start + 1;
+        let mut closed = None;
         while let Some(&byte) = bytes.get(at) {
             match byte {
                 b'\\' => at += 1,
                 // Outside of brackets, a quoted text is in one line.
-                b'\n' if self.groups.is_empty() => return None,
-                byte if byte == quote => return Some(at + 1),
+                b'\n' if !is_in_group => break,
+                byte if byte == quote => {
+                    closed = Some(at + 1);
+                    break;
+                }
                 _ => {}
             }
             at += 1;
         }
-        (!self.groups.is_empty() && quote == b'"').then_some(bytes.len())
+        #[cfg(test)]
+        {
+            self.searched += at - start;
+        }
+        if closed.is_none() {
+            *self.unclosed.end(quote, is_in_group) = at;
+        }
+        closed.or(without_close)
     }
 
     /// Returns true if the colon or the equals sign behind an unquoted word makes it a key.
@@ -357,7 +413,7 @@ impl<'a> PairScan<'a> {
         group.has_keys |= has_key;
         match role {
             Some(PairRole::Name) => {
-                let name = unquoted(text.get(place).unwrap_or_default());
+                let name = examined_part(unquoted(text.get(place).unwrap_or_default()));
                 group.has_name = true;
                 if !name.starts_with(['[', '{', '(']) && is_secret(&decoded(name)) {
                     group.secret = Some(name.to_owned());
@@ -403,7 +459,7 @@ impl<'a> PairScan<'a> {
         }
         let place = group.second.clone()?;
         let value = self.text.get(place.clone()).unwrap_or_default();
-        let is_hidden = is_secret(&decoded(unquoted(name)))
+        let is_hidden = is_secret(&decoded(examined_part(unquoted(name))))
             && !is_visible_scalar(unquoted(name), value, true)
             && !is_masked(value);
         let quote = if name.starts_with('"') { "\"" } else { "'" };
@@ -437,6 +493,15 @@ fn is_masked(value: &str) -> bool {
 
 fn unquoted(text: &str) -> &str {
     text.trim_matches(['"', '\'', '\\'])
+}
+
+/// Returns the beginning of a name if it is too long.
+fn examined_part(name: &str) -> &str {
+    let mut end = name.len().min(MAX_EXAMINED_BYTES);
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    name.get(..end).unwrap_or_default()
 }
 
 /// A name whose escapes are read, if it has some.
@@ -506,6 +571,32 @@ mod tests {
 
         assert!(!masked(&deep).contains("swordfish"));
         assert_eq!(masked(&"a:".repeat(100_000)), "a:".repeat(100_000));
+    }
+
+    #[test]
+    fn each_byte_is_searched_for_a_closing_quote_at_most_four_times() {
+        for piece in
+            ["\\'", "\\\"", "'\\\"", "'a\\' \"b\\\"", "[\\'", "(\\\"]", "\\\n'", "\\'\n\\\""]
+        {
+            for start in ["", "'", "\"", "['", "[\"", "{'\"", "\"'"] {
+                let text = start.to_owned() + &piece.repeat(10_000);
+                let mut scan = PairScan::new(&text);
+
+                scan.run();
+
+                assert!(scan.searched <= 4 * text.len(), "{start} {piece}: {}", scan.searched);
+            }
+        }
+    }
+
+    #[test]
+    fn an_unclosed_quote_hides_no_later_quoted_text() {
+        for (source, expected) in [
+            ("'a\n{'name': 'token', 'value': 'fi, sh'}", "'a\n{'name': 'token', 'value': '#'}"),
+            ("\"a\\\" \nname=\"token\" value=\"f, ish\"", "\"a\\\" \nname=\"token\" value=#"),
+        ] {
+            assert_eq!(masked(source), expected.replace('#', MASK), "{source}");
+        }
     }
 
     #[test]

@@ -36,6 +36,9 @@ const CREDENTIALS: &str = r#"(?x)
 /// Headers whose values may have blanks and separators in them.
 const HEADERS: [&str; 4] = ["authorization", "cookie", "proxy-authorization", "set-cookie"];
 
+/// The maximum length of a type in GraphQL, in bytes. Longer texts are values.
+const MAX_TYPE_BYTES: usize = 256;
+
 /// How long a token is at least that says by its prefix what it is, in bytes.
 const MIN_TOKEN_BYTES: usize = 11;
 
@@ -143,7 +146,9 @@ fn named(shown: &str, is_typed: bool) -> Cow<'_, str> {
         };
         let written = rest.get(..length).unwrap_or_default();
         // In GraphQL, the type of a variable follows its name.
-        let is_type = !dollar.is_empty() && !written.contains(['"', '[', '{', '=']);
+        let is_type = !dollar.is_empty()
+            && written.len() <= MAX_TYPE_BYTES
+            && !written.contains(['"', '[', '{', '=']);
         if length == 0
             || is_type
             || is_masked(written)

@@ -32,15 +32,15 @@ struct Lines<'a> {
     /// The anchors whose nodes are hidden.
     anchors: &'a BTreeSet<String>,
     /// The names of pairs by the number of the line that has the value.
-    pairs: &'a BTreeMap<usize, String>,
+    pairs: &'a BTreeMap<usize, &'a str>,
 }
 
-impl Lines<'_> {
+impl<'a> Lines<'a> {
     /// Returns the key or the item whose value is hidden, if a line has one.
-    fn hidden<'a>(&self, number: usize, line: &'a str) -> Option<SecretKey<'a>> {
+    fn hidden(&self, number: usize, line: &'a str) -> Option<SecretKey<'a>> {
         let mut found = key_in(line)?;
         if let Some(name) = self.pairs.get(&number) {
-            found.name = name.clone().into();
+            found.name = Cow::Borrowed(*name);
             return Some(found);
         }
         let value = line.get(found.value_start..).unwrap_or_default();
@@ -49,7 +49,7 @@ impl Lines<'_> {
         is_hidden.then_some(found)
     }
 
-    fn masked(&self, source: &str) -> String {
+    fn masked(&self, source: &'a str) -> String {
         hide_lines(source, self.is_declared, |number, line| self.hidden(number, line))
     }
 }
@@ -231,11 +231,11 @@ fn item_in(line: &str) -> Option<SecretKey<'_>> {
 }
 
 /// A mapping whose keys may be the name and the value of a pair.
-struct Mapping {
+struct Mapping<'a> {
     /// How far its keys are indented.
     column: usize,
     /// The name of the secret, if a key has one.
-    secret: Option<String>,
+    secret: Option<&'a str>,
     /// The numbers of the lines with values.
     values: Vec<usize>,
 }
@@ -243,9 +243,9 @@ struct Mapping {
 /// Finds values whose names are those of secrets, such as `- name: PASSWORD` and `value: …` in the next line.
 ///
 /// Returns the names by the number of the line with the value.
-fn secret_pairs(source: &str) -> BTreeMap<usize, String> {
+fn secret_pairs(source: &str) -> BTreeMap<usize, &str> {
     let mut pairs = BTreeMap::new();
-    let mut open: Vec<Mapping> = Vec::new();
+    let mut open: Vec<Mapping<'_>> = Vec::new();
     let mut lines = source.split_inclusive('\n').enumerate().peekable();
     while let Some((number, line)) = lines.next() {
         // The value of an explicit key does not end its mapping.
@@ -280,7 +280,7 @@ fn secret_pairs(source: &str) -> BTreeMap<usize, String> {
                 };
                 let name = name.trim_matches(['"', '\'']);
                 if is_secret(name) {
-                    mapping.secret = Some(name.to_owned());
+                    mapping.secret = Some(name);
                 }
             }
             Some(PairRole::Value) => mapping.values.push(number),
@@ -291,14 +291,14 @@ fn secret_pairs(source: &str) -> BTreeMap<usize, String> {
     pairs
 }
 
-fn close_mappings(
-    open: &mut Vec<Mapping>,
-    pairs: &mut BTreeMap<usize, String>,
-    is_closed: impl Fn(&Mapping) -> bool,
+fn close_mappings<'a>(
+    open: &mut Vec<Mapping<'a>>,
+    pairs: &mut BTreeMap<usize, &'a str>,
+    is_closed: impl Fn(&Mapping<'a>) -> bool,
 ) {
     while let Some(mapping) = open.pop_if(|mapping| is_closed(mapping)) {
         if let Some(name) = mapping.secret {
-            pairs.extend(mapping.values.into_iter().map(|number| (number, name.clone())));
+            pairs.extend(mapping.values.into_iter().map(|number| (number, name)));
         }
     }
 }
