@@ -1,7 +1,7 @@
 //! Elements of XML that have the name and the value of a secret: `<name>password</name><value>x</value>`, and in
 //! property lists `<key>password</key><string>x</string>`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::markup::{VOID_ELEMENTS, length, local, tag_name};
 use super::name_value::{PairRole, pair_role};
@@ -9,28 +9,24 @@ use crate::api::secrets::is_secret;
 
 /// The element of property lists whose value is the next element, whatever that is called.
 const KEY: &str = "key";
-/// The largest depth of elements that are kept apart.
-const MAX_DEPTH: usize = 256;
 
 /// Returns the names of secrets by the places of the tags whose elements have the values.
 pub(super) fn secret_values(text: &str) -> BTreeMap<usize, &str> {
     let mut found = BTreeMap::new();
-    let mut open = vec![Element::new("", 0)];
+    let mut open = OpenElements::new();
     let mut at = 0;
     while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
         let piece = rest.get(..length(rest)).unwrap_or(rest);
         match piece.as_bytes() {
-            [b'<', b'/', ..] => end_tag(piece, &mut open, &mut found),
+            [b'<', b'/', ..] => open.close_named(end_tag_name(piece), &mut found),
             [b'<', b'?', ..] => {}
-            [b'<', b'!', ..] => add_text(&mut open, cdata(piece)),
-            [b'<', ..] => start_tag(piece, at, &mut open, &mut found),
-            _ => add_text(&mut open, piece),
+            [b'<', b'!', ..] => open.add_text(cdata(piece)),
+            [b'<', ..] => open.start(piece, at, &mut found),
+            _ => open.add_text(piece),
         }
         at += piece.len();
     }
-    while !open.is_empty() {
-        close(&mut open, &mut found);
-    }
+    while open.close_innermost(&mut found) {}
     found
 }
 
@@ -53,63 +49,93 @@ impl<'a> Element<'a> {
     fn new(name: &'a str, start: usize) -> Self {
         Self { name, start, text: "", secret: None, key: None, values: Vec::new() }
     }
+
+    /// Adds the children that have values, if another child has the name of a secret.
+    fn add_values(&self, found: &mut BTreeMap<usize, &'a str>) {
+        let Some(secret) = self.secret else { return };
+        found.extend(self.values.iter().map(|value| (*value, secret)));
+    }
 }
 
 fn cdata(piece: &str) -> &str {
     piece.strip_prefix("<![CDATA[").map_or("", |text| text.trim_end_matches("]]>"))
 }
 
-fn add_text<'a>(open: &mut [Element<'a>], text: &'a str) {
-    if let Some(element) = open.last_mut()
-        && element.text.is_empty()
-    {
-        element.text = text.trim();
-    }
+fn end_tag_name(piece: &str) -> &str {
+    piece.trim_start_matches("</").trim_end_matches('>').trim()
 }
 
-fn start_tag<'a>(
-    piece: &'a str,
-    at: usize,
-    open: &mut Vec<Element<'a>>,
-    found: &mut BTreeMap<usize, &'a str>,
-) {
-    let name = tag_name(piece);
-    if let Some(parent) = open.last_mut()
-        && let Some(secret) = parent.key.take()
-        && !local(name).eq_ignore_ascii_case(KEY)
-    {
-        found.insert(at, secret);
-    }
-    let is_void = VOID_ELEMENTS.iter().any(|known| name.eq_ignore_ascii_case(known));
-    if !piece.ends_with("/>") && !is_void && open.len() < MAX_DEPTH {
-        open.push(Element::new(name, at));
-    }
+/// The elements that are open, from the outermost to the innermost.
+///
+/// HTML leaves out end tags, so that elements of ordinary pages may be open in any number.
+struct OpenElements<'a> {
+    root: Element<'a>,
+    stack: Vec<Element<'a>>,
+    /// The positions in the stack by the names of the elements, in small letters.
+    positions: HashMap<String, Vec<usize>>,
 }
 
-fn end_tag<'a>(piece: &str, open: &mut Vec<Element<'a>>, found: &mut BTreeMap<usize, &'a str>) {
-    let name = piece.trim_start_matches("</").trim_end_matches('>').trim();
-    let is_it = |element: &Element<'_>| element.name.eq_ignore_ascii_case(name);
-    let Some(depth) = open.iter().rposition(is_it).filter(|depth| *depth > 0) else { return };
-    while open.len() > depth {
-        close(open, found);
+impl<'a> OpenElements<'a> {
+    fn new() -> Self {
+        Self { root: Element::new("", 0), stack: Vec::new(), positions: HashMap::new() }
     }
-}
 
-/// Closes the innermost element.
-fn close<'a>(open: &mut Vec<Element<'a>>, found: &mut BTreeMap<usize, &'a str>) {
-    let Some(element) = open.pop() else { return };
-    if let Some(secret) = element.secret {
-        found.extend(element.values.into_iter().map(|value| (value, secret)));
+    fn innermost(&mut self) -> &mut Element<'a> {
+        self.stack.last_mut().unwrap_or(&mut self.root)
     }
-    let Some(parent) = open.last_mut() else { return };
-    let name = local(element.name);
-    match pair_role(name) {
-        Some(PairRole::Name) if is_secret(element.text) => {
-            parent.secret = Some(element.text);
-            parent.key = name.eq_ignore_ascii_case(KEY).then_some(element.text);
+
+    fn add_text(&mut self, text: &'a str) {
+        let element = self.innermost();
+        if element.text.is_empty() {
+            element.text = text.trim();
         }
-        Some(PairRole::Value) => parent.values.push(element.start),
-        _ => {}
+    }
+
+    fn start(&mut self, piece: &'a str, at: usize, found: &mut BTreeMap<usize, &'a str>) {
+        let name = tag_name(piece);
+        if let Some(secret) = self.innermost().key.take()
+            && !local(name).eq_ignore_ascii_case(KEY)
+        {
+            found.insert(at, secret);
+        }
+        let is_void = VOID_ELEMENTS.iter().any(|known| name.eq_ignore_ascii_case(known));
+        if !piece.ends_with("/>") && !is_void {
+            let positions = self.positions.entry(name.to_ascii_lowercase()).or_default();
+            positions.push(self.stack.len());
+            self.stack.push(Element::new(name, at));
+        }
+    }
+
+    /// Closes the innermost element of this name, and those in it.
+    fn close_named(&mut self, name: &str, found: &mut BTreeMap<usize, &'a str>) {
+        let positions = self.positions.get(&name.to_ascii_lowercase());
+        let Some(&position) = positions.and_then(|positions| positions.last()) else { return };
+        while self.stack.len() > position {
+            self.close_innermost(found);
+        }
+    }
+
+    /// Closes the innermost element. After the outermost one, closes the document and returns false.
+    fn close_innermost(&mut self, found: &mut BTreeMap<usize, &'a str>) -> bool {
+        let Some(element) = self.stack.pop() else {
+            self.root.add_values(found);
+            return false;
+        };
+        element.add_values(found);
+        if let Some(positions) = self.positions.get_mut(&element.name.to_ascii_lowercase()) {
+            positions.pop();
+        }
+        let parent = self.innermost();
+        let name = local(element.name);
+        match pair_role(name) {
+            Some(PairRole::Name) if is_secret(element.text) => {
+                parent.secret = Some(element.text);
+                parent.key = name.eq_ignore_ascii_case(KEY).then_some(element.text);
+            }
+            Some(PairRole::Value) => parent.values.push(element.start),
+            _ => {}
+        }
+        true
     }
 }
 
@@ -152,5 +178,23 @@ mod tests {
         ] {
             assert_eq!(masked(source), expected.replace('#', MASK), "{source}");
         }
+    }
+
+    #[test]
+    fn values_are_hidden_at_any_depth() {
+        let pair = "<p><name>password</name><value>swordfish</value></p>";
+        let hidden = pair.replace("swordfish", MASK);
+        for (start, end) in [("<a>", "</a>"), ("<p>", ""), ("<td>text", ""), ("<A><b>", "</b></a>")]
+        {
+            for depth in [1, 253, 254, 255, 256, 300, 10_000] {
+                let around = |pair: &str| start.repeat(depth) + pair + &end.repeat(depth);
+
+                assert_eq!(masked(&around(pair)), around(&hidden), "{depth} {start}");
+            }
+        }
+        let nested = "<p><name>password</name>".to_owned() + &"<p></p>".repeat(300);
+        let value = "<value>swordfish</value></p><p><value>kept</value></p>";
+        let expected = nested.clone() + &value.replace("swordfish", MASK);
+        assert_eq!(masked(&(nested + value)), expected);
     }
 }
