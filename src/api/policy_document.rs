@@ -465,7 +465,9 @@ mod tests {
             assert!(error.problem.contains("quotes"), "{text}: {error}");
         }
         let twice = "a: &a {x: 1}\nb: &b {y: 1}\nc: {<<: *a, <<: *b, z: '!'}";
-        assert!(read(twice).unwrap_err().problem.contains("more than one `<<`"));
+        assert_eq!(read(twice).unwrap()["c"], json!({"x": 1, "y": 1, "z": "!"}));
+        let twice_with_tag = twice.replace("<<: *b", "<<: !t {y: 1}");
+        assert!(read(&twice_with_tag).unwrap_err().problem.contains("quotes"));
         let valid = "on_http_request: [&a {expressions: ['! x']}, {<<: *a}]";
         let rule = json!({"expressions": ["! x"]});
         assert_eq!(read(valid).unwrap(), json!({"on_http_request": [rule, rule]}));

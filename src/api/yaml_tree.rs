@@ -171,16 +171,14 @@ fn tagged_merges(text: &str) -> Result<BTreeSet<(u64, u64)>, YamlError> {
         return Ok(places);
     }
     let options = serde_saphyr::options! {
-        duplicate_keys: DuplicateKeyPolicy::Error,
+        // A map may have more than one `<<`. The first reading has found all other keys that are there twice.
+        duplicate_keys: DuplicateKeyPolicy::LastWins,
         merge_keys: MergeKeyPolicy::AsOrdinary,
         strict_booleans: true,
         non_finite_float_policy: NonFiniteFloatPolicy::PassThrough,
     };
     let read = serde_saphyr::from_str_with_options::<RawNode>(text, options);
-    let read = read.map_err(|error| YamlError {
-        problem: "a map has more than one `<<`; write `<<: [*a, *b]`".to_owned(),
-        ..explained(&error)
-    })?;
+    let read = read.map_err(|error| explained(&error))?;
     read.find_tagged_merges(&mut places);
     Ok(places)
 }
@@ -419,6 +417,30 @@ mod tests {
         let [_, (_, value, place)] = &entries("a: &x 7\nb: *x\n")[..] else { unreachable!() };
 
         assert_eq!((value, *place), (&YamlValue::Number(7.into()), (2, 4)));
+    }
+
+    #[test]
+    fn all_merges_of_a_map_are_read_whether_the_text_has_tags_or_not() {
+        let shared = "x: &x {k: 1, m: a}\ny: &y {k: 2, n: 3}\n";
+        for key in ["", "  1: b\n", "  2: c\n  1: b\n"] {
+            let read = |rest: &str| {
+                let text = format!("{shared}z:\n{key}  <<: *x\n  <<: *y\n  o: {rest}\n");
+                let YamlValue::Map(entries) = read_tree(&text).unwrap().value else {
+                    unreachable!("{text}")
+                };
+                entries.into_iter().next_back().unwrap().1
+            };
+            let (plain, with_mark) = (read("GET"), read("'GET!'"));
+            let json = |node: &YamlNode| serde_json::Value::from(node.value.clone());
+            assert_eq!(json(&plain)["k"], 1, "the first of them has precedence");
+            assert_eq!((&json(&plain)["n"], &json(&plain)["m"]), (&3.into(), &"a".into()));
+            assert_eq!(json(&with_mark)["o"], "GET!");
+            assert_eq!(json(&with_mark)["k"], 1);
+            assert!(!with_mark.has_tag && !plain.has_tag);
+        }
+        for tagged in ["<<: !t {a: 1}\n<<: {b: 2}\n", "<<: {a: 1}\n<<: !t {b: 2}\n1: c\n"] {
+            assert!(read_tree(tagged).unwrap().has_tag, "{tagged}");
+        }
     }
 
     #[test]
