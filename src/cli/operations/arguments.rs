@@ -26,7 +26,7 @@ pub(super) fn read(info: &Info, matches: &ArgMatches) -> Result<Map<String, Valu
     };
     let is_identifier = |name| info.identifiers().any(|identifier| identifier == name);
     for parameter in info.parameters.iter().filter(|parameter| !is_identifier(parameter.name)) {
-        if let Some(value) = typed(parameter, matches)? {
+        if let Some(value) = typed(info, parameter, matches)? {
             arguments.insert(parameter.name.to_owned(), value);
         }
     }
@@ -96,13 +96,13 @@ fn from_file(info: &Info, path: &Path) -> Result<Map<String, Value>, CliError> {
 }
 
 /// What the command line says of a parameter.
-fn typed(parameter: &Field, matches: &ArgMatches) -> Result<Option<Value>, CliError> {
+fn typed(info: &Info, parameter: &Field, matches: &ArgMatches) -> Result<Option<Value>, CliError> {
     let name = parameter.name;
     let option = format!("--{}", dashed(name));
     let one = || matches.get_one::<String>(name);
     let many = || matches.get_many::<String>(name).map(|values| values.collect::<Vec<_>>());
     Ok(match &parameter.kind {
-        Kind::Secret if names_file(parameter) => one().map(|text| text.as_str().into()),
+        Kind::Secret if names_file(info, parameter) => one().map(|text| text.as_str().into()),
         Kind::Secret => match matches.get_one::<std::path::PathBuf>(name) {
             Some(path) => Some(secret(path)?.into()),
             None => None,

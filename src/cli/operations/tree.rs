@@ -7,6 +7,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use super::{FILE_ARG, FOLLOW_ARG, MAX, dashed, words};
 use crate::api::documentation::summary;
 use crate::api::local::requests::List;
+use crate::api::local::tunnels;
 use crate::api::{Field, Info, Kind, Operation, Output, ParameterLocation, Resource};
 use crate::cli::help::{self, HelpRank};
 
@@ -132,7 +133,7 @@ fn flag(info: &Info, parameter: &'static Field) -> Arg {
         help.push_str(" (required)");
     }
     let arg = match parameter.kind {
-        Kind::Secret if names_file(parameter) => arg,
+        Kind::Secret if names_file(info, parameter) => arg,
         Kind::Secret => {
             let file = arg.long(format!("{long}-file")).value_name("FILE");
             return file
@@ -163,9 +164,14 @@ fn flag(info: &Info, parameter: &'static Field) -> Arg {
     arg.long(long).help(help)
 }
 
+/// The secret whose value is the name of its file, which may be on a command line: the key of a tunnel's certificate.
+const FILE_OF_KEY: (&Info, &str) = (&tunnels::Start::INFO, "key");
+
 /// Returns true for a secret whose value is the name of its file, which may be on a command line.
-pub(super) fn names_file(parameter: &Field) -> bool {
-    parameter.kind == Kind::Secret && parameter.name == "key"
+pub(super) fn names_file(info: &Info, parameter: &Field) -> bool {
+    let (known, name) = FILE_OF_KEY;
+    let is_operation = (info.resource, info.name) == (known.resource, known.name);
+    is_operation && parameter.kind == Kind::Secret && parameter.name == name
 }
 
 /// True for what has secrets inside, and so has no place on a command line.
@@ -222,4 +228,28 @@ fn example(program: &str, info: &Info) -> String {
         line.push_str(&format!(" --{} {value}", dashed(parameter.name)));
     }
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::operations::{local_resources, remote_resources};
+
+    const KEY: Field =
+        Field { name: "key", doc: "", kind: Kind::Secret, required: false, is_public: false };
+
+    #[test]
+    fn secrets_are_read_from_files_whatever_their_names_are() {
+        for resource in local_resources().iter().chain(&remote_resources()) {
+            for info in resource.operations {
+                let is_start = (info.resource, info.name) == ("tunnels", tunnels::Start::INFO.name);
+
+                let arg = flag(info, &KEY);
+
+                let option = if is_start { "key" } else { "key-file" };
+                assert_eq!(arg.get_long(), Some(option), "{} {}", info.resource, info.name);
+                assert_eq!(names_file(info, &KEY), is_start);
+            }
+        }
+    }
 }
