@@ -4,7 +4,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::error::CliError;
 use super::output;
-use crate::client::redaction::mask_login;
+use crate::api::mask;
 
 /// Help and version are answers; everything else is a failure in one line.
 pub(super) fn explain(error: &clap::Error) -> Result<(), CliError> {
@@ -26,7 +26,7 @@ pub(super) fn explain(error: &clap::Error) -> Result<(), CliError> {
 fn without_login(error: &clap::Error, text: String) -> String {
     match error.get(ContextKind::InvalidValue) {
         Some(ContextValue::String(value)) if value.contains("://") => {
-            text.replace(value.as_str(), &mask_login(value))
+            text.replace(value.as_str(), &mask::login(value))
         }
         _ => text,
     }

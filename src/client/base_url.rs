@@ -4,7 +4,6 @@ use std::fmt;
 
 use super::config_error::ConfigError;
 use super::options::{Api, ClientOptions};
-use super::redaction::mask_login;
 use crate::api::mask;
 use crate::base::address::{AddressError, Host, WebUrl};
 
@@ -130,7 +129,7 @@ fn configured(options: &ClientOptions) -> Result<BaseUrl, ConfigError> {
 
 /// An address as errors show it.
 fn shown(address: &str) -> String {
-    quoted(&mask::text(&mask_login(address)))
+    quoted(&mask::text(&mask::login(address)))
 }
 
 fn quoted(text: &impl ToString) -> String {

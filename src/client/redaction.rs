@@ -80,13 +80,6 @@ fn pattern(secret: &str) -> Option<Regex> {
     Regex::new(&secret.chars().map(any).collect::<String>()).ok()
 }
 
-/// An address without user and password, even where it is not quite an address.
-pub(crate) fn mask_login(address: &str) -> String {
-    let Some((login, host)) = address.rsplit_once('@') else { return address.to_owned() };
-    let scheme = login.split_once("://").map(|(scheme, _)| format!("{scheme}://"));
-    format!("{}{MASK}@{host}", scheme.unwrap_or_default())
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use super::{error, shutdown};
 use crate::agent::capture::CaptureLimit;
 use crate::agent::{self, AgentOptions, SessionState, Trust, WebAddress};
-use crate::api::Secret;
+use crate::api::{Secret, mask};
 use crate::base::address::{AddressError, HostPort};
 use crate::thread_runtime::ThreadRuntime;
 
@@ -64,7 +64,7 @@ impl AgentArguments {
         };
         let mut options = AgentOptions::new(None, Secret(self.authtoken), trust);
         let address = |field: &str, text: &str, parsed: Result<HostPort, AddressError>| {
-            parsed.map_err(|problem| format!("{field}: {text:?} {problem}"))
+            parsed.map_err(|problem| format!("{field}: {:?} {problem}", mask::url(text)))
         };
         let server_addrs = self.server_addrs.iter();
         let server_addrs = server_addrs.map(|it| address("server_addr", it, HostPort::parse(it)));

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::store::Document;
 use crate::api::id::prefix;
-use crate::api::{Description, Metadata, Timestamp};
+use crate::api::{Description, Metadata, Timestamp, mask};
 use crate::base::address::{AddressError, EndpointUrl, Scheme};
 use crate::gateway::is_internal;
 use crate::policy::Scope;
@@ -67,7 +67,7 @@ impl CloudAddress {
     /// # Errors
     /// With what is wrong, for a sentence behind the name of the field.
     pub fn read(text: &str) -> Result<Self, String> {
-        let invalid = |problem: String| format!("{text:?} {problem}");
+        let invalid = |problem: String| format!("{:?} {problem}", mask::url(text));
         let has_scheme = text.contains("://");
         let url = if has_scheme { text.to_owned() } else { format!("https://{text}") };
         let url = EndpointUrl::parse(&url).map_err(|problem| match problem {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::Error;
 use super::options::read_secret;
-use crate::api::Secret;
+use crate::api::{Secret, mask};
 use crate::policy::login::{
     ClientSecret, Endpoints, LoginProvider, OauthApplication, OauthClient, OauthProvider,
     is_login_url,
@@ -200,10 +200,13 @@ impl OauthProviderOptions {
         ];
         let mut named = named.into_iter().filter_map(|(key, url)| Some((key, url.as_ref()?)));
         if let Some((key, url)) = named.find(|(_, url)| !is_login_url(url)) {
-            // What stands before the host may be a password.
+            // The part before the host may be a password.
             let problem = match url.contains('@') {
                 true => "must name no user".to_owned(),
-                false => format!("{url:?} is not an https url, or an http url of this machine"),
+                false => format!(
+                    "{:?} is not an https url, or an http url of this machine",
+                    mask::url(url)
+                ),
             };
             return Err(Error::setting(key, problem));
         }

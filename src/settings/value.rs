@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::duration::{read_duration, write_duration};
-use crate::api::Secret;
+use crate::api::{Secret, mask};
 use crate::base::address::{AddressError, HostPort};
 
 /// The smallest and the largest value of a setting: a number, milliseconds or bytes.
@@ -147,6 +147,8 @@ fn read_address(text: &OsStr) -> Result<HostPort, String> {
 
 /// A problem of an address. The cause follows where the form does not show it.
 fn address_problem(text: &str, problem: &AddressError) -> String {
+    // Users also write URLs here, with a login.
+    let text = mask::url(text);
     match problem {
         AddressError::NoHost | AddressError::NoPort => {
             format!("{text:?} is not of the form HOST:PORT")
@@ -410,6 +412,14 @@ mod tests {
     fn read<T: SettingValue + Default>(text: &str, bounds: Bounds) -> Result<T, String> {
         let mut value = T::default();
         value.read(OsStr::new(text), bounds).map(|()| value)
+    }
+
+    #[test]
+    fn a_wrong_address_is_shown_without_its_login() {
+        let problem = read::<Option<HostPort>>("http://svc:swordfish@a.test:80", Bounds::ALL);
+
+        let problem = problem.unwrap_err();
+        assert!(problem.contains("@a.test:80") && !problem.contains("swordfish"), "{problem}");
     }
 
     #[test]

@@ -57,7 +57,7 @@ impl PublicAddress {
     /// # Errors
     /// With what is wrong, for a sentence behind the name of the field.
     pub fn read(text: &str) -> Result<Self, String> {
-        let shown = mask::target(text);
+        let shown = mask::url(text);
         let (scheme, place) = text.split_once("://").unwrap_or(("https", text));
         let place = place.strip_suffix('/').unwrap_or(place);
         let unknown = || format!("{shown:?} begins with none of https://, http://, tls://, tcp://");

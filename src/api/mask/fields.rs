@@ -123,6 +123,25 @@ pub fn target(target: &str) -> Cow<'_, str> {
     nested(target, NESTED)
 }
 
+/// Masks the user and the password of an address and its parameters, even if the text is not quite an address.
+/// Errors that contain an address show it in this form.
+pub fn url(text: &str) -> String {
+    let (_, place) = text.split_once("://").unwrap_or(("", text));
+    let authority = place.split(['/', '?', '#']).next().unwrap_or_default();
+    // A password that is not escaped may have any character in it.
+    match authority.contains([':', '@']) {
+        true => target(&login(text)).into_owned(),
+        false => target(text).into_owned(),
+    }
+}
+
+/// Masks the user and the password of an address, even if the text is not quite an address.
+pub fn login(address: &str) -> String {
+    let Some((login, host)) = address.rsplit_once('@') else { return address.to_owned() };
+    let scheme = login.split_once("://").map(|(scheme, _)| format!("{scheme}://"));
+    format!("{}{MASK}@{host}", scheme.unwrap_or_default())
+}
+
 fn nested(target: &str, depth: u8) -> Cow<'_, str> {
     let (rest, fragment) = split(target, '#');
     let (path, query) = split(rest, '?');
@@ -254,4 +273,33 @@ pub(super) fn find(bytes: &[u8], needle: &[u8]) -> Option<usize> {
 
 fn decoded(text: &str) -> String {
     percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_in_errors_have_no_login_and_no_secret_parameters() {
+        for (text, expected) in [
+            ("http://svc:swordfish@127.1/", "http://#@127.1/"),
+            ("http://swordfish@127.1/?a=b", "http://#@127.1/?a=b"),
+            ("http://svc:sword/fi@sh@127.1/x", "http://#@127.1/x"),
+            ("http://svc:sword?fi#sh@127.1/x", "http://#@127.1/x"),
+            ("http:/svc:swordfish@127.1", "#@127.1"),
+            ("http:\\\\svc:swordfish@127.1", "#@127.1"),
+            ("svc:swordfish@127.1:80", "#@127.1:80"),
+            ("http://127.1/?token=swordfish&a=b", "http://127.1/?token=#&a=b"),
+            ("http://127.1/#access_token=swordfish", "http://127.1/#access_token=#"),
+            ("http://127.1/@user/a?mail=b@c.test", "http://127.1/@user/a?mail=b@c.test"),
+            ("http://127.1:80/", "http://127.1:80/"),
+            ("127.1", "127.1"),
+            ("", ""),
+        ] {
+            // The only `#` of the texts that stays begins a fragment.
+            let expected = expected.replace("#@", &format!("{MASK}@"));
+            let expected = expected.replace("token=#", &format!("token={MASK}"));
+            assert_eq!(url(text), expected, "{text}");
+        }
+    }
 }

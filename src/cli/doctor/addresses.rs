@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::edges::each;
 use super::finding::Finding;
+use crate::api::mask::MASK;
 use crate::api::remote::{backends, event_destinations};
 use crate::base::address::{AddressError, HostPort, WebUrl};
 
@@ -56,8 +57,20 @@ fn finding(owner: &Value, address: &str, problem: &AddressError) -> Finding {
         true => "visitors get a 503 until then",
         false => "no events are delivered until then",
     };
-    Finding::problem("addresses", format!("{address:?} of {id} {problem}"))
+    Finding::problem("addresses", format!("{:?} of {id} {problem}", place_of(address)))
         .remedy(format!("correct the address; {effect}"))
+}
+
+/// Returns an address without its login, its path and its query, which are the secrets of some receivers of events.
+fn place_of(address: &str) -> String {
+    let scheme_end = address.find("://").map_or(0, |at| at + 3);
+    let (scheme, rest) = address.split_at(scheme_end);
+    let end = rest.find(['/', '?', '#', '\\']).unwrap_or(rest.len());
+    let host = rest.get(..end).unwrap_or_default();
+    let (login, place) = host.rsplit_once('@').unwrap_or(("", host));
+    // The password of a malformed address may contain a slash.
+    let is_in_login = login.is_empty() && host.contains(':') && rest.contains('@');
+    format!("{scheme}{}", if is_in_login { MASK } else { place })
 }
 
 #[cfg(test)]
@@ -78,6 +91,28 @@ mod tests {
             let found = address_of(&owner).map(|(_, problem)| problem.is_some());
 
             assert_eq!(found, is_refused, "{owner}");
+        }
+    }
+
+    #[test]
+    fn a_finding_contains_only_the_identifier_the_scheme_and_the_host() {
+        for (address, expected) in [
+            ("https://chat.1/services/T0/swordfish", "https://chat.1"),
+            ("https://chat.1?swordfish", "https://chat.1"),
+            ("https://ada:swordfish@chat.1:443/x", "https://chat.1:443"),
+            ("https://ada:12/swordfish@chat.1/x", "https://••••••"),
+            ("https:\\\\chat.1/swordfish", "https:"),
+            ("https://chat.1/@swordfish", "https://chat.1"),
+            ("127.1:80", "127.1:80"),
+            ("", ""),
+        ] {
+            let owner = json!({"id": "evd_1", "target": {"webhook": {"url": address}}});
+
+            let found = finding(&owner, address, &AddressError::Number);
+
+            let start = format!("{expected:?} of evd_1 is not");
+            assert!(found.message.starts_with(&start), "{}", found.message);
+            assert!(!format!("{found:?}").contains("swordfish"));
         }
     }
 }

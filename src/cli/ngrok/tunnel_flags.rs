@@ -11,7 +11,6 @@ use crate::api::local::tunnels;
 use crate::api::{Kind, Operation, documentation, mask};
 use crate::cli::agent::{UNNAMED, read_file};
 use crate::cli::error::{CliError, Exit};
-use crate::client::redaction::mask_login;
 
 /// An option.
 struct TunnelFlag {
@@ -264,7 +263,7 @@ fn fetch(flag: &str, url: &str) -> Result<String, CliError> {
             FetchError::Url(_) | FetchError::Scheme => Exit::Usage,
             _ => Exit::Unreachable,
         };
-        CliError::new(exit, format!("--{flag}: {}: {problem}", mask::target(&mask_login(url))))
+        CliError::new(exit, format!("--{flag}: {}: {problem}", mask::url(url)))
     })
 }
 

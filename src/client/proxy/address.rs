@@ -7,9 +7,9 @@ use base64::engine::general_purpose::STANDARD;
 use http::header::HeaderValue;
 use percent_encoding::percent_decode_str;
 
+use crate::api::mask;
 use crate::base::address::{AddressError, Host, parse_port};
 use crate::client::config_error::ConfigError;
-use crate::client::redaction::mask_login;
 
 /// How long user name and password of SOCKS5 may be, in bytes (RFC 1929).
 const MAX_LOGIN_BYTES: usize = 255;
@@ -84,7 +84,7 @@ impl ProxyAddress {
     pub(super) fn parse(option: &'static str, address: &str) -> Result<Self, ConfigError> {
         let parsed = parse(address.trim());
         parsed.map_err(|problem| {
-            let shown = format!("{:?}", mask_login(address));
+            let shown = format!("{:?}", mask::login(address));
             ConfigError::invalid(option, shown, format!("{problem}; {FORM}"))
         })
     }

@@ -11,6 +11,7 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use serde::Deserialize;
 use tokio::task::JoinError;
 
+use crate::api::mask;
 use crate::base::address::WebUrl;
 use crate::gateway::login::records::LoginRecordsError;
 use crate::gateway::modules::traffic_policy::Fetcher;
@@ -255,14 +256,18 @@ impl Issuer {
         let unusable = |reason: String| Err(LoginError::Unusable(reason));
         // Else any issuer could speak for another one.
         if metadata.issuer.trim_end_matches('/') != issuer.trim_end_matches('/') {
-            return unusable(format!("{issuer} says that it is {}", metadata.issuer));
+            return unusable(format!(
+                "{} says that it is {}",
+                mask::url(issuer),
+                mask::url(&metadata.issuer)
+            ));
         }
         let endpoints = [Some(&metadata.authorization_endpoint), Some(&metadata.token_endpoint)];
         let endpoints = endpoints.into_iter().flatten().chain(&metadata.userinfo_endpoint);
         let is_secure = issuer.starts_with("https:");
         for url in endpoints.chain(&metadata.jwks_uri) {
             if !is_login_url(url) || is_secure && !url.starts_with("https:") {
-                return unusable(format!("{url:?} is not an https url"));
+                return unusable(format!("{:?} is not an https url", mask::url(url)));
             }
         }
         Ok(metadata)
@@ -299,7 +304,7 @@ impl Issuer {
         match response.status() {
             StatusCode::OK => Ok(response),
             StatusCode::UNAUTHORIZED if token.is_some() => Err(LoginError::Ended),
-            status => Err(LoginError::Unreachable(format!("{url} answers {status}"))),
+            status => Err(LoginError::Unreachable(format!("{} answers {status}", mask::url(url)))),
         }
     }
 
@@ -319,7 +324,7 @@ impl Issuer {
         // Some providers answer nobody who does not say what they are.
         headers.insert(USER_AGENT, HeaderValue::from_static(OWN_USER_AGENT));
         let url = WebUrl::parse(url)
-            .map_err(|problem| LoginError::Unusable(format!("{url:?} {problem}")))?;
+            .map_err(|problem| LoginError::Unusable(format!("{:?} {problem}", mask::url(url))))?;
         let fetch = Fetch {
             method,
             url,

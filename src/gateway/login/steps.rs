@@ -11,6 +11,7 @@ use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use crate::api::mask;
 use crate::base::address::WebUrl;
 use crate::gateway::login::issuer::{Issuer, LoginError};
 use crate::gateway::login::records::{LoginAttemptId, NewLoginSession};
@@ -300,7 +301,7 @@ fn authorization_url(
     is_fresh: bool,
 ) -> Result<String, LoginError> {
     let url = WebUrl::parse(endpoint)
-        .map_err(|problem| LoginError::Unusable(format!("{endpoint:?} {problem}")))?;
+        .map_err(|problem| LoginError::Unusable(format!("{:?} {problem}", mask::url(endpoint))))?;
     let mut url = url.as_url().clone();
     let challenge =
         BASE64_URL_SAFE_NO_PAD.encode(digest(&SHA256, pending.verifier.as_bytes()).as_ref());

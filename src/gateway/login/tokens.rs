@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde_json::Value as Json;
 use url::form_urlencoded;
 
+use crate::api::mask;
 use crate::gateway::login::github;
 use crate::gateway::login::issuer::{Issuer, IssuerMetadata, LoginError, read};
 use crate::gateway::published::CallLimit;
@@ -83,7 +84,7 @@ impl TokenClient<'_> {
             Ok(answer) if status.is_client_error() && answer.get("error").is_some() => {
                 Err(LoginError::Refused(reason(&answer)))
             }
-            _ => Err(LoginError::Unreachable(format!("{url} answers {status}"))),
+            _ => Err(LoginError::Unreachable(format!("{} answers {status}", mask::url(url)))),
         }
     }
 

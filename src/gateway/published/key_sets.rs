@@ -11,6 +11,7 @@ use bytes::Bytes;
 use http::header::{ACCEPT, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method};
 
+use crate::api::mask;
 use crate::base::address::WebUrl;
 use crate::gateway::modules::traffic_policy::Fetcher;
 use crate::gateway::published::{CallLimits, FairCache, PublishedCache, TooManyCalls};
@@ -32,7 +33,7 @@ const PROGRAM: &str = concat!("ginnel/", env!("CARGO_PKG_VERSION"));
 pub(crate) enum KeySetError {
     #[error(transparent)]
     Fetch(#[from] FetchFailed),
-    #[error("{url} answers {status}")]
+    #[error("{} answers {status}", mask::url(.url))]
     Status { url: String, status: http::StatusCode },
     #[error("{0}")]
     Unusable(String),
@@ -113,7 +114,7 @@ impl KeySets {
 
 async fn fetch(fetcher: &Fetcher, url: String, reach: Reach) -> Result<KeySet, KeySetError> {
     let parsed = WebUrl::parse_with_login(&url)
-        .map_err(|problem| KeySetError::Unusable(format!("{url:?} {problem}")))?;
+        .map_err(|problem| KeySetError::Unusable(format!("{:?} {problem}", mask::url(&url))))?;
     let fetch = Fetch {
         method: Method::GET,
         url: parsed,

@@ -79,7 +79,7 @@ fn oidc_config(spec: &LoginSpec) -> Result<Value, Problem> {
     let issuer = &spec.provider;
     let is_https = issuer.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("https:"));
     if !is_https || !is_login_url(issuer) {
-        let shown = mask::target(issuer);
+        let shown = mask::url(issuer);
         let message = format!("{shown:?} is not an https url without user, password and fragment");
         return Err(problem("oidc.issuer_url", code::URL, message));
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::api::mask;
 use crate::base::address::AddressError;
 
 /// The refused addresses with the reasons, by the identifiers of the backends. An earlier version accepted them, or read
@@ -13,7 +14,7 @@ pub(crate) struct RefusedBackends(Mutex<BTreeMap<String, String>>);
 impl RefusedBackends {
     /// Adds a backend.
     pub(crate) fn add(&self, id: &str, address: &str, problem: &AddressError) {
-        self.known().insert(id.to_owned(), format!("{address:?} {problem}"));
+        self.known().insert(id.to_owned(), format!("{:?} {problem}", mask::url(address)));
     }
 
     /// Removes a backend that is gone or has another address.
@@ -28,5 +29,21 @@ impl RefusedBackends {
 
     fn known(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_address_is_listed_without_its_login() {
+        let backends = RefusedBackends::default();
+
+        backends.add("bkdst_1", "http://svc:swordfish@127.1:80", &AddressError::Url);
+
+        let [(id, problem)] = &backends.list()[..] else { unreachable!() };
+        assert_eq!(id, "bkdst_1");
+        assert!(problem.contains("@127.1:80") && !problem.contains("swordfish"), "{problem}");
     }
 }

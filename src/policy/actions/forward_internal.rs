@@ -10,6 +10,7 @@ use super::super::problem::code;
 use super::super::template::Template;
 use super::super::turn::{Flow, Turn};
 use super::super::verdict::Verdict;
+use crate::api::mask;
 use crate::base::address::{Authority, HostName};
 
 /// Hands a request or a connection to an endpoint that only this server can reach.
@@ -34,7 +35,7 @@ impl Action for ForwardInternal {
     fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
         let url = turn.render(&self.url)?;
         if !is_target(&url, turn.phase) {
-            let message = format!("{url:?} is not the url of an internal endpoint");
+            let message = format!("{:?} is not the url of an internal endpoint", mask::url(&url));
             let failure =
                 ActionError { fatal: self.always_ends(), ..ActionError::fatal(code::URL, message) };
             return Err(failure);

@@ -18,6 +18,7 @@ use super::super::template::Template;
 use super::super::turn::{Flow, Turn};
 use super::super::verdict::{Fetch, FetchFailed, Fetched};
 use super::forward_internal::OnError;
+use crate::api::mask;
 use crate::api::policy_document::{MAX_REDIRECTS, RETRY_CONDITION};
 use crate::base::address::{AddressError, HostName, WebUrl};
 
@@ -100,11 +101,12 @@ impl HttpRequest {
             fatal: self.halts(),
             ..ActionError::fatal(code::URL, message)
         };
+        let shown = mask::url(&text);
         let mut url =
-            parse_url(&text).map_err(|problem| refused(format!("the url {text:?} {problem}")))?;
+            parse_url(&text).map_err(|problem| refused(format!("the url {shown:?} {problem}")))?;
         let is_internal = url.host().name().is_some_and(HostName::is_internal);
         if !is_internal && !turn.world.may_fetch(&text) {
-            return Err(refused(format!("{text:?} is not the url of an internal endpoint")));
+            return Err(refused(format!("{shown:?} is not the url of an internal endpoint")));
         }
         for (name, value) in &self.query {
             let (name, value) = (turn.render(name)?, turn.render(value)?);
@@ -207,7 +209,8 @@ fn url(config: &mut Config<'_>) -> Template {
     if let Some(fixed) = template.fixed().filter(|url| !url.is_empty())
         && let Err(problem) = parse_url(fixed)
     {
-        let message = format!("url must be http or https: {fixed:?} {problem}");
+        let shown = mask::url(fixed);
+        let message = format!("url must be http or https: {shown:?} {problem}");
         config.refuse("url", code::URL, message);
     }
     template
@@ -263,6 +266,37 @@ fn retry(config: &mut Config<'_>) -> Option<Expression> {
         _ => {
             config.refuse(NAME, code::CONFIG, "retry_condition must be an expression");
             None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::{Policy, Scope};
+    use super::*;
+
+    #[test]
+    fn problems_of_urls_contain_neither_logins_nor_secret_parameters() {
+        let login = "http://svc:swordfish@127.1/?token=swordfish";
+        let keys = json!({"sources": {"additional_jkus": [login]}});
+        for (kind, config) in [
+            ("http-request", json!({"url": login})),
+            (
+                "jwt-validation",
+                json!({
+                    "issuer": {"allow_list": [{"value": "https://issuer.example"}]},
+                    "jws": {"allowed_algorithms": ["RS256"], "keys": keys},
+                    "http": {"tokens": [{"type": "jwt", "method": "header", "name": "a"}]},
+                }),
+            ),
+        ] {
+            let rules = json!([{"actions": [{"type": kind, "config": config}]}]);
+
+            let problems = Policy::compile(&json!({"on_http_request": rules}), Scope::HttpTunnel);
+
+            let text = format!("{:?}", problems.err());
+            assert!(text.contains("@127.1/"), "{text}");
+            assert!(!text.contains("swordfish"), "{text}");
         }
     }
 }

@@ -17,6 +17,7 @@ use super::super::jwt::{
 use super::super::problem::{DocumentPath, code};
 use super::super::turn::{Flow, Turn};
 use super::super::verdict::Verdict;
+use crate::api::mask;
 use crate::base::address::WebUrl;
 
 mod present;
@@ -248,7 +249,8 @@ fn urls(sources: &mut Config<'_>) -> Vec<String> {
     let urls = sources.texts("additional_jkus", 0..=ENTRIES);
     for (place, url) in &urls {
         if let Err(problem) = WebUrl::parse_with_login(url) {
-            let message = format!("must be an http or https url: {url:?} {problem}");
+            let shown = mask::url(url);
+            let message = format!("must be an http or https url: {shown:?} {problem}");
             sources.refuse_at(place, code::URL, message);
         }
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use instant_acme::{ChallengeType, LetsEncrypt};
 
+use crate::api::mask;
 use crate::base::address::WebUrl;
 use crate::service::Error;
 
@@ -56,6 +57,7 @@ impl AcmeOptions {
         };
         if let Some(problem) = problem {
             let known = DIRECTORIES.map(|(name, _)| name).join(", ");
+            let name = mask::url(name);
             let message =
                 format!("invalid value {name:?}; expected {known} or an https:// URL{problem}");
             return invalid("acme.directory", message);
@@ -66,7 +68,7 @@ impl AcmeOptions {
         if !self.agree_to_terms {
             return invalid(
                 "acme.agree_to_terms",
-                format!("agree to the terms of {directory} first"),
+                format!("agree to the terms of {} first", mask::url(&directory)),
             );
         }
         if self.challenges.is_empty() {

@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use crate::api::Secret;
+use crate::api::{Secret, mask};
 use crate::base::address::{AddressError, EndpointUrl, HostPattern, HostPort, Scheme};
 use crate::gateway::{
     AllowDeny, BindError, Credentials, EndpointOptions, EndpointSpec, HeaderChangesSpec, LoginSpec,
@@ -188,7 +188,7 @@ impl BindAddress {
             return Ok(Self::default());
         }
         refuse_parts(url)?;
-        let problem = |problem| format!("the address {url:?} {problem}");
+        let problem = |problem| format!("the address {:?} {problem}", mask::url(url));
         let parsed = EndpointUrl::parse(url).map_err(problem)?;
         let is_usual = |port: &u16| {
             let is_http = matches!(parsed.scheme, Scheme::Http | Scheme::Https);

@@ -2,6 +2,7 @@
 
 use super::{Context, Handler, OperationResult, delete_unused, on};
 use crate::api::id::prefix;
+use crate::api::mask;
 use crate::api::remote::backends::static_::{
     Create, Delete, Get, List, StaticBackend, StaticBackendTls, Update,
 };
@@ -143,16 +144,32 @@ fn checked_address(address: &str) -> Result<String, Refusal> {
     if address.is_empty() {
         return Err(Refusal::new(code::ADDRESS_MISSING, "address: must not be empty"));
     }
+    // Users also write URLs here, with a login.
+    let shown = || mask::url(address);
     let parsed = host_port(address).map_err(|flaw| match flaw {
         Flaw::Form(problem) => {
             let message =
-                format!("address: {address:?} is not of the form host:port: it {problem}");
+                format!("address: {:?} is not of the form host:port: it {problem}", shown());
             Refusal::new(code::ADDRESS_INVALID, message)
         }
         Flaw::Port(_) => {
-            let message = format!("address: the port of {address:?} is not from 1 to 65535");
+            let message = format!("address: the port of {:?} is not from 1 to 65535", shown());
             Refusal::new(code::ADDRESS_PORT, message)
         }
     })?;
     Ok(format!("{}:{}", parsed.0, parsed.1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_address_is_shown_without_its_login() {
+        for address in ["http://svc:swordfish@127.1:80", "svc:swordfish@a.test:80"] {
+            let refusal = format!("{:?}", checked_address(address).err());
+
+            assert!(refusal.contains("is not") && !refusal.contains("swordfish"), "{refusal}");
+        }
+    }
 }

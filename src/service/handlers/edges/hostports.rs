@@ -3,6 +3,7 @@
 use std::net::Ipv4Addr;
 
 use super::Context;
+use crate::api::mask;
 use crate::gateway::is_internal;
 use crate::service::check::{Flaw, host_port};
 use crate::service::cluster::EndpointKey;
@@ -63,13 +64,16 @@ pub(super) fn checked(hostports: Option<Vec<String>>) -> Result<Option<Vec<Strin
         let parsed = host_port(below.unwrap_or(text)).map_err(|flaw| match flaw {
             Flaw::Form(problem) => {
                 let message = format!(
-                    "hostports[{index}]: {text:?} is not of the form host:port: it {problem}"
+                    "hostports[{index}]: {:?} is not of the form host:port: it {problem}",
+                    mask::url(text)
                 );
                 Refusal::new(code::HOSTPORT_INVALID, message)
             }
             Flaw::Port(_) => {
-                let message =
-                    format!("hostports[{index}]: the port of {text:?} is not from 1 to 65535");
+                let message = format!(
+                    "hostports[{index}]: the port of {:?} is not from 1 to 65535",
+                    mask::url(text)
+                );
                 Refusal::new(code::HOSTPORT_PORT, message)
             }
         });
