@@ -406,6 +406,7 @@ pub(super) fn texts(values: &[impl AsRef<OsStr>]) -> Vec<OsString> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
