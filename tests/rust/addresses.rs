@@ -35,6 +35,7 @@ const ALLOWED: &[(&str, usize, &str)] = &[
     ("client/proxy/mod.rs", 1, "the text of a BaseUrl"),
     ("gateway/modules/traffic_policy/internal_fetch.rs", 1, "the path of a WebUrl"),
     ("gateway/upstream/http2.rs", 1, "the Host field of a request that was admitted"),
+    ("net/outbound_client.rs", 1, "the text of a WebUrl"),
     ("net/resolve.rs", 2, "the host of a HostPort"),
     ("policy/trial/traffic.rs", 1, "an Authority has read the text before"),
     ("service/console/mod.rs", 1, "a path"),

@@ -25,7 +25,7 @@ pub(super) fn masked(whole: &[u8], depth: usize) -> Option<Vec<u8>> {
     push(&mut masked, whole.get(..start)?);
     let (parts, rest) = split(whole.get(start..)?, boundary);
     let groups = secret_groups(&parts);
-    for Part { head, content, is_whole } in parts {
+    for FormPart { head, content, is_whole } in parts {
         masked.extend_from_slice(boundary);
         masked.extend_from_slice(head);
         match of_part(head, content, (depth, &groups)) {
@@ -41,14 +41,14 @@ pub(super) fn masked(whole: &[u8], depth: usize) -> Option<Vec<u8>> {
 }
 
 /// A part of a body, which may be cut off.
-struct Part<'a> {
+struct FormPart<'a> {
     head: &'a [u8],
     content: &'a [u8],
     is_whole: bool,
 }
 
 /// Splits a body into its parts, and what stands behind the last of them.
-fn split<'a>(mut rest: &'a [u8], boundary: &[u8]) -> (Vec<Part<'a>>, &'a [u8]) {
+fn split<'a>(mut rest: &'a [u8], boundary: &[u8]) -> (Vec<FormPart<'a>>, &'a [u8]) {
     let mut parts = Vec::new();
     let end = [b"\r\n", boundary].concat();
     while let Some(part) = rest.strip_prefix(boundary) {
@@ -56,14 +56,14 @@ fn split<'a>(mut rest: &'a [u8], boundary: &[u8]) -> (Vec<Part<'a>>, &'a [u8]) {
         let (part, after) = part.split_at(next.unwrap_or(part.len()));
         let head = find(part, b"\r\n\r\n").map_or(part.len(), |at| at + 4);
         let (head, content) = part.split_at(head);
-        parts.push(Part { head, content, is_whole: next.is_some() });
+        parts.push(FormPart { head, content, is_whole: next.is_some() });
         rest = after.get(2..).unwrap_or_default();
     }
     (parts, rest)
 }
 
 /// Finds parts whose content is the name of a secret, and returns the groups of their names, as those of forms.
-fn secret_groups(parts: &[Part<'_>]) -> BTreeSet<String> {
+fn secret_groups(parts: &[FormPart<'_>]) -> BTreeSet<String> {
     let groups = parts.iter().filter_map(|part| {
         let name = part_name(&String::from_utf8_lossy(part.head));
         let content = std::str::from_utf8(part.content).ok()?;
