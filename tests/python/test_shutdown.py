@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import re
 import signal
 import socket
 import threading
@@ -92,7 +93,10 @@ def test_requests_in_flight_are_answered_and_new_visitors_are_refused(start: Sta
         site.upstream.release.set()
 
         assert [answer.result() for answer in answers] == [200] * IN_FLIGHT
-        assert site.command.ended() == (0, "")
+        code, complaints = site.command.ended()
+    assert code == 0
+    # A wait that lasts long enough to be noticed is named.
+    assert re.fullmatch(r"(ginnel: waiting up to 30 s for \d+ open connections .*\n)?", complaints)
 
 
 def test_a_second_signal_ends_it_at_once(start: Start) -> None:
