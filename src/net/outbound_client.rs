@@ -25,7 +25,7 @@ use super::reach::{OutOfReach, Reach};
 use super::resolve::resolve;
 use crate::base::address::{AddressError, Host, HostPort, WebUrl};
 
-/// Reasons why there is no response.
+/// Causes of a missing response.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OutboundError {
     /// The rules of the dialler exclude the address.

@@ -75,7 +75,7 @@ mod tests {
     ];
 
     #[test]
-    #[ignore = "a measurement: run it alone, on a quiet machine"]
+    #[ignore = "a measurement for a quiet machine"]
     fn longer_texts_need_time_in_proportion() {
         const SHORT_BYTES: usize = 8 << 10;
         const GROWTH: usize = 8;

@@ -72,7 +72,7 @@ async fn read(url: WebUrl) -> Result<String, FetchError> {
     String::from_utf8(body).map_err(|_| FetchError::NoText)
 }
 
-/// Returns the reason why there is no response.
+/// Returns the cause of a missing response.
 fn not_fetched(problem: OutboundError) -> FetchError {
     match problem {
         OutboundError::Failed(problem) => failed(problem),
