@@ -165,7 +165,7 @@ def edges(rounds: int) -> list[Row]:
 def tunnel(rounds: int) -> list[Row]:
     ours = {"ginnel": "", "ginnel-capture": " with capture", "ginnel-policed": " with a policy"}
     targets = ",".join(["direct", "rathole", *ours])
-    command = [PYTHON, "run.py", "--only", targets, "--secs", "2", "--half"]
+    command = [PYTHON, "run.py", "--only", targets, "--secs", "1", "--half"]
     got = written(HERE / "tunnel", *command, "--rounds", str(rounds), "--out")
     rows = []
     for test, measured in got.items():
