@@ -174,6 +174,29 @@ def test_a_result_is_what_json_reads(class_: Any) -> None:
     check()
 
 
+few_values = st.sampled_from([1, "a", {"id": "x"}, None])
+few_fields = st.dictionaries(st.sampled_from(["id", "uri", "new", "newer"]), few_values, max_size=4)
+similar_keys = few_fields.flatmap(
+    lambda fields: st.permutations(list((fields | {"id": "1", "uri": "u"}).items()))
+)
+
+
+@examples
+@given(st.lists(similar_keys.map(dict), max_size=6), forms)
+def test_items_with_the_same_unknown_fields_are_what_json_reads(
+    wires: list[dict[str, Any]], form: dict[str, Any]
+) -> None:
+    body = json.dumps({"keys": wires}, **form).encode()
+
+    keys, _, _ = advance(_native.BodyDecoder(body, ApiKey, "keys"), 600)
+
+    assert [key.to_dict() for key in keys] == wires
+    unknown = [{name: wire[name] for name in wire if name not in ("id", "uri")} for wire in wires]
+    assert all(
+        alike(dict(key.extra), expected) for key, expected in zip(keys, unknown, strict=True)
+    )
+
+
 @examples
 @given(values, forms)
 def test_free_json_is_what_json_reads(value: object, form: dict[str, Any]) -> None:

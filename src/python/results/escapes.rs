@@ -53,31 +53,78 @@ fn code_unit(bytes: &[u8]) -> Option<u32> {
     bytes.get(..4)?.iter().try_fold(0, |unit, byte| Some(unit << 4 | digit(byte)?))
 }
 
-/// How many bytes a string goes on without a quote, a backslash or a control character.
+/// Returns how many bytes of a string come before the next quote, backslash or control character.
 pub(super) fn plain(bytes: &[u8]) -> usize {
     let mut at = 0;
-    // Eight bytes at once: strings are what answers consist of.
-    for word in bytes.chunks_exact(8) {
-        let word = word.try_into().map_or(0, u64::from_le_bytes);
-        let special = special_bytes(word);
-        if special != 0 {
-            return at + special.trailing_zeros() as usize / 8;
+    // Strings are most of a response, so many bytes are compared at once.
+    for block in bytes.chunks_exact(block::BYTES) {
+        if let Some(special) = block::first_special(block) {
+            return at + special;
         }
-        at += 8;
+        at += block::BYTES;
     }
     let special = |byte: &u8| *byte == b'"' || *byte == b'\\' || *byte < b' ';
     at + bytes[at..].iter().take_while(|byte| !special(byte)).count()
 }
 
-/// The highest bits of the bytes that end a plain stretch. The lowest bit that is set is right;
-/// those above it may be there because of it.
-const fn special_bytes(word: u64) -> u64 {
-    const ONES: u64 = u64::MAX / 255;
-    const HIGHS: u64 = ONES << 7;
-    let quote = word ^ (ONES * b'"' as u64);
-    let backslash = word ^ (ONES * b'\\' as u64);
-    let quotes = quote.wrapping_sub(ONES) & !quote;
-    let backslashes = backslash.wrapping_sub(ONES) & !backslash;
-    let controls = word.wrapping_sub(ONES * b' ' as u64) & !word;
-    (quotes | backslashes | controls) & HIGHS
+/// Sixteen bytes at once, with the instructions that each x86-64 processor has. A tenth of the time of a page of 100 keys
+/// was spent on eight bytes at once (`perf`).
+#[cfg(target_arch = "x86_64")]
+mod block {
+    use std::arch::x86_64::{
+        __m128i, _mm_cmpeq_epi8, _mm_loadu_si128, _mm_min_epu8, _mm_movemask_epi8, _mm_or_si128,
+        _mm_set1_epi8,
+    };
+
+    pub(super) const BYTES: usize = 16;
+
+    /// Returns the position of the first quote, backslash or control character.
+    #[inline]
+    pub(super) fn first_special(block: &[u8]) -> Option<usize> {
+        let block: &[u8; BYTES] = block.try_into().ok()?;
+        // SAFETY: reads the 16 bytes of the array, which need no alignment. SSE2 is part of x86-64.
+        let special = unsafe {
+            let bytes = _mm_loadu_si128(block.as_ptr().cast::<__m128i>());
+            let last_control = _mm_set1_epi8(0x1f);
+            let controls = _mm_cmpeq_epi8(_mm_min_epu8(bytes, last_control), bytes);
+            let quotes = _mm_cmpeq_epi8(bytes, _mm_set1_epi8(b'"'.cast_signed()));
+            let backslashes = _mm_cmpeq_epi8(bytes, _mm_set1_epi8(b'\\'.cast_signed()));
+            _mm_movemask_epi8(_mm_or_si128(_mm_or_si128(quotes, backslashes), controls))
+        };
+        (special != 0).then(|| special.trailing_zeros() as usize)
+    }
+}
+
+/// Eight bytes at once, as one number.
+#[cfg(not(target_arch = "x86_64"))]
+mod block {
+    pub(super) const BYTES: usize = 8;
+
+    /// Returns the position of the first quote, backslash or control character.
+    pub(super) fn first_special(block: &[u8]) -> Option<usize> {
+        const ONES: u64 = u64::MAX / 255;
+        const HIGHS: u64 = ONES << 7;
+        let word = u64::from_le_bytes(block.try_into().ok()?);
+        let quote = word ^ (ONES * b'"' as u64);
+        let backslash = word ^ (ONES * b'\\' as u64);
+        let quotes = quote.wrapping_sub(ONES) & !quote;
+        let backslashes = backslash.wrapping_sub(ONES) & !backslash;
+        let controls = word.wrapping_sub(ONES * b' ' as u64) & !word;
+        // The lowest of these bits is right; higher ones may be set because of it.
+        let special = (quotes | backslashes | controls) & HIGHS;
+        (special != 0).then(|| special.trailing_zeros() as usize / 8)
+    }
+}
+
+/// Returns true if a text begins with another one. The texts are short, so the comparison is made here: the general one
+/// of the C library takes twice the time.
+#[inline]
+pub(super) fn begins_with(text: &[u8], start: &[u8]) -> bool {
+    const WORD: usize = size_of::<u64>();
+    let Some(text) = text.get(..start.len()) else { return false };
+    let Some(last) = start.len().checked_sub(WORD) else { return text.iter().eq(start) };
+    let word = |bytes: &[u8], at: usize| {
+        bytes.get(at..at + WORD).and_then(|word| word.try_into().ok()).map(u64::from_ne_bytes)
+    };
+    (0..last).step_by(WORD).chain([last]).all(|at| word(text, at) == word(start, at))
 }

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use super::escapes::{plain, unescaped};
+use super::escapes::{begins_with, plain, unescaped};
 use super::long_texts::LongTexts;
 use super::problem::{DecodeProblem, JsonResult};
 
@@ -93,11 +93,16 @@ impl<'j> JsonReader<'j> {
     /// Takes these bytes when they come next.
     #[inline]
     pub(super) fn takes(&mut self, bytes: &[u8]) -> bool {
-        let next = self.rest().starts_with(bytes);
+        let next = begins_with(self.rest(), bytes);
         if next {
             self.at += bytes.len();
         }
         next
+    }
+
+    /// Returns true if these bytes come next; takes none.
+    pub(super) fn is_next(&self, bytes: &[u8]) -> bool {
+        begins_with(self.rest(), bytes)
     }
 
     /// Takes a null when it comes next, after white space.

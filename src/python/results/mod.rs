@@ -88,22 +88,28 @@ fn record<'py, 'j>(
 ) -> DecodeResult<Bound<'py, PyAny>> {
     let instance = plan.allocate(py)?;
     let mut fields = RecordFields::default();
-    let mut unknown = recent.unknown();
+    let mut unknown = recent.unknown(plan);
     let mut expected = 0;
     let mut more = json.begin(b'{', b'}', "a value that is not an object")?;
     while more {
+        let start = json.position();
+        if !plan.is_next(json, expected) && recent.takes_same(&mut unknown, json) {
+            more = json.more(b'}')?;
+            continue;
+        }
         match plan.find(json, expected)? {
             Ok(at) => {
                 expected = at + 1;
+                unknown.note_known();
                 let field = &plan.fields[at];
                 if let Some(value) = fields.read(py, json, (at, field), recent)? {
                     field.slot.fill(&instance, value)?;
                 }
             }
             Err(name) => {
-                let start = json.position();
+                let value = json.position();
                 json.skip().map_err(|problem| problem.within(name))?;
-                unknown.note(name, json.since(start));
+                unknown.note(start, name, json.since(value));
             }
         }
         more = json.more(b'}')?;
@@ -114,7 +120,7 @@ fn record<'py, 'j>(
             field.slot.fill(&instance, py.None().into_bound(py))?;
         }
     }
-    plan.extra.fill(&instance, recent.extra(py, unknown))?;
+    plan.extra.fill(&instance, recent.extra(py, unknown, json))?;
     plan.nulls.fill(&instance, fields.nulls.into_pyobject(py).map_err(PyErr::from)?.into_any())?;
     Ok(instance)
 }
@@ -195,6 +201,11 @@ impl FieldPlan {
 }
 
 impl ClassPlan {
+    /// Returns true if the key of the expected field comes next.
+    fn is_next(&self, json: &JsonReader<'_>, expected: usize) -> bool {
+        self.fields.get(expected).is_some_and(|field| json.is_next(&field.key))
+    }
+
     /// Takes a key: the place of its field, or its name when no field has it. Servers keep the
     /// order of fields, so the expected one is tried first.
     fn find<'j>(

@@ -1,9 +1,11 @@
 //! What the items of a list have in common.
 
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use super::json::JsonReader;
+use super::plan::ClassPlan;
 
 /// How many fields are remembered; those with the same remainder take each other's place.
 const MAX_TRACKED_FIELDS: usize = 32;
@@ -14,6 +16,16 @@ pub(super) struct RecentTexts<'py, 'j> {
     extra: Option<Bound<'py, PyBytes>>,
     /// Room for unknown fields, to be used again.
     room: Vec<u8>,
+    tail: Option<UnknownTail<'py, 'j>>,
+}
+
+/// The unknown fields at the end of a record. The next record often ends with the same ones.
+struct UnknownTail<'py, 'j> {
+    /// The class that does not have these fields.
+    class: *mut ffi::PyObject,
+    /// The fields as they were written, with the brace that ends the record.
+    written: &'j [u8],
+    extra: Bound<'py, PyAny>,
 }
 
 struct RecentText<'py, 'j> {
@@ -23,12 +35,25 @@ struct RecentText<'py, 'j> {
     text: Bound<'py, PyAny>,
 }
 
-/// The fields that a class does not know, kept as JSON text.
-pub(super) struct UnknownFields(Vec<u8>);
+/// The fields of a record that its class does not have.
+pub(super) struct UnknownFields<'py> {
+    class: *mut ffi::PyObject,
+    /// The fields as JSON text, without the last brace.
+    text: Vec<u8>,
+    /// Where they start, if no field of the class comes behind the first of them.
+    tail: Option<usize>,
+    /// The same fields of the record before.
+    same: Option<Bound<'py, PyAny>>,
+}
 
 impl Default for RecentTexts<'_, '_> {
     fn default() -> Self {
-        Self { texts: [const { None }; MAX_TRACKED_FIELDS], extra: None, room: Vec::new() }
+        Self {
+            texts: [const { None }; MAX_TRACKED_FIELDS],
+            extra: None,
+            room: Vec::new(),
+            tail: None,
+        }
     }
 }
 
@@ -50,13 +75,40 @@ impl<'py, 'j> RecentTexts<'py, 'j> {
     }
 
     /// Room for the unknown fields of a record.
-    pub(super) fn unknown(&mut self) -> UnknownFields {
-        UnknownFields(std::mem::take(&mut self.room))
+    pub(super) fn unknown(&mut self, plan: &ClassPlan) -> UnknownFields<'py> {
+        let text = std::mem::take(&mut self.room);
+        UnknownFields { class: plan.class.as_ptr(), text, tail: None, same: None }
     }
 
-    /// The unknown fields of a record as what its slot `extra` holds.
-    pub(super) fn extra(&mut self, py: Python<'py>, unknown: UnknownFields) -> Bound<'py, PyAny> {
-        let UnknownFields(mut text) = unknown;
+    /// Takes the rest of a record, but not its brace, if the last record of the class ended with the same unknown fields.
+    pub(super) fn takes_same(
+        &self,
+        unknown: &mut UnknownFields<'py>,
+        json: &mut JsonReader<'j>,
+    ) -> bool {
+        let same = self.tail.as_ref().filter(|last| {
+            last.class == unknown.class && unknown.text.is_empty() && json.is_next(last.written)
+        });
+        let Some((last, (_, fields))) = same.zip(same.and_then(|last| last.written.split_last()))
+        else {
+            return false;
+        };
+        unknown.same = Some(last.extra.clone());
+        json.takes(fields)
+    }
+
+    /// Returns the content of a record's slot `extra`: its unknown fields. `json` is at the end of the record.
+    pub(super) fn extra(
+        &mut self,
+        py: Python<'py>,
+        unknown: UnknownFields<'py>,
+        json: &JsonReader<'j>,
+    ) -> Bound<'py, PyAny> {
+        let UnknownFields { class, mut text, tail, same } = unknown;
+        if let Some(same) = same {
+            self.room = text;
+            return same;
+        }
         if !text.is_empty() {
             text.push(b'}');
         }
@@ -66,17 +118,30 @@ impl<'py, 'j> RecentTexts<'py, 'j> {
         };
         text.clear();
         self.room = text;
-        self.extra.insert(extra).clone().into_any()
+        let extra = self.extra.insert(extra).clone().into_any();
+        if let Some(start) = tail {
+            self.tail =
+                Some(UnknownTail { class, written: json.since(start), extra: extra.clone() });
+        }
+        extra
     }
 }
 
-impl UnknownFields {
-    /// Notes a field: its name and its value as they were written.
-    pub(super) fn note(&mut self, name: &str, value: &[u8]) {
-        self.0.push(if self.0.is_empty() { b'{' } else { b',' });
-        self.0.push(b'"');
-        self.0.extend_from_slice(name.as_bytes());
-        self.0.extend_from_slice(b"\":");
-        self.0.extend_from_slice(value);
+impl UnknownFields<'_> {
+    /// Notes a field that starts there: its name and its value as they were written.
+    pub(super) fn note(&mut self, start: usize, name: &str, value: &[u8]) {
+        if self.text.is_empty() {
+            self.tail = Some(start);
+        }
+        self.text.push(if self.text.is_empty() { b'{' } else { b',' });
+        self.text.push(b'"');
+        self.text.extend_from_slice(name.as_bytes());
+        self.text.extend_from_slice(b"\":");
+        self.text.extend_from_slice(value);
+    }
+
+    /// Notes that a field of the class comes behind what was unknown.
+    pub(super) fn note_known(&mut self) {
+        self.tail = None;
     }
 }
