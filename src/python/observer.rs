@@ -124,6 +124,7 @@ fn logger(py: Python<'_>) -> PyResult<Option<&Bound<'_, PyAny>>> {
     if !modules.contains(intern!(py, "logging"))? {
         return Ok(None);
     }
-    let made = py.import(intern!(py, "ginnel.events"))?.getattr(intern!(py, "_logger"))?;
+    // Not from `ginnel.events`, whose dataclass would take most of the first call.
+    let made = py.import(intern!(py, "ginnel._core.logs"))?.getattr(intern!(py, "logger"))?;
     Ok(Some(LOGGER.get_or_init(py, || made.unbind()).bind(py)))
 }

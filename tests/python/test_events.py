@@ -145,3 +145,14 @@ def test_logging_is_not_imported_for_those_who_do_not_use_it() -> None:
 
     assert done.stdout == "False\n"
     assert "DEBUG:ginnel:GET /api_keys: 200 in " in done.stderr
+
+
+def test_the_first_call_of_a_program_with_logging_imports_no_events() -> None:
+    code = (
+        "import logging, sys, ginnel\n"
+        "with ginnel.Service() as service, service.client() as remote:\n"
+        "    remote.api_keys.list().first()\n"
+        "    print('ginnel.events' in sys.modules)\n"
+    )
+
+    assert run(code).stdout == "False\n"
