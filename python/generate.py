@@ -395,19 +395,20 @@ def write(api: str, tree: str | None = None) -> None:
             file.body.append(head + "\n\n".join(members))
     if tree:
         write_tree(tree, file_of(("_tree",), f"src/api/{api}"), nodes)
+        # In a file of its own, because most programs use one of the two clients.
+        write_tree(tree, file_of(("_tree_asyncio",), f"src/api/{api}"), nodes, wait=True)
     for file in files.values():
         file.write()
     write_raw(api, resources, nodes)
 
 
-def write_tree(tree: str, root: File, nodes: dict[str, File]) -> None:
-    """The classes that hold the resources of the top level."""
+def write_tree(tree: str, root: File, nodes: dict[str, File], wait: bool = False) -> None:
+    """The class that holds the resources of the top level."""
     root.imports[root.up("_core.resource")].add("Resource")
-    for wait in (False, True):
-        cls = ("Async" if wait else "") + tree
-        members = children("", nodes, root, wait)
-        head = f"class {cls}(Resource):\n{docstring('The resources of the management API.', 4)}\n\n"
-        root.body.append(head + "\n\n".join(members))
+    cls = ("Async" if wait else "") + tree
+    members = children("", nodes, root, wait)
+    head = f"class {cls}(Resource):\n{docstring('The resources of the management API.', 4)}\n\n"
+    root.body.append(head + "\n\n".join(members))
 
 
 def raw_members(name: str, operations: list[Operation], wait: bool, file: File) -> list[str]:

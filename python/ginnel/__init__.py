@@ -12,7 +12,7 @@ if "t" in getattr(sys, "abiflags", ""):
         "interpreter lock (pythonX.Y without the t)"
     )
 
-from ._core.client import AsyncRemoteClient, RemoteClient
+from ._core.client import RemoteClient
 from ._native import __version__
 from .exceptions import (
     AgentError,
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from ._agent_api.client import AgentClient
     from ._agent_api.client_async import AsyncAgentClient
     from ._core.agent import Agent
+    from ._core.client_asyncio import AsyncRemoteClient
     from ._core.raw_response import RawResponse
     from ._core.service import Service
 else:
@@ -52,6 +53,7 @@ else:
         "Agent": "_core.agent",
         "AgentClient": "_agent_api.client",
         "AsyncAgentClient": "_agent_api.client_async",
+        "AsyncRemoteClient": "_core.client_asyncio",
         "RawResponse": "_core.raw_response",
         "Service": "_core.service",
     }

@@ -1,9 +1,9 @@
-"""The clients of the management API."""
+"""The blocking client of the management API, and what all clients share."""
 
 from __future__ import annotations
 
 from .._native import Core
-from ..remote._tree import AsyncRemoteResources, RemoteResources
+from ..remote._tree import RemoteResources
 from .resource import cached_property
 from .spelling import Spelling
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any, Self, TypeAlias, TypeVar
 
     from ..events import Event
-    from ..remote._raw import AsyncRawRemoteResources, RawRemoteResources
+    from ..remote._raw import RawRemoteResources
 
     _Hook: TypeAlias = Callable[[Event], object]
     _Scalar: TypeAlias = str | int | float | bool | None
@@ -308,18 +308,3 @@ class RemoteClient(_RemoteOptions, _Blocking, RemoteResources):
         from ..remote._raw import RawRemoteResources
 
         return RawRemoteResources(self._core.raw())
-
-
-class AsyncRemoteClient(_RemoteOptions, _Awaited, AsyncRemoteResources):
-    """A client of the management API whose calls are awaited.
-
-    Its names are those of RemoteClient. It is bound to no event loop. Cancelling a call drops its
-    request.
-    """
-
-    @cached_property
-    def with_raw_response(self) -> AsyncRawRemoteResources:
-        """The same calls, which return a `RawResponse` each when they are awaited."""
-        from ..remote._raw import AsyncRawRemoteResources
-
-        return AsyncRawRemoteResources(self._core.raw())

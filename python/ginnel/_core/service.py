@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .. import _native
 from ..exceptions import ConfigError
-from .client import AsyncRemoteClient, RemoteClient, takes_options
+from .client import RemoteClient, takes_options
 from .in_process import InProcess
 
 TYPE_CHECKING = False
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .._native import Snapshot
     from ..service_settings import ServiceSettings
     from ..traffic import TrafficEvents
+    from .client_asyncio import AsyncRemoteClient
     from .service_calls import ServiceCall
 
     _Init = TypeVar("_Init", bound=Callable[..., None])
@@ -310,6 +311,8 @@ class Service(InProcess):
 
     def async_client(self) -> AsyncRemoteClient:
         """An asyncio client with the admin key."""
+        from .client_asyncio import AsyncRemoteClient
+
         return AsyncRemoteClient(self.api_key, base_url=self.url)
 
     def fail(

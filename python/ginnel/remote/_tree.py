@@ -6,33 +6,33 @@ from .._core.resource import Resource, cached_property
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .api_keys import ApiKeys, AsyncApiKeys
-    from .application_sessions import ApplicationSessions, AsyncApplicationSessions
-    from .application_users import ApplicationUsers, AsyncApplicationUsers
-    from .audit_events import AsyncAuditEvents, AuditEvents
-    from .backends import AsyncBackends, Backends
-    from .bot_users import AsyncBotUsers, BotUsers
-    from .certificate_authorities import AsyncCertificateAuthorities, CertificateAuthorities
-    from .clock import AsyncClock, Clock
-    from .configuration import AsyncConfiguration, Configuration
-    from .credentials import AsyncCredentials, Credentials
-    from .edges import AsyncEdges, Edges
-    from .endpoints import AsyncEndpoints, Endpoints
-    from .event_destinations import AsyncEventDestinations, EventDestinations
-    from .event_sources import AsyncEventSources, EventSources
-    from .event_subscriptions import AsyncEventSubscriptions, EventSubscriptions
-    from .ip_policies import AsyncIpPolicies, IpPolicies
-    from .ip_policy_rules import AsyncIpPolicyRules, IpPolicyRules
-    from .ip_restrictions import AsyncIpRestrictions, IpRestrictions
-    from .nodes import AsyncNodes, Nodes
-    from .reserved_addrs import AsyncReservedAddrs, ReservedAddrs
-    from .reserved_domains import AsyncReservedDomains, ReservedDomains
-    from .service_users import AsyncServiceUsers, ServiceUsers
-    from .tls_certificates import AsyncTlsCertificates, TlsCertificates
-    from .tunnel_sessions import AsyncTunnelSessions, TunnelSessions
-    from .tunnels import AsyncTunnels, Tunnels
-    from .vault_secrets import AsyncVaultSecrets, VaultSecrets
-    from .vaults import AsyncVaults, Vaults
+    from .api_keys import ApiKeys
+    from .application_sessions import ApplicationSessions
+    from .application_users import ApplicationUsers
+    from .audit_events import AuditEvents
+    from .backends import Backends
+    from .bot_users import BotUsers
+    from .certificate_authorities import CertificateAuthorities
+    from .clock import Clock
+    from .configuration import Configuration
+    from .credentials import Credentials
+    from .edges import Edges
+    from .endpoints import Endpoints
+    from .event_destinations import EventDestinations
+    from .event_sources import EventSources
+    from .event_subscriptions import EventSubscriptions
+    from .ip_policies import IpPolicies
+    from .ip_policy_rules import IpPolicyRules
+    from .ip_restrictions import IpRestrictions
+    from .nodes import Nodes
+    from .reserved_addrs import ReservedAddrs
+    from .reserved_domains import ReservedDomains
+    from .service_users import ServiceUsers
+    from .tls_certificates import TlsCertificates
+    from .tunnel_sessions import TunnelSessions
+    from .tunnels import Tunnels
+    from .vault_secrets import VaultSecrets
+    from .vaults import Vaults
 
 __tracebackhide__ = True
 """pytest shows the arguments of frames, which may be secrets."""
@@ -229,196 +229,3 @@ class RemoteResources(Resource):
         from .clock import Clock
 
         return Clock(self._core)
-
-
-class AsyncRemoteResources(Resource):
-    """The resources of the management API."""
-
-    @cached_property
-    def api_keys(self) -> AsyncApiKeys:
-        """`api_keys`"""
-        from .api_keys import AsyncApiKeys
-
-        return AsyncApiKeys(self._core)
-
-    @cached_property
-    def ip_policies(self) -> AsyncIpPolicies:
-        """`ip_policies`"""
-        from .ip_policies import AsyncIpPolicies
-
-        return AsyncIpPolicies(self._core)
-
-    @cached_property
-    def ip_policy_rules(self) -> AsyncIpPolicyRules:
-        """`ip_policy_rules`"""
-        from .ip_policy_rules import AsyncIpPolicyRules
-
-        return AsyncIpPolicyRules(self._core)
-
-    @cached_property
-    def ip_restrictions(self) -> AsyncIpRestrictions:
-        """`ip_restrictions`"""
-        from .ip_restrictions import AsyncIpRestrictions
-
-        return AsyncIpRestrictions(self._core)
-
-    @cached_property
-    def certificate_authorities(self) -> AsyncCertificateAuthorities:
-        """`certificate_authorities`"""
-        from .certificate_authorities import AsyncCertificateAuthorities
-
-        return AsyncCertificateAuthorities(self._core)
-
-    @cached_property
-    def reserved_domains(self) -> AsyncReservedDomains:
-        """`reserved_domains`"""
-        from .reserved_domains import AsyncReservedDomains
-
-        return AsyncReservedDomains(self._core)
-
-    @cached_property
-    def reserved_addrs(self) -> AsyncReservedAddrs:
-        """`reserved_addrs`"""
-        from .reserved_addrs import AsyncReservedAddrs
-
-        return AsyncReservedAddrs(self._core)
-
-    @cached_property
-    def tls_certificates(self) -> AsyncTlsCertificates:
-        """`tls_certificates`"""
-        from .tls_certificates import AsyncTlsCertificates
-
-        return AsyncTlsCertificates(self._core)
-
-    @cached_property
-    def backends(self) -> AsyncBackends:
-        """`backends`"""
-        from .backends import AsyncBackends
-
-        return AsyncBackends(self._core)
-
-    @cached_property
-    def edges(self) -> AsyncEdges:
-        """`edges`"""
-        from .edges import AsyncEdges
-
-        return AsyncEdges(self._core)
-
-    @cached_property
-    def credentials(self) -> AsyncCredentials:
-        """`credentials`"""
-        from .credentials import AsyncCredentials
-
-        return AsyncCredentials(self._core)
-
-    @cached_property
-    def bot_users(self) -> AsyncBotUsers:
-        """`bot_users`"""
-        from .bot_users import AsyncBotUsers
-
-        return AsyncBotUsers(self._core)
-
-    @cached_property
-    def service_users(self) -> AsyncServiceUsers:
-        """`service_users`"""
-        from .service_users import AsyncServiceUsers
-
-        return AsyncServiceUsers(self._core)
-
-    @cached_property
-    def application_users(self) -> AsyncApplicationUsers:
-        """`application_users`"""
-        from .application_users import AsyncApplicationUsers
-
-        return AsyncApplicationUsers(self._core)
-
-    @cached_property
-    def application_sessions(self) -> AsyncApplicationSessions:
-        """`application_sessions`"""
-        from .application_sessions import AsyncApplicationSessions
-
-        return AsyncApplicationSessions(self._core)
-
-    @cached_property
-    def vaults(self) -> AsyncVaults:
-        """`vaults`"""
-        from .vaults import AsyncVaults
-
-        return AsyncVaults(self._core)
-
-    @cached_property
-    def vault_secrets(self) -> AsyncVaultSecrets:
-        """`vault_secrets`"""
-        from .vault_secrets import AsyncVaultSecrets
-
-        return AsyncVaultSecrets(self._core)
-
-    @cached_property
-    def endpoints(self) -> AsyncEndpoints:
-        """`endpoints`"""
-        from .endpoints import AsyncEndpoints
-
-        return AsyncEndpoints(self._core)
-
-    @cached_property
-    def tunnels(self) -> AsyncTunnels:
-        """`tunnels`"""
-        from .tunnels import AsyncTunnels
-
-        return AsyncTunnels(self._core)
-
-    @cached_property
-    def tunnel_sessions(self) -> AsyncTunnelSessions:
-        """`tunnel_sessions`"""
-        from .tunnel_sessions import AsyncTunnelSessions
-
-        return AsyncTunnelSessions(self._core)
-
-    @cached_property
-    def nodes(self) -> AsyncNodes:
-        """`nodes`"""
-        from .nodes import AsyncNodes
-
-        return AsyncNodes(self._core)
-
-    @cached_property
-    def audit_events(self) -> AsyncAuditEvents:
-        """`audit_events`"""
-        from .audit_events import AsyncAuditEvents
-
-        return AsyncAuditEvents(self._core)
-
-    @cached_property
-    def event_destinations(self) -> AsyncEventDestinations:
-        """`event_destinations`"""
-        from .event_destinations import AsyncEventDestinations
-
-        return AsyncEventDestinations(self._core)
-
-    @cached_property
-    def event_subscriptions(self) -> AsyncEventSubscriptions:
-        """`event_subscriptions`"""
-        from .event_subscriptions import AsyncEventSubscriptions
-
-        return AsyncEventSubscriptions(self._core)
-
-    @cached_property
-    def event_sources(self) -> AsyncEventSources:
-        """`event_sources`"""
-        from .event_sources import AsyncEventSources
-
-        return AsyncEventSources(self._core)
-
-    @cached_property
-    def configuration(self) -> AsyncConfiguration:
-        """`configuration`"""
-        from .configuration import AsyncConfiguration
-
-        return AsyncConfiguration(self._core)
-
-    @cached_property
-    def clock(self) -> AsyncClock:
-        """`clock`"""
-        from .clock import AsyncClock
-
-        return AsyncClock(self._core)
