@@ -1,6 +1,34 @@
 //! Names of fields, as gateway interfaces see them.
 
-use http::header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING};
+use http::header::{self, CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING};
+use http::{HeaderMap, HeaderValue};
+
+/// The values of a request field in all spellings that CGI and WSGI give one name, in order.
+#[derive(Debug)]
+pub struct SpelledValues<'h, 'n> {
+    fields: header::Iter<'h, HeaderValue>,
+    name: &'n [u8],
+}
+
+impl<'h, 'n> SpelledValues<'h, 'n> {
+    /// Returns the values that an application behind CGI or WSGI may read under `name`.
+    pub fn new(headers: &'h HeaderMap, name: &'n str) -> Self {
+        Self { fields: headers.iter(), name: name.as_bytes() }
+    }
+}
+
+impl<'h> Iterator for SpelledValues<'h, '_> {
+    type Item = &'h HeaderValue;
+
+    fn next(&mut self) -> Option<&'h HeaderValue> {
+        let name = self.name;
+        let mut named = self
+            .fields
+            .by_ref()
+            .filter(|(known, _)| is_same_for_cgi(known.as_str().as_bytes(), name));
+        named.next().map(|(_, value)| value)
+    }
+}
 
 /// Returns true if CGI and WSGI give two fields one name: `X_User` and `x-user` are both `HTTP_X_USER`.
 ///

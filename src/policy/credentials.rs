@@ -22,7 +22,7 @@ impl Passwords {
 
 /// The name and the password that a request carries; none where there are several.
 pub(super) fn presented(headers: &HeaderMap) -> Option<Vec<u8>> {
-    let value = single(headers, AUTHORIZATION)?.to_str().ok()?;
+    let value = single(headers, AUTHORIZATION.as_str())?.to_str().ok()?;
     let (scheme, encoded) = value.split_once(' ')?;
     if !scheme.eq_ignore_ascii_case("basic") {
         return None;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use http::HeaderName;
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE, COOKIE};
+use http::header::{CONTENT_TYPE, COOKIE};
 
 use super::authority::host_and_port;
 use super::exchange::VisitorConnection;
@@ -57,7 +57,7 @@ impl NumberFact {
 }
 
 impl<'h> HeadView<'h> {
-    /// The values of a header as they were read.
+    /// The values of a header as they were read, in all spellings that CGI and WSGI cannot tell apart.
     pub fn values(&self, name: &HeaderName) -> impl Iterator<Item = &'h [u8]> {
         self.fields.iter().filter(move |field| is_named(field, name)).map(|field| field.value)
     }
@@ -70,13 +70,26 @@ impl<'h> HeadView<'h> {
         format!("{}://{}{}", self.scheme, self.host, self.target)
     }
 
-    fn known(&self, header: KnownHeader) -> Cow<'_, str> {
-        joined(FieldValues::Fields(self.fields.iter(), header.name())).unwrap_or_default()
+    /// The values of a header as texts. None if the head has it in several spellings: their order in a message
+    /// is another one, and the engine decides.
+    fn texts<'s>(&'s self, name: &'s HeaderName) -> Option<FieldValues<'s>> {
+        let mut named = self.fields.iter().filter(|field| is_named(field, name));
+        let spelling = named.next().map(|field| field.name);
+        let is_same = |field: &HeadField<'_>| {
+            spelling.is_some_and(|spelling| field.name.eq_ignore_ascii_case(spelling))
+        };
+        named.all(is_same).then(|| FieldValues::Fields(self.fields.iter(), name))
+    }
+
+    fn known(&self, header: KnownHeader) -> Option<Cow<'_, str>> {
+        Some(joined(self.texts(header.name())?).unwrap_or_default())
     }
 
     fn length(&self) -> i64 {
-        let length =
-            self.values(&CONTENT_LENGTH).next().and_then(|value| str::from_utf8(value).ok());
+        // Only this spelling frames the body.
+        let is_length = |field: &&HeadField<'_>| field.name.eq_ignore_ascii_case("content-length");
+        let length = self.fields.iter().find(is_length);
+        let length = length.and_then(|field| str::from_utf8(field.value).ok());
         length.and_then(|length| length.parse().ok()).unwrap_or(0)
     }
 }
@@ -95,9 +108,9 @@ impl FactSource for HeadView<'_> {
             TextFact::PathAndQuery => self.target,
             TextFact::UserPassword => "",
             TextFact::Place(place) => return Some(place.read(self.connection)),
-            TextFact::RequestHeader(header) => return Some(self.known(header)),
+            TextFact::RequestHeader(header) => return self.known(header),
             TextFact::RequestMediaType => {
-                return Some(media_type(FieldValues::Fields(self.fields.iter(), &CONTENT_TYPE)));
+                return Some(media_type(self.texts(&CONTENT_TYPE)?));
             }
             TextFact::ClientIp => self.client_ip,
             TextFact::ServerIp => return Some(facts::address(self.connection.server.ip()).into()),
@@ -126,8 +139,7 @@ impl FactSource for HeadView<'_> {
     }
 
     fn header<'s>(&'s self, message: Message, name: &'s HeaderName) -> Option<FieldValues<'s>> {
-        let is_request = message == Message::Request;
-        is_request.then(|| FieldValues::Fields(self.fields.iter(), name))
+        self.texts(name).filter(|_| message == Message::Request)
     }
 
     fn query(&self) -> Option<&str> {

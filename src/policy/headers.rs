@@ -6,7 +6,6 @@
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
 
-use http::header::AsHeaderName;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 
@@ -15,6 +14,7 @@ use super::config::Config;
 use super::problem::{DocumentPath, code};
 use super::template::Template;
 use super::turn::Turn;
+use crate::http1::SpelledValues;
 
 /// How long a header name may be, in bytes.
 const NAME: usize = 256;
@@ -146,12 +146,12 @@ pub(super) fn values(
     headers.iter().map(|header| Ok((header.name.clone(), header.render(turn)?))).collect()
 }
 
-/// A header that a request has exactly once.
+/// A header that a request has exactly once, in whatever spelling CGI and WSGI take for it.
 ///
 /// Servers disagree about which of several lines counts, so who is let in for one of them might come
 /// to act by another.
-pub(super) fn single(headers: &HeaderMap, name: impl AsHeaderName) -> Option<&HeaderValue> {
-    let mut lines = headers.get_all(name).iter();
+pub(super) fn single<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h HeaderValue> {
+    let mut lines = SpelledValues::new(headers, name);
     lines.next().filter(|_| lines.next().is_none())
 }
 

@@ -14,6 +14,7 @@ use crate::gateway::modules::module::{
     HeadFilter, Module, ModuleAnswer, ModuleInput, ModuleKind, NextModule,
 };
 use crate::gateway::routing::target::BoxFuture;
+use crate::http1::SpelledValues;
 use crate::policy::head_change::HeadChange;
 use crate::policy::head_view::HeadView;
 use crate::policy::user_agent::Filter;
@@ -38,7 +39,7 @@ impl Module for AgentFilter {
     ) -> BoxFuture<'a, ModuleAnswer> {
         Box::pin(async move {
             if let ModuleInput::Request(request) = &input {
-                let agents = request.headers().get_all(header::USER_AGENT).iter();
+                let agents = SpelledValues::new(request.headers(), header::USER_AGENT.as_str());
                 if !self.0.allows(agents.map(HeaderValue::as_bytes)) {
                     context.decided_by(self.kind());
                     return Err(error_response::AGENT_BLOCKED.into());

@@ -1,4 +1,5 @@
-//! Headers as a map of lists, in which upper and lower case are the same.
+//! Headers as a map of lists, in which upper and lower case are the same. In requests, the spellings that CGI and
+//! WSGI cannot tell apart are the same as well.
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
@@ -11,27 +12,31 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::super::expression::pay_for_view;
 use super::plain::readable;
+use super::source::Message;
 use super::texts;
+use crate::http1::SpelledValues;
 
 /// Headers as a map of lists of texts; nothing is copied.
 #[derive(Debug, Clone)]
 pub(in super::super) struct HeaderMapFact<'h> {
+    message: Message,
     headers: &'h HeaderMap,
     names: OnceLock<Vec<CelString<'h>>>,
 }
 
 impl<'h> HeaderMapFact<'h> {
-    pub(in super::super) fn new(headers: &'h HeaderMap) -> Self {
-        Self { headers, names: OnceLock::new() }
+    pub(in super::super) fn new(message: Message, headers: &'h HeaderMap) -> Self {
+        Self { message, headers, names: OnceLock::new() }
     }
 
     fn values(&self, name: &str) -> Option<CelList<'h>> {
         // A text that cannot be a name is the name of no header.
         let name = HeaderName::try_from(name).ok()?;
-        let values = self.headers.get_all(&name);
-        let mut values = values.iter().map(text).peekable();
-        values.peek()?;
-        Some(texts(values))
+        let values: Vec<_> = match self.message {
+            Message::Request => SpelledValues::new(self.headers, name.as_str()).map(text).collect(),
+            Message::Response => self.headers.get_all(&name).iter().map(text).collect(),
+        };
+        (!values.is_empty()).then(|| texts(values))
     }
 
     fn names(&self) -> &[CelString<'h>] {
@@ -88,7 +93,8 @@ impl Val for HeaderMapFact<'_> {
 impl Container for HeaderMapFact<'_> {
     fn contains(&self, value: &dyn Val) -> Result<bool, ExecutionError> {
         let name = value.downcast_ref::<CelString>();
-        Ok(name.is_some_and(|name| self.headers.contains_key(name.inner())))
+        let name = name.and_then(|name| HeaderName::try_from(name.inner()).ok());
+        Ok(name.is_some_and(|name| self.message.values(self.headers, &name).next().is_some()))
     }
 }
 

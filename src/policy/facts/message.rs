@@ -4,14 +4,15 @@ use std::collections::HashMap;
 
 use cel::common::types::{CelList, CelMap, CelString};
 use cel::common::value::{CowVal, Val};
+use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
-use http::{HeaderMap, HeaderName};
 
 use super::super::exchange::Exchange;
 use super::super::user_agent_facts::UserAgentFacts;
 use super::headers::HeaderMapFact;
+use super::source::Message;
 use super::url::{parameters, query};
-use super::{FactValue, KnownHeader, cookies, some, texts, time, user_agent};
+use super::{FactValue, FieldValues, KnownHeader, cookies, some, texts, time, user_agent};
 
 pub(super) fn request<'b>(exchange: &'b Exchange, name: &str) -> FactValue<'b> {
     let request = exchange.request()?;
@@ -22,10 +23,11 @@ pub(super) fn request<'b>(exchange: &'b Exchange, name: &str) -> FactValue<'b> {
         "ts.body_received" => request.body_received.and_then(time),
         "url.query_params" => borrowed(memo.query.get_or_init(|| parameters(query(request)))),
         _ if let Some(part) = name.strip_prefix("user_agent.") => {
-            let read = || UserAgentFacts::read(&KnownHeader::UserAgent.read(headers));
+            let read =
+                || UserAgentFacts::read(&KnownHeader::UserAgent.read(Message::Request, headers));
             user_agent::variable(memo.user_agent.get_or_init(read), part)
         }
-        _ => common(headers, &request.trailers, name),
+        _ => common(Message::Request, (headers, &request.trailers), name),
     }
 }
 
@@ -34,17 +36,21 @@ pub(super) fn response<'b>(exchange: &'b Exchange, name: &str) -> FactValue<'b> 
     let headers = &response.head.headers;
     match name {
         "cookies" => borrowed(exchange.memo.response_cookies.get_or_init(|| cookies::set(headers))),
-        _ => common(headers, &response.trailers, name),
+        _ => common(Message::Response, (headers, &response.trailers), name),
     }
 }
 
 /// What requests and responses have alike.
-fn common<'b>(headers: &'b HeaderMap, trailers: &'b HeaderMap, name: &str) -> FactValue<'b> {
+fn common<'b>(
+    message: Message,
+    (headers, trailers): (&'b HeaderMap, &'b HeaderMap),
+    name: &str,
+) -> FactValue<'b> {
     match name {
-        "headers" => some(HeaderMapFact::new(headers)),
-        "trailers" => some(HeaderMapFact::new(trailers)),
-        "content_encoding" => some(tokens(headers, &CONTENT_ENCODING)),
-        "content_type.parameters" => some(type_parameters(headers)),
+        "headers" => some(HeaderMapFact::new(message, headers)),
+        "trailers" => some(HeaderMapFact::new(message, trailers)),
+        "content_encoding" => some(tokens(message.values(headers, &CONTENT_ENCODING))),
+        "content_type.parameters" => some(type_parameters(message.values(headers, &CONTENT_TYPE))),
         _ => None,
     }
 }
@@ -54,15 +60,18 @@ fn borrowed(value: &(impl Val + 'static)) -> FactValue<'_> {
 }
 
 /// The words of a header that is a list.
-fn tokens<'b>(headers: &'b HeaderMap, name: &HeaderName) -> CelList<'b> {
-    let lines = headers.get_all(name).iter().filter_map(|line| line.to_str().ok());
-    let words = lines.flat_map(|line| line.split(',')).map(str::trim);
-    texts(words.filter(|word| !word.is_empty()).map(CelString::from))
+fn tokens(lines: FieldValues<'_>) -> CelList<'static> {
+    let mut words: Vec<CelString<'static>> = Vec::new();
+    for line in lines {
+        let found = line.split(',').map(str::trim).filter(|word| !word.is_empty());
+        words.extend(found.map(|word| CelString::from(word.to_owned())));
+    }
+    texts(words)
 }
 
 /// What stands behind the type: `charset=utf-8`.
-fn type_parameters(headers: &HeaderMap) -> CelMap<'static> {
-    let line = headers.get(CONTENT_TYPE).and_then(|line| line.to_str().ok()).unwrap_or_default();
+fn type_parameters(mut lines: FieldValues<'_>) -> CelMap<'static> {
+    let line = lines.next().unwrap_or_default();
     let parameters = line.split(';').skip(1).filter_map(|parameter| {
         let (name, value) = parameter.split_once('=')?;
         let value = CelString::from(value.trim().trim_matches('"').to_owned());

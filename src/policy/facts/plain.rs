@@ -9,6 +9,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Version};
 use super::super::authority::host_and_port;
 use super::super::exchange::{Content, Exchange, Request, TlsFacts};
 use super::place::{self, Place};
+use super::source::Message;
 use super::url::{
     authority, canonical_authority, normalized, normalized_path, normalized_path_and_query,
     path_and_query, query, raw, raw_path,
@@ -116,16 +117,18 @@ impl TextFact {
         let memo = &exchange.memo;
         let text = match self {
             Self::RequestHeader(header) => {
-                return Some(header.read(&exchange.request()?.head.headers));
+                return Some(header.read(Message::Request, &exchange.request()?.head.headers));
             }
             Self::ResponseHeader(header) => {
-                return Some(header.read(&exchange.response()?.head.headers));
+                return Some(header.read(Message::Response, &exchange.response()?.head.headers));
             }
             Self::RequestMediaType => {
-                return Some(KnownHeader::media_type(&exchange.request()?.head.headers));
+                let headers = &exchange.request()?.head.headers;
+                return Some(media_type(Message::Request.values(headers, &CONTENT_TYPE)));
             }
             Self::ResponseMediaType => {
-                return Some(KnownHeader::media_type(&exchange.response()?.head.headers));
+                let headers = &exchange.response()?.head.headers;
+                return Some(media_type(Message::Response.values(headers, &CONTENT_TYPE)));
             }
             Self::ClientIp => {
                 memo.client_ip.get_or_init(|| address(connection.client.ip())).as_str()
@@ -195,13 +198,8 @@ fn host<'e>(exchange: &'e Exchange, request: &'e Request) -> &'e str {
 
 impl KnownHeader {
     /// The value of the header, or all of its lines as one list; empty when there is none.
-    pub(super) fn read(self, headers: &HeaderMap) -> Cow<'_, str> {
-        joined(headers.get_all(self.name()).iter().map(readable)).unwrap_or_default()
-    }
-
-    /// Returns the media type in `Content-Type`, or an empty text.
-    fn media_type(headers: &HeaderMap) -> Cow<'_, str> {
-        media_type(headers.get_all(CONTENT_TYPE).iter().map(readable))
+    pub(super) fn read(self, message: Message, headers: &HeaderMap) -> Cow<'_, str> {
+        joined(message.values(headers, self.name())).unwrap_or_default()
     }
 
     /// The name of the header.

@@ -9,13 +9,28 @@ use super::super::exchange::Exchange;
 use super::cookies;
 use super::plain::{NumberFact, TextFact, readable, readable_bytes};
 use super::url::query;
-use crate::http1::HeadField;
+use crate::http1::{HeadField, SpelledValues, is_same_for_cgi};
 
 /// A request or its response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Message {
     Request,
     Response,
+}
+
+impl Message {
+    /// Returns the values of a header, in order. A header of a request has the values of all spellings that
+    /// CGI and WSGI give one name: the application behind may read `X_User` as `x-user`.
+    pub(in super::super) fn values<'h>(
+        self,
+        headers: &'h HeaderMap,
+        name: &'h HeaderName,
+    ) -> FieldValues<'h> {
+        match self {
+            Self::Request => FieldValues::Spelled(SpelledValues::new(headers, name.as_str())),
+            Self::Response => FieldValues::Map(headers.get_all(name).iter()),
+        }
+    }
 }
 
 /// What expressions are decided on. Each part is none where there is no such message.
@@ -37,6 +52,7 @@ pub(in super::super) trait FactSource {
 /// The values of a header.
 pub(in super::super) enum FieldValues<'s> {
     Map(ValueIter<'s, HeaderValue>),
+    Spelled(SpelledValues<'s, 's>),
     Fields(std::slice::Iter<'s, HeadField<'s>>, &'s HeaderName),
 }
 
@@ -46,6 +62,7 @@ impl<'s> Iterator for FieldValues<'s> {
     fn next(&mut self) -> Option<Cow<'s, str>> {
         match self {
             Self::Map(values) => values.next().map(readable),
+            Self::Spelled(values) => values.next().map(readable),
             Self::Fields(fields, name) => {
                 let mut named = fields.filter(|field| is_named(field, name));
                 named.next().map(|field| readable_bytes(field.value))
@@ -54,9 +71,9 @@ impl<'s> Iterator for FieldValues<'s> {
     }
 }
 
-/// Whether a field of a head has this name.
+/// Returns true if a field of a request has this name, or another spelling that CGI and WSGI take for it.
 pub(in super::super) fn is_named(field: &HeadField<'_>, name: &HeaderName) -> bool {
-    field.name.eq_ignore_ascii_case(name.as_str())
+    is_same_for_cgi(field.name.as_bytes(), name.as_str().as_bytes())
 }
 
 impl FactSource for Exchange {
@@ -69,7 +86,7 @@ impl FactSource for Exchange {
     }
 
     fn header<'s>(&'s self, message: Message, name: &'s HeaderName) -> Option<FieldValues<'s>> {
-        Some(FieldValues::Map(headers(self, message)?.get_all(name).iter()))
+        Some(message.values(headers(self, message)?, name))
     }
 
     fn query(&self) -> Option<&str> {

@@ -14,6 +14,7 @@ use super::super::super::jwt::UnverifiedToken as Jwt;
 use super::super::super::turn::Turn;
 use super::refusal::{self, JwtRejection};
 use super::{Method, TokenLocation};
+use crate::http1::SpelledValues;
 
 /// How long a body may be that carries a token, in bytes.
 const LIMIT: usize = 1 << 20;
@@ -55,7 +56,7 @@ pub(super) fn find(location: &TokenLocation, turn: &Turn<'_>) -> Result<Present,
 
 fn header(location: &TokenLocation, turn: &Turn<'_>) -> Result<String, JwtRejection> {
     let request = turn.exchange.request().ok_or(refusal::HEADER)?;
-    let mut values = request.head.headers.get_all(location.name.as_str()).iter();
+    let mut values = SpelledValues::new(&request.head.headers, &location.name);
     let value = only(values.next(), values.next(), refusal::HEADER)?;
     value.to_str().map(str::to_owned).map_err(|_| refusal::MALFORMED)
 }
@@ -75,7 +76,8 @@ fn check_head(turn: &Turn<'_>) -> Result<bool, JwtRejection> {
     if ![HttpMethod::POST, HttpMethod::PUT, HttpMethod::PATCH].contains(&request.head.method) {
         return Err(refusal::METHOD);
     }
-    let kind = single(&request.head.headers, CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let kind =
+        single(&request.head.headers, CONTENT_TYPE.as_str()).and_then(|kind| kind.to_str().ok());
     let kind = kind.ok_or(refusal::TYPE)?.split(';').next().unwrap_or_default();
     match kind.trim().to_ascii_lowercase().as_str() {
         "application/x-www-form-urlencoded" => Ok(false),

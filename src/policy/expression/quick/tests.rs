@@ -61,6 +61,11 @@ const QUICK: &[&str] = &[
     "getReqHeader('x-two').exists(v, v.matches('^b$') && v in ['b'] && v in req.headers['x-two'])",
     "req.headers['x-strange'][0].contains('\\uFFFD')",
     "hasReqHeader('ACCEPT')",
+    "hasReqHeader('X-Twin')",
+    "req.headers['x-twin'].exists(v, v == 'a')",
+    "'x-Twin' in req.headers",
+    "has(req.headers.x_twin)",
+    "hasResHeader('x-response-twin')",
     "hasResHeader('x-a')",
     "'Accept' in req.headers",
     "has(req.headers.accept)",
@@ -157,6 +162,7 @@ fn exchanges() -> [Exchange; 3] {
         .header("accept", "a")
         .header("x-two", "a")
         .header("x-two", "b")
+        .header("x_twin", "a")
         .header("x-strange", http::HeaderValue::from_bytes(b"\xff").unwrap())
         .header("cookie", "s=v; t=\"u\"; s=w")
         .header("content-length", "4")
@@ -167,7 +173,8 @@ fn exchanges() -> [Exchange; 3] {
     let full = Request::new(head, "https", now);
     let mut full =
         Exchange::of_request(connection("[::ffff:10.1.2.3]:1234", tls), endpoint.clone(), full);
-    let response = http::Response::builder().status(404).header("x-a", "b");
+    let response =
+        http::Response::builder().status(404).header("x-a", "b").header("x_response_twin", "b");
     let response = response.header("content-type", "text/plain").body(()).unwrap();
     full.set_response(Response::new(response.into_parts().0));
     let (head, ()) = http::Request::get("/").body(()).unwrap().into_parts();
@@ -211,7 +218,7 @@ fn each_is_decided_as_the_engine_would() {
 fn a_head_tells_what_the_message_tells() {
     let bytes =
         b"POST /a/b?x=1&x=2+3&y&GET HTTP/1.1\r\nHost: a.example:81\r\nUser-Agent: GoogleBot\r\n\
-        Accept: a\r\nX-Two: a\r\nx-two: b\r\nX-Strange: \xff\r\nCookie: s=v; t=\"u\"; s=w\r\n\
+        Accept: a\r\nX-Two: a\r\nx-two: b\r\nX_Twin: a\r\nX-Strange: \xff\r\nCookie: s=v; t=\"u\"; s=w\r\n\
         Cookie: r=\xe4\r\nContent-Length: 4\r\n\r\n";
     http1::read_request(bytes, compare_with_message).unwrap().unwrap();
 }
@@ -252,6 +259,29 @@ fn compare_with_message(head: &RequestHead<'_, '_>) {
         }
     }
     assert!(compared > 50, "{compared}");
+}
+
+#[test]
+fn spellings_that_cgi_cannot_tell_apart_are_left_to_the_engine_if_they_are_mixed() {
+    let bytes = b"GET / HTTP/1.1\r\nX-Two: a\r\nX_Two: b\r\nUser_Agent: c\r\n\r\n";
+    let decided = |source: &str| {
+        let expression = compile(source);
+        http1::read_request(bytes, |head| {
+            let [template, ..] = exchanges();
+            expression.is_true_of(&HeadView {
+                method: head.method,
+                target: head.target,
+                host: "a.example",
+                scheme: "https",
+                fields: head.fields,
+                connection: &template.connection,
+                client_ip: "10.1.2.3",
+            })
+        })
+    };
+
+    assert_eq!(decided("req.headers['x-two'][1] == 'b'").unwrap(), Some(None));
+    assert_eq!(decided("req.user_agent == 'c'").unwrap(), Some(Some(true)));
 }
 
 #[test]
