@@ -61,7 +61,8 @@ pub(crate) fn admit<B>(request: &mut Request<B>) -> Result<(), ErrorResponse> {
             && (uri.path().starts_with('/') || is_asterisk_form(request));
         return if is_fine { Ok(()) } else { Err(error_response::BAD_REQUEST) };
     };
-    if !is_host(authority.as_str().as_bytes())
+    if !has_http_scheme(uri)
+        || !is_host(authority.as_str().as_bytes())
         || host.is_some_and(|host| differs(host, uri.scheme(), authority))
     {
         return Err(error_response::BAD_REQUEST);
@@ -83,6 +84,12 @@ fn rooted(uri: &Uri) -> Option<PathAndQuery> {
         Some(_) => uri.path_and_query().cloned(),
         None => PathAndQuery::try_from(format!("/{sent}")).ok(),
     }
+}
+
+/// Returns true if a target with a host is in absolute form, with a scheme that this gateway serves. Authority form
+/// is for CONNECT (RFC 9112, section 3.2.3), and other schemes name resources of other servers.
+fn has_http_scheme(uri: &Uri) -> bool {
+    uri.scheme().is_some_and(|scheme| [uri::Scheme::HTTP, uri::Scheme::HTTPS].contains(scheme))
 }
 
 /// Whether a request is about a server and none of its resources (RFC 9112, section 3.2.4).
@@ -273,6 +280,9 @@ mod tests {
             ("http://a.test/x#y", "/x"),
         ] {
             assert_eq!(path_of(Method::GET, uri).as_deref(), Ok(path), "{uri}");
+        }
+        for uri in ["ftp://a.test/", "ws://a.test/", "a.test:443", "a.test"] {
+            assert_eq!(path_of(Method::GET, uri), Err(error_response::BAD_REQUEST), "{uri}");
         }
         assert_eq!(path_of(Method::OPTIONS, "*").as_deref(), Ok("*"));
         assert_eq!(path_of(Method::GET, "*"), Err(error_response::BAD_REQUEST));
