@@ -26,11 +26,6 @@ pub trait World: Send + Sync {
     /// What requests share.
     fn state(&self) -> &PolicyState;
 
-    /// Whether an action may send a request to a URL that is none of an internal endpoint.
-    fn may_fetch(&self, _url: &str) -> bool {
-        false
-    }
-
     /// The time of day.
     fn now(&self) -> DateTime<Utc> {
         SystemTime::now().into()

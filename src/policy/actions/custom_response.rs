@@ -8,6 +8,7 @@ use super::super::action::Action;
 use super::super::action_error::ActionError;
 use super::super::config::{Config, FINAL_STATUS};
 use super::super::headers::{self, HeaderTemplate};
+use super::super::markup::is_html;
 use super::super::problem::code;
 use super::super::template::Template;
 use super::super::turn::{Flow, Turn};
@@ -18,7 +19,7 @@ use super::super::verdict::{LocalResponse, Verdict};
 pub struct CustomResponse {
     /// The status of the answer; 200 unless given.
     pub status_code: u16,
-    /// The body; empty unless given.
+    /// The body; empty unless given. Responses with the status 204, 205 or 304 are sent without it.
     pub body: Template,
     /// Headers by lower-case name. Without a `content-type`, the literal text of the body decides.
     pub headers: Vec<HeaderTemplate>,
@@ -28,16 +29,21 @@ pub struct CustomResponse {
 
 impl Action for CustomResponse {
     fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
-        let body = turn.render(&self.body)?;
+        // The configuration allows only such numbers.
+        let status = StatusCode::from_u16(self.status_code).unwrap_or_default();
+        let body = if has_content(status) { turn.render(&self.body)? } else { String::new() };
         let mut headers: HeaderMap = headers::values(&self.headers, turn)?.into_iter().collect();
         if !body.is_empty() && !headers.contains_key(CONTENT_TYPE) {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static(self.literal_type.of(&body)));
         }
-        // The configuration allows only such numbers.
-        let status = StatusCode::from_u16(self.status_code).unwrap_or_default();
         let answer = LocalResponse { status, headers, body: body.into(), code: None };
         Ok(Flow::End(Verdict::Respond(answer)))
     }
+}
+
+/// Returns true if a response with this status may have content (RFC 9110, sections 15.3.5, 15.3.6 and 15.4.5).
+fn has_content(status: StatusCode) -> bool {
+    ![StatusCode::NO_CONTENT, StatusCode::RESET_CONTENT, StatusCode::NOT_MODIFIED].contains(&status)
 }
 
 /// The type of a body by its template without expressions. A visitor chooses the values of expressions, and must not be
@@ -54,14 +60,15 @@ enum LiteralType {
 
 impl LiteralType {
     fn read(body: &Template) -> Self {
-        const TAGS: [&str; 8] =
-            ["<!doctype html", "<html", "<head", "<body", "<h1", "<p>", "<div", "<!--"];
-        let literal: String = body.texts().collect();
-        let start = literal.trim_start();
-        let head: String = start.chars().take(14).collect::<String>().to_ascii_lowercase();
-        match start.starts_with(['{', '[']) {
+        let pieces: Vec<_> = body.texts().collect();
+        let literal = pieces.join(EXPRESSION);
+        let is_json = match body.fixed() {
+            Some(text) => is_json(text),
+            None => literal.trim_start().starts_with(['{', '[']),
+        };
+        match is_json {
             true => Self::Json,
-            false if TAGS.iter().any(|tag| head.starts_with(tag)) => Self::Html,
+            false if is_html(&literal) => Self::Html,
             false => Self::Text,
         }
     }
@@ -69,10 +76,18 @@ impl LiteralType {
     fn of(self, body: &str) -> &'static str {
         match self {
             Self::Html => "text/html; charset=utf-8",
-            Self::Json if serde_json::from_str::<IgnoredAny>(body).is_ok() => "application/json",
+            Self::Json if is_json(body) => "application/json",
             Self::Json | Self::Text => "text/plain; charset=utf-8",
         }
     }
+}
+
+/// Stands for an expression in a literal text, where it is neither a part of a tag's name nor nothing.
+const EXPRESSION: &str = "\u{fffc}";
+
+/// Returns true if a text is a JSON object or array.
+fn is_json(text: &str) -> bool {
+    text.trim_start().starts_with(['{', '[']) && serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
 
 pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {

@@ -6,12 +6,13 @@ use super::super::Phase;
 use super::super::action::Action;
 use super::super::action_error::ActionError;
 use super::super::config::Config;
+use super::super::internal_address;
 use super::super::problem::code;
 use super::super::template::Template;
 use super::super::turn::{Flow, Turn};
 use super::super::verdict::Verdict;
 use crate::api::mask;
-use crate::base::address::{Authority, HostName};
+use crate::base::address::{AddressError, Authority};
 
 /// Hands a request or a connection to an endpoint that only this server can reach.
 #[derive(Debug)]
@@ -34,8 +35,8 @@ pub enum OnError {
 impl Action for ForwardInternal {
     fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
         let url = turn.render(&self.url)?;
-        if !is_target(&url, turn.phase) {
-            let message = format!("{:?} is not the url of an internal endpoint", mask::url(&url));
+        if let Err(problem) = check_target(&url, turn.phase) {
+            let message = format!("the url {:?} {problem}", mask::url(&url));
             let failure =
                 ActionError { fatal: self.always_ends(), ..ActionError::fatal(code::URL, message) };
             return Err(failure);
@@ -63,10 +64,12 @@ fn url(config: &mut Config<'_>) -> Template {
     let template = config.required_template("url");
     let schemes = schemes(config.phase());
     if let Some(fixed) = template.fixed().filter(|url| !url.is_empty())
-        && !is_target(fixed, config.phase())
+        && let Err(problem) = check_target(fixed, config.phase())
     {
-        let schemes = schemes.join(" or ");
-        let message = format!("url must be {schemes} with a host that ends in .internal");
+        let (schemes, shown) = (schemes.join(" or "), mask::url(fixed));
+        let message = format!(
+            "url must be {schemes} with a host that ends in .internal: {shown:?} {problem}"
+        );
         config.refuse("url", code::URL, message);
     }
     template
@@ -77,9 +80,15 @@ fn schemes(phase: Phase) -> &'static [&'static str] {
     if phase == Phase::Connect { &["tcp", "tls"] } else { &["http", "https"] }
 }
 
-fn is_target(url: &str, phase: Phase) -> bool {
-    Authority::split(url).is_ok_and(|(authority, _)| {
-        schemes(phase).contains(&authority.scheme.name())
-            && authority.host.name().is_some_and(HostName::is_internal)
-    })
+/// Checks that traffic of a phase can be forwarded to a URL.
+fn check_target(url: &str, phase: Phase) -> Result<(), String> {
+    let (authority, rest) = Authority::split(url).map_err(|problem| problem.to_string())?;
+    if rest.starts_with('\\') {
+        return Err(AddressError::Blank.to_string());
+    }
+    let scheme = authority.scheme.name();
+    if !schemes(phase).contains(&scheme) {
+        return Err(format!("has the scheme {scheme}"));
+    }
+    internal_address::problem(&authority).map_or(Ok(()), Err)
 }

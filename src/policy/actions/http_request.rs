@@ -13,6 +13,7 @@ use super::super::config::Config;
 use super::super::expression::Expression;
 use super::super::facts::Facts;
 use super::super::headers::{self, HeaderTemplates};
+use super::super::internal_address;
 use super::super::problem::{DocumentPath, code};
 use super::super::template::Template;
 use super::super::turn::{Flow, Turn};
@@ -20,7 +21,7 @@ use super::super::verdict::{Fetch, FetchFailed, Fetched};
 use super::forward_internal::OnError;
 use crate::api::mask;
 use crate::api::policy_document::{MAX_REDIRECTS, RETRY_CONDITION};
-use crate::base::address::{AddressError, HostName, WebUrl};
+use crate::base::address::{AddressError, WebUrl};
 
 /// How often the request is sent at most.
 const TRIES: u8 = 3;
@@ -34,7 +35,7 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'
 /// Sends a request, waits for the answer, and keeps it for later expressions.
 #[derive(Debug)]
 pub struct HttpRequest {
-    /// Where to; an endpoint of this server, unless others are allowed.
+    /// Where to; an internal endpoint of this server.
     pub url: Template,
     /// The method; `GET` unless given.
     pub method: Method,
@@ -104,9 +105,8 @@ impl HttpRequest {
         let shown = mask::url(&text);
         let mut url =
             parse_url(&text).map_err(|problem| refused(format!("the url {shown:?} {problem}")))?;
-        let is_internal = url.host().name().is_some_and(HostName::is_internal);
-        if !is_internal && !turn.world.may_fetch(&text) {
-            return Err(refused(format!("{shown:?} is not the url of an internal endpoint")));
+        if let Some(problem) = internal_address::problem(url.authority()) {
+            return Err(refused(format!("the url {shown:?} {problem}")));
         }
         for (name, value) in &self.query {
             let (name, value) = (turn.render(name)?, turn.render(value)?);
@@ -206,12 +206,17 @@ pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
 
 fn url(config: &mut Config<'_>) -> Template {
     let template = config.required_template("url");
-    if let Some(fixed) = template.fixed().filter(|url| !url.is_empty())
-        && let Err(problem) = parse_url(fixed)
-    {
+    if let Some(fixed) = template.fixed().filter(|url| !url.is_empty()) {
         let shown = mask::url(fixed);
-        let message = format!("url must be http or https: {shown:?} {problem}");
-        config.refuse("url", code::URL, message);
+        let problem = match parse_url(fixed) {
+            Err(problem) => Some(format!("url must be http or https: {shown:?} {problem}")),
+            Ok(url) => internal_address::problem(url.authority()).map(|problem| {
+                format!("url must be one of an internal endpoint: {shown:?} {problem}")
+            }),
+        };
+        if let Some(message) = problem {
+            config.refuse("url", code::URL, message);
+        }
     }
     template
 }

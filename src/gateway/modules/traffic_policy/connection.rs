@@ -10,7 +10,6 @@ use crate::gateway::http::error_response::ErrorResponse;
 use crate::gateway::modules::traffic_policy::execution::code_prefix;
 use crate::gateway::modules::traffic_policy::rules::Rules;
 use crate::logging::ignore;
-use crate::net::DialRole;
 use crate::policy::{
     Carried, EndpointFacts, Exchange, Phase, StepOutcome, Verdict, VisitorConnection,
 };
@@ -51,12 +50,11 @@ impl ConnectionExecution {
                     }
                 },
                 // A connection of bytes has no body that could be looked at, no token, and nobody logs in on it.
-                StepOutcome::NeedBody { .. } | StepOutcome::Keys(_) | StepOutcome::Login(_) => {
-                    break Err(());
-                }
-                StepOutcome::Fetch(fetch) => {
-                    run.answer(gateway.fetcher.fetch(&fetch, DialRole::Policy, rules.reach).await)
-                }
+                // Only rules for requests and responses fetch.
+                StepOutcome::NeedBody { .. }
+                | StepOutcome::Keys(_)
+                | StepOutcome::Login(_)
+                | StepOutcome::Fetch(_) => break Err(()),
             }
         };
         self.note(gateway, rules, trace);

@@ -23,7 +23,6 @@ use crate::gateway::modules::traffic_policy::internal_fetch::{self, unreachable}
 use crate::gateway::modules::traffic_policy::rules::Rules;
 use crate::gateway::routing::internal::InternalAddress;
 use crate::gateway::routing::virtual_host::{Rejection, VirtualHost};
-use crate::net::DialRole;
 use crate::policy::head_change::RuleNotePair;
 use crate::policy::jwt::{KeyRequest, KeySet};
 use crate::policy::{
@@ -102,7 +101,7 @@ impl PolicyExecution {
                     }
                     self.exchange.carried = context.carried();
                 }
-                StepOutcome::Fetch(fetch) => run.answer(fetched(context, &fetch, rules).await),
+                StepOutcome::Fetch(fetch) => run.answer(fetch_internal(context, &fetch).await),
                 StepOutcome::Keys(request) => {
                     run.answer_keys(keys(context, rules, &request).await);
                 }
@@ -159,7 +158,7 @@ impl PolicyExecution {
                 // Responses are for those who have logged in, or shown a token, before.
                 StepOutcome::Done(_) | StepOutcome::Keys(_) | StepOutcome::Login(_) => break,
                 StepOutcome::NeedBody { limit } => self.gather_response(&mut body, limit).await,
-                StepOutcome::Fetch(fetch) => run.answer(fetched(context, &fetch, rules).await),
+                StepOutcome::Fetch(fetch) => run.answer(fetch_internal(context, &fetch).await),
             }
         }
         self.note(context, rules, "policy");
@@ -301,15 +300,6 @@ impl PolicyExecution {
         if let Some(decision) = decision {
             context.trace.decided(module, &rules.policy, decision);
         }
-    }
-}
-
-/// What comes of what an action asks for.
-async fn fetched(context: &RequestContext<'_>, fetch: &Fetch, rules: &Rules) -> Fetched {
-    if is_internal_url(&fetch.url) {
-        fetch_internal(context, fetch).await
-    } else {
-        context.gateway.fetcher.fetch(fetch, DialRole::Policy, rules.reach).await
     }
 }
 
