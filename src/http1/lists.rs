@@ -6,9 +6,10 @@ use std::borrow::Cow;
 use http::header::{AsHeaderName, UPGRADE};
 use http::{HeaderMap, HeaderValue};
 
-/// The elements of a list; those between two commas are empty.
+/// The elements of a list. Empty ones are skipped (RFC 9110, section 5.6.1.2).
 pub fn elements(list: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
-    list.split(|byte| *byte == b',').map(<[u8]>::trim_ascii)
+    let parts = list.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+    parts.filter(|element| !element.is_empty())
 }
 
 /// The parts between separators that are not in a quoted string, without the blanks around them. Returns `None` if a
@@ -93,10 +94,10 @@ mod tests {
 
     #[test]
     fn all_lines_of_a_field_are_one_list() {
-        let lines = ["gzip ,\tTrailers", "", "deflate;q=0.5"];
+        let lines = ["gzip ,\tTrailers, ,", "", " , ,", "deflate;q=0.5"];
         let headers: HeaderMap =
             lines.into_iter().map(|line| (TE, HeaderValue::from_static(line))).collect();
-        let all: [&[u8]; 4] = [b"gzip", b"Trailers", b"", b"deflate;q=0.5"];
+        let all: [&[u8]; 3] = [b"gzip", b"Trailers", b"deflate;q=0.5"];
 
         assert_eq!(elements_of(&headers, TE).collect::<Vec<_>>(), all);
         assert!(has_token(&headers, TE, "trailers") && has_token(&headers, "te", "GZIP"));

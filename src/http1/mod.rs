@@ -51,9 +51,10 @@ pub use hop_by_hop::{
 pub use identity::{is_identity, strip_identity};
 pub use length::BodyLength;
 pub use lists::{
-    cookie_pairs, cookie_text, elements, elements_of, has_token, is_proper_upgrade, proper_upgrades,
+    cookie_pairs, cookie_text, elements, elements_of, has_token, is_proper_upgrade,
+    proper_upgrades, split_outside_quotes,
 };
-pub use names::{is_cgi_twin, is_same_for_cgi};
+pub use names::{SpelledValues, is_cgi_twin, is_same_for_cgi};
 pub use reader::{ResponseError, ResponseReader};
 #[cfg(feature = "service")]
 pub use request::Expects;

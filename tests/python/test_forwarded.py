@@ -243,6 +243,12 @@ def test_a_trusted_proxy_is_added_to_the_list(
             b"2001:db8::1, 127.0.0.1",
             [],
         ),
+        (["X-Forwarded-For: , ,"], b"127.0.0.1", []),
+        (
+            ["Forwarded: for=203.0.113.7, ,", "X-Forwarded-For: ,203.0.113.7, ,"],
+            b"203.0.113.7, 127.0.0.1",
+            [b"for=203.0.113.7, for=127.0.0.1"],
+        ),
     ],
 )
 def test_forwarded_is_passed_on_only_with_the_addresses_of_the_list(

@@ -14,7 +14,7 @@ use crate::gateway::http::error_response::{self, ErrorResponse};
 use crate::gateway::listener::trusted_proxies::TrustedProxies;
 use crate::http1::{
     CDN_LOOP, FORWARDED_FOR, FORWARDED_HOST, FORWARDED_PROTO, ForwardedElement, ForwardedNode,
-    HeadWriter, elements_of, forwarded_elements, is_forwarded,
+    HeadWriter, elements, elements_of, forwarded_elements, is_forwarded, split_outside_quotes,
 };
 
 /// What this service calls itself in `CDN-Loop`.
@@ -106,18 +106,23 @@ impl VisitorOrigin {
     }
 }
 
-/// Adds to a list that may be there already.
+/// Adds to a list that may be there already. The empty elements of that do not go on: an upstream may count them.
 fn append(headers: &mut HeaderMap, name: HeaderName, value: &HeaderValue) {
     match headers.entry(name) {
         Entry::Vacant(entry) => {
             entry.insert(value.clone());
         }
         Entry::Occupied(mut entry) => {
-            let before: Vec<_> = entry.iter().map(HeaderValue::as_bytes).collect();
-            let mut list = before.join(&b", "[..]);
-            list.extend_from_slice(b", ");
-            list.extend_from_slice(value.as_bytes());
-            if let Ok(list) = HeaderValue::from_bytes(&list) {
+            let mut all: Vec<&[u8]> = Vec::new();
+            for line in entry.iter().map(HeaderValue::as_bytes) {
+                // The quoted strings of `Forwarded` may contain commas.
+                match split_outside_quotes(line, b',') {
+                    Some(parts) => all.extend(parts.into_iter().filter(|it| !it.is_empty())),
+                    None => all.extend(elements(line)),
+                }
+            }
+            all.push(value.as_bytes());
+            if let Ok(list) = HeaderValue::from_bytes(&all.join(&b", "[..])) {
                 entry.insert(list);
             }
         }
@@ -362,6 +367,26 @@ mod tests {
         assert_eq!(client_of(proxy, &["[2001:db9::1]:80"]), "[2001:db9::1]:80");
         assert_eq!(client_of(proxy, &["[2001:db9::1]"]), "[2001:db9::1]:0");
         assert_eq!(client_of(proxy, &["10.0.0.7, 2001:db8::1"]), "10.0.0.7:0");
+        assert_eq!(client_of(proxy, &["192.0.2.1, , ,10.9.9.9,"]), "192.0.2.1:0");
+        assert_eq!(client_of(proxy, &[", ,", ""]), proxy);
+    }
+
+    #[test]
+    fn empty_elements_do_not_go_on() {
+        for (lines, list) in [
+            (&[", ,"][..], "192.0.2.7"),
+            (&["", "198.51.100.1,, ", ","], "198.51.100.1, 192.0.2.7"),
+            (&["198.51.100.1, \"x"], "198.51.100.1, \"x, 192.0.2.7"),
+        ] {
+            let mut headers = headers(&[("host", "a.test")]);
+            for line in lines {
+                headers.append(FORWARDED_FOR, HeaderValue::from_static(line));
+            }
+
+            origin().add_to(&mut headers).unwrap();
+
+            assert_eq!(headers[FORWARDED_FOR], list, "{lines:?}");
+        }
     }
 
     #[test]
@@ -431,6 +456,5 @@ mod tests {
         assert_eq!(client_of("10.0.0.1:5", &[]), "10.0.0.1:5");
         assert_eq!(client_of("10.0.0.1:5", &["198.51.100.1, unknown"]), "10.0.0.1:5");
         assert_eq!(client_of("10.0.0.1:5", &["198.51.100.1, x, 10.0.0.2"]), "10.0.0.2:0");
-        assert_eq!(client_of("10.0.0.1:5", &["198.51.100.1, "]), "10.0.0.1:5");
     }
 }
