@@ -1,5 +1,6 @@
 //! The tunnels that the agent runs.
 
+use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -299,6 +300,9 @@ impl RunningTunnel {
         activity.begin();
         // A service that is away ends the stream without a byte; the visitor learns of it.
         let connected = upstream.connect_for_bytes().await;
+        if connected.as_ref().is_err_and(|error| error.kind() == ErrorKind::ConnectionReset) {
+            activity.reset();
+        }
         let connected =
             or_debug!(connected, tunnel = %self.name, "cannot connect to the local service");
         let Some(connected) = connected else { return };

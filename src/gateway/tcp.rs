@@ -18,12 +18,14 @@ use crate::gateway::metered::MeteredSocket;
 use crate::gateway::modules::module::{ModuleKind, Modules};
 use crate::gateway::modules::traffic_policy::{self, ConnectionExecution, Rules};
 use crate::gateway::routing::internal::{self, InternalAddress, MOST_HOPS};
-use crate::gateway::routing::target::{Visitor, VisitorTls};
+use crate::gateway::routing::target::{DialError, Visitor, VisitorTls};
 use crate::gateway::routing::virtual_host::{Route, VirtualHost};
 use crate::gateway::{GatewayState, Ingress, Io};
 use crate::logging::or_debug;
 use crate::net::tls::{self, AcceptedSocket};
-use crate::net::{AcceptedConnection, ShutdownPhase, ShutdownSignal, carry_both_until};
+use crate::net::{
+    AcceptedConnection, ResetOnClose, ShutdownPhase, ShutdownSignal, carry_both_until,
+};
 
 /// How much is copied at a time, in bytes.
 const COPY_BUFFER_BYTES: usize = 64 << 10;
@@ -142,11 +144,14 @@ pub(crate) async fn pass(
         tokio::select! {
             target = &mut entering => target,
             // The target of a connection that is being opened gets the reset as well.
-            () = left => timeout(OPENING_TIMEOUT, entering).await.ok().flatten(),
+            () = left => timeout(OPENING_TIMEOUT, entering).await.unwrap_or(Err(None)),
         }
     };
     let entered = shutdown.run_until(ShutdownPhase::Forced, entering).await;
-    if let Some(mut target) = entered.flatten() {
+    if let Some(Err(Some(DialError::Reset))) = &entered {
+        socket.reset_on_close();
+    }
+    if let Some(Ok(mut target)) = entered {
         // An end without a reset would make half a file look whole.
         let stop = shutdown.wait_for(ShutdownPhase::Forced);
         let carried = carry_both_until(&mut socket, &mut target, COPY_BUFFER_BYTES, stop).await;
@@ -163,19 +168,22 @@ pub(crate) async fn pass(
 
 /// Lets a connection in, and opens one to whoever takes it; `passed` are the routes on the way that
 /// have rules.
+///
+/// # Errors
+/// If the connection is not let in, or nobody takes it; then with the reason of the last backend.
 async fn enter(
     gateway: &GatewayState,
     mut route: Arc<Route>,
     visitor: &Visitor,
     trace: &mut RequestTrace,
     passed: &mut Vec<(Arc<Route>, ConnectionExecution)>,
-) -> Option<Io> {
+) -> Result<Io, Option<DialError>> {
     let route_ref = route.route_ref();
     let mut address = None;
     loop {
         if route.modules.as_ref().is_some_and(|modules| !modules.admit(visitor)) {
             trace.note(|it| it.module = Some(ModuleKind::IpRestriction.name()));
-            return None;
+            return Err(None);
         }
         let Some(rules) = rules_of(&route) else {
             return route.dial(gateway, visitor, &route_ref, trace).await;
@@ -188,7 +196,7 @@ async fn enter(
             }
             internal::stream(gateway, &url).await.ok_or(error_response::NO_ENDPOINT)
         };
-        let next = execution.enter(gateway, rules, trace, find).await.ok()?;
+        let next = execution.enter(gateway, rules, trace, find).await.map_err(|_| None)?;
         passed.push((route.clone(), execution));
         match next {
             Some((inside, its_address)) => (route, address) = (inside, Some(its_address)),

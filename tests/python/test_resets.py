@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import ssl
 import struct
@@ -56,6 +57,52 @@ def rest_of(connection: socket.socket) -> tuple[bytes, End]:
     return got, "end"
 
 
+class TlsVisitor:
+    """A visitor over TLS who can end its own direction, as `ssl.SSLSocket` cannot."""
+
+    def __init__(self, connection: socket.socket, context: ssl.SSLContext, name: str) -> None:
+        self.connection = connection
+        self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.stream = context.wrap_bio(self.incoming, self.outgoing, server_hostname=name)
+        self.complete(self.stream.do_handshake)
+
+    def complete(self, step: Callable[[], Any]) -> Any:
+        while True:
+            try:
+                result = step()
+            except ssl.SSLWantReadError:
+                self.connection.sendall(self.outgoing.read())
+                if received := self.connection.recv(65536):
+                    self.incoming.write(received)
+                else:
+                    self.incoming.write_eof()
+            else:
+                self.connection.sendall(self.outgoing.read())
+                return result
+
+    def sendall(self, data: bytes) -> None:
+        self.complete(lambda: self.stream.write(data))
+
+    def end(self) -> None:
+        """Sends close_notify, and goes on reading."""
+        with contextlib.suppress(ssl.SSLWantReadError):
+            self.stream.unwrap()
+        self.connection.sendall(self.outgoing.read())
+
+    def read(self, size: int) -> bytes:
+        """At most so many bytes; none behind close_notify."""
+        try:
+            return bytes(self.complete(lambda: self.stream.read(size)))
+        except ssl.SSLZeroReturnError:
+            return b""
+
+    def read_exactly(self, size: int) -> bytes:
+        got = b""
+        while len(got) < size and (more := self.read(size - len(got))):
+            got += more
+        return got
+
+
 @dataclass
 class Scripted(Listener):
     """Speaks with each client as the test wants, behind a handshake for those that speak HTTP."""
@@ -99,6 +146,8 @@ class Ways:
         return connection
 
 
+TLS_EDGE = "halves.example.test"
+MUCH = b"x" * 300_000
 WAYS = ["tcp", "tls", "edge", "static", "websocket", "websocket inspected"]
 
 
@@ -130,6 +179,12 @@ def ways() -> Iterator[Ways]:
             remote.edges.tcp.create(
                 hostports=[f"localhost:{ports[way]}"], backend={"backend_id": backend}
             )
+        remote.edges.tls.create(
+            hostports=[f"{TLS_EDGE}:443"],
+            backend={"backend_id": static.id},
+            tls_termination={"terminate_at": "edge"},
+        )
+        ports["tls edge"] = urlsplit(service.https_url or "").port or 0
         yield Ways(service, local, upstream, ports)
 
 
@@ -232,6 +287,76 @@ def test_a_connection_that_is_closed_half_goes_on(ways: Ways, way: str, is_broke
         arrived.put(None)
 
         assert (got, *rest_of(visitor)) == (b"5 bytes, end", b"", "reset" if is_broken else "end")
+
+
+@pytest.mark.parametrize("way", ["tls", "tls edge"])
+@pytest.mark.parametrize("first", ["visitor", "service"])
+def test_each_direction_over_tls_has_its_own_end(ways: Ways, way: str, first: str) -> None:
+    """Traffic goes both ways before, and on in the other direction behind the first end."""
+    heard: Queue[tuple[bytes, End]] = Queue()
+    ended: Queue[None] = Queue()
+
+    def talk(connection: socket.socket) -> None:
+        begin = connection.recv(5, socket.MSG_WAITALL)
+        connection.sendall(b"begun")
+        if first == "service":
+            connection.sendall(MUCH)
+            connection.shutdown(socket.SHUT_WR)
+            heard.put(rest_of(connection))
+        else:
+            rest, end = rest_of(connection)
+            heard.put((begin + rest, end))
+            ended.get(timeout=20)
+            connection.sendall(MUCH)
+
+    ways.upstream.talk = talk
+    name = TLS_EDGE if way == "tls edge" else "localhost"
+    context = ssl.create_default_context(cadata=ways.service.ca_pem)
+    with socket.create_connection(("127.0.0.1", ways.ports[way]), 20) as connection:
+        visitor = TlsVisitor(connection, context, name)
+        visitor.sendall(b"hello")
+        assert visitor.read_exactly(5) == b"begun"
+        if first == "service":
+            assert visitor.read_exactly(len(MUCH) + 1) == MUCH
+            visitor.sendall(MUCH)
+            visitor.end()
+            assert heard.get(timeout=20) == (MUCH, "end")
+        else:
+            visitor.end()
+            assert heard.get(timeout=20) == (b"hello", "end")
+            ended.put(None)
+            assert visitor.read_exactly(len(MUCH) + 1) == MUCH
+
+
+class Resetting(Listener):
+    """Resets each connection as early as it can."""
+
+    def _accept(self) -> None:
+        self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        with contextlib.suppress(OSError):
+            while True:
+                self._listener.accept()[0].close()
+
+
+@pytest.mark.parametrize("way", ["tunnel", "static"])
+def test_an_immediate_reset_is_never_an_orderly_end(ways: Ways, way: str) -> None:
+    """It may arrive before the connection to the local service is known to be open."""
+    with Resetting() as upstream, ways.service.client() as remote:
+        if way == "tunnel":
+            tunnel = ways.local.tunnels.start(addr=upstream.port, proto="tcp", name="resetting")
+            port = urlsplit(tunnel.public_url).port or 0
+        else:
+            port = free_port()
+            backend = remote.backends.static.create(address=upstream.address)
+            remote.edges.tcp.create(
+                hostports=[f"localhost:{port}"], backend={"backend_id": backend.id}
+            )
+        ends = []
+        for _ in range(100):
+            with socket.create_connection(("127.0.0.1", port), 20) as visitor:
+                ends.append(rest_of(visitor))
+
+    assert ends == [(b"", "reset")] * 100
 
 
 def test_a_service_that_has_responded_may_leave_the_rest_unread(ways: Ways) -> None:

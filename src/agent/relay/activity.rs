@@ -54,7 +54,7 @@ impl<'t> Activity<'t> {
     }
 
     /// Resets the stream, where there is one.
-    pub(super) fn reset(&self) {
+    pub(in crate::agent) fn reset(&self) {
         if let Some(stream) = &self.stream {
             stream.reset(Code::RESET);
         }

@@ -49,7 +49,7 @@ impl<'g> AgentReturn<'g> {
             // Its session has just ended, and that is still to be noted.
             Some(DialError::Offline) if is_first => Some(now),
             Some(DialError::Offline) => lost,
-            Some(DialError::Busy | DialError::Unreachable(_)) => None,
+            Some(DialError::Busy | DialError::Unreachable(_) | DialError::Reset) => None,
         };
         let is_recent = |since: Instant| now.duration_since(since) < RETURN_TIMEOUT;
         if !is_recent(began) || !lost.is_some_and(is_recent) {

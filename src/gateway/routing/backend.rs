@@ -144,7 +144,7 @@ impl<'e> BackendCandidates<'e> {
         match last {
             None if is_endpoint => error_response::NO_ENDPOINT,
             Some(DialError::Offline) if is_endpoint => error_response::NO_ENDPOINT,
-            Some(DialError::Unreachable(_)) => error_response::UNREACHABLE,
+            Some(DialError::Unreachable(_) | DialError::Reset) => error_response::UNREACHABLE,
             Some(DialError::Busy) => error_response::BUSY,
             Some(DialError::Offline) => error_response::NO_TARGET,
             None if self.empty_group => error_response::NO_TUNNEL,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, LazyLock};
@@ -197,6 +198,18 @@ pub enum DialError {
     /// What the target forwards to cannot be reached.
     #[error("unreachable: {0}")]
     Unreachable(String),
+    /// The target has reset the connection before it was open.
+    #[error("reset at once")]
+    Reset,
+}
+
+impl From<io::Error> for DialError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::ConnectionReset => Self::Reset,
+            _ => Self::Unreachable(error.to_string()),
+        }
+    }
 }
 
 /// Who stands at a public address.

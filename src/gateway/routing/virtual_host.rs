@@ -488,18 +488,21 @@ impl Route {
         let visitor = upgrade.ok_or(error_response::NO_WEBSOCKET)?;
         let target =
             self.dial(context.gateway, context.visitor, &context.route_ref, context.trace).await;
-        context.runtime.convert(visitor, target.ok_or(error_response::UNREACHABLE)?);
+        context.runtime.convert(visitor, target.map_err(|_| error_response::UNREACHABLE)?);
         Ok(response)
     }
 
-    /// Opens a connection for bytes; none where nobody takes it.
+    /// Opens a connection for bytes.
+    ///
+    /// # Errors
+    /// If nobody takes it, with the reason of the last backend.
     pub(crate) async fn dial(
         &self,
         gateway: &GatewayState,
         visitor: &Visitor,
         route_ref: &RouteRef,
         trace: &mut RequestTrace,
-    ) -> Option<crate::gateway::Io> {
+    ) -> Result<crate::gateway::Io, Option<DialError>> {
         let mut agent_return = AgentReturn::new(&gateway.waiting_places);
         loop {
             let (mut candidates, mut last) =
@@ -507,9 +510,9 @@ impl Route {
             while let Some(candidate) = candidates.next() {
                 trace.note(|it| it.backend_id = candidates.from.clone());
                 // An answer in HTTP is nothing for a visitor who speaks something else.
-                let BackendCandidate::Upstream(upstream) = candidate else { return None };
+                let BackendCandidate::Upstream(upstream) = candidate else { return Err(None) };
                 match upstream.dial(visitor, route_ref, gateway.timeouts().dial).await {
-                    Ok(io) => return Some(io),
+                    Ok(io) => return Ok(io),
                     Err(reason) => {
                         tracing::debug!(err = %reason, "cannot reach a backend");
                         last = Some(reason);
@@ -517,7 +520,7 @@ impl Route {
                 }
             }
             if !agent_return.wait(candidates.lost, last.as_ref()).await {
-                return None;
+                return Err(last);
             }
         }
     }

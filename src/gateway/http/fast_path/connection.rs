@@ -274,7 +274,7 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
         let limit = self.http_connection.dial_timeout();
         let io = match upstream.dial(visitor, route_ref, limit).await {
             Ok(io) => io,
-            Err(DialError::Unreachable(_)) if !upstream.target.is_node() => {
+            Err(DialError::Unreachable(_) | DialError::Reset) if !upstream.target.is_node() => {
                 return Err(self.fail(request, error_response::UNREACHABLE).await);
             }
             // Others may have to make room, or the backend is not what it was.
