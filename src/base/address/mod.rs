@@ -1,6 +1,7 @@
 //! Names and addresses of hosts, with exactly one reading.
 //!
-//! [`HostName`] and [`Host`] are the parts of the others: [`HostPort`] for `host:port`, [`Authority`] for the scheme,
+//! [`HostName`] and [`Host`] are the parts of the others: [`HostPort`] for `host:port`,
+//! [`HostPortPattern`] for that of an edge, which may be a wildcard, [`Authority`] for the scheme,
 //! host and port of a URL, [`WebUrl`] for a whole URL, [`RequestHost`] for the host of a request, and
 //! [`UpstreamAddress`] for the place that a tunnel forwards to. [`Cidr`] is a range of addresses.
 //!
@@ -18,6 +19,7 @@ mod host;
 mod host_name;
 mod host_pattern;
 mod host_port;
+mod host_port_pattern;
 mod reachable;
 mod request_host;
 #[cfg(test)]
@@ -33,6 +35,7 @@ pub use host::Host;
 pub use host_name::HostName;
 pub use host_pattern::HostPattern;
 pub use host_port::{HostPort, parse_port};
+pub use host_port_pattern::HostPortPattern;
 pub use reachable::reachable;
 pub use request_host::RequestHost;
 pub use upstream_address::{AddressProtocol, MAX_SOCKET_PATH_BYTES, UnixPath, UpstreamAddress};

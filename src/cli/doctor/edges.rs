@@ -9,7 +9,7 @@ use super::network::{self, SOME_NAME, matches_name};
 use super::reach;
 use crate::api::Operation;
 use crate::api::remote::{edges, tls_certificates};
-use crate::base::address::{Host, HostPort};
+use crate::base::address::{Host, HostPort, HostPortPattern};
 use crate::client::Api;
 use crate::net::resolve_now;
 use crate::service::Options;
@@ -21,7 +21,7 @@ const MAX_LISTED: usize = 5;
 /// How many items are fetched at once.
 const PAGE_ITEMS: i64 = 100;
 /// The port whose visitors speak no TLS.
-const HTTP_PORT: &str = "80";
+const HTTP_PORT: u16 = 80;
 
 /// The host names of the edges of a service, as the management API lists them.
 pub(super) fn hosts(url: &str, options: Option<&Options>) -> Vec<Finding> {
@@ -48,26 +48,26 @@ fn read(url: &str) -> Result<EdgeNames, String> {
     let mut names = EdgeNames::default();
     let limit = Some(PAGE_ITEMS);
     each(url, |before_id| edges::https::List { before_id, limit }, &mut |edge| {
-        for (host, port) in hostports(edge) {
-            names.hosts.insert(host.to_owned());
-            if port != HTTP_PORT {
-                names.secure.insert(host.to_owned());
+        for place in hostports(edge) {
+            names.hosts.insert(place.host_pattern());
+            if place.port() != HTTP_PORT {
+                names.secure.insert(place.host_pattern());
             }
         }
         names.hosts.len() < MAX_HOSTS
     })?;
     each(url, |before_id| edges::tcp::List { before_id, limit }, &mut |edge| {
-        names.hosts.extend(hostports(edge).map(|(host, _)| host.to_owned()));
+        names.hosts.extend(hostports(edge).map(|place| place.host_pattern()));
         names.hosts.len() < MAX_HOSTS
     })?;
     each(url, |before_id| edges::tls::List { before_id, limit }, &mut |edge| {
         let ending = &edge["tls_termination"];
         let ends_here =
             ending.is_object() && ending["enabled"] != false && ending["terminate_at"] == "edge";
-        for (host, _) in hostports(edge) {
-            names.hosts.insert(host.to_owned());
+        for place in hostports(edge) {
+            names.hosts.insert(place.host_pattern());
             if ends_here {
-                names.secure.insert(host.to_owned());
+                names.secure.insert(place.host_pattern());
             }
         }
         names.hosts.len() < MAX_HOSTS
@@ -99,9 +99,9 @@ pub(super) fn each<O: Operation>(
     }
 }
 
-fn hostports(edge: &Value) -> impl Iterator<Item = (&str, &str)> {
+fn hostports(edge: &Value) -> impl Iterator<Item = HostPortPattern> {
     let hostports = edge["hostports"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    hostports.filter_map(|text| text.rsplit_once(':'))
+    hostports.filter_map(|text| HostPortPattern::parse(text).ok())
 }
 
 impl EdgeNames {

@@ -386,17 +386,14 @@ impl GatewayState {
     }
 
     async fn listen_for(&self, spec: &EndpointSpec) -> Result<TcpListener, BindError> {
-        let Some(addr) = spec.addr.as_deref().filter(|addr| !addr.is_empty()) else {
-            return Ok(self.listen(0).await?);
-        };
-        let invalid = |problem: &str| BindError::Invalid {
+        let addr = spec.addr.as_deref().unwrap_or_default();
+        let place = spec.place().map_err(|problem| BindError::Invalid {
             field: "addr",
-            problem: format!("{addr:?} {problem}"),
-        };
-        let (_, port) = addr.rsplit_once(':').ok_or_else(|| invalid("is not host:port"))?;
-        let port = port.parse().map_err(|_| invalid("has no port"))?;
-        self.release_port(port);
-        match self.listen(port).await {
+            problem: format!("{addr:?} is not host:port: it {problem}"),
+        })?;
+        let Some(place) = place else { return Ok(self.listen(0).await?) };
+        self.release_port(place.port);
+        match self.listen(place.port).await {
             Err(GatewayError::Listen { source, .. }) if source.kind() == ErrorKind::AddrInUse => {
                 Err(BindError::Taken(addr.to_owned()))
             }

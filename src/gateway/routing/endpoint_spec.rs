@@ -1,6 +1,7 @@
 //! What an agent asks for when it makes something public.
 
 use crate::api::Secret;
+use crate::base::address::{AddressError, HostPort};
 use crate::policy::actions::terminate_tls::TlsVersions;
 
 /// What is spoken at a public address.
@@ -43,9 +44,18 @@ impl EndpointSpec {
         Self { proto, host: None, subdomain: None, addr: None, options, pool_owner, owner }
     }
 
+    /// The host and the port to listen on, if they are asked for.
+    ///
+    /// # Errors
+    /// If `addr` is not `host:port`.
+    pub(crate) fn place(&self) -> Result<Option<HostPort>, AddressError> {
+        let addr = self.addr.as_deref().filter(|addr| !addr.is_empty());
+        addr.map(HostPort::parse_to_listen).transpose()
+    }
+
     /// The port to listen on, where one is asked for.
     pub(crate) fn own_port(&self) -> Option<u16> {
-        self.addr.as_deref()?.rsplit_once(':')?.1.parse().ok()
+        self.place().ok().flatten().map(|place| place.port)
     }
 }
 

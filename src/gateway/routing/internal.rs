@@ -23,14 +23,13 @@ pub(crate) fn is_internal(host: &str) -> bool {
 /// the service.
 pub(crate) fn name_of(spec: &EndpointSpec) -> Option<(String, u16)> {
     let (name, port) = match spec.proto {
-        Proto::Tls => (spec.host.as_deref()?, 443),
+        Proto::Tls => (spec.host.as_deref()?.to_ascii_lowercase(), 443),
         Proto::Tcp => {
-            let (name, port) = spec.addr.as_deref()?.rsplit_once(':')?;
-            (name, port.parse().ok()?)
+            let place = spec.place().ok()??;
+            (place.host.to_string(), place.port)
         }
         Proto::Http | Proto::Https => return None,
     };
-    let name = name.to_ascii_lowercase();
     is_internal(&name).then_some((name, port))
 }
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
+use crate::base::address::HostPortPattern;
 use crate::gateway::routing::hosts::HostChanges;
 use crate::gateway::routing::virtual_host::VirtualHost;
-use crate::service::check::host_port;
 
 /// What is served at names, and the names that it has.
 #[derive(Default)]
@@ -50,13 +50,7 @@ impl PublishedNames {
 pub(super) fn names_of(hostports: Option<&[String]>) -> Vec<(String, u16)> {
     let hostports = hostports.unwrap_or_default().iter();
     hostports
-        .filter_map(|text| {
-            let (star, rest) = match text.strip_prefix("*.") {
-                Some(rest) => ("*.", rest),
-                None => ("", text.as_str()),
-            };
-            let (host, port) = host_port(rest).ok()?;
-            Some((format!("{star}{host}"), port))
-        })
+        .filter_map(|text| HostPortPattern::parse(text).ok())
+        .map(|it| (it.host_pattern(), it.port()))
         .collect()
 }

@@ -1,11 +1,10 @@
 //! The hosts and ports of edges: each belongs to one edge.
 
-use std::net::Ipv4Addr;
-
 use super::Context;
 use crate::api::mask;
+use crate::base::address::{AddressError, HostPortPattern};
 use crate::gateway::is_internal;
-use crate::service::check::{Flaw, host_port};
+use crate::service::check::host_port;
 use crate::service::cluster::EndpointKey;
 use crate::service::domains::{
     ADDRESS, DOMAIN, DomainClaim, DomainDenial, HOSTPORTS_OWNER, address_at,
@@ -59,25 +58,23 @@ pub(super) fn checked(hostports: Option<Vec<String>>) -> Result<Option<Vec<Strin
         return Err(Refusal::new(code::INVALID_VALUE, message));
     }
     let entries = hostports.iter().enumerate().map(|(index, text)| {
-        let below = text.strip_prefix("*.");
-        let star = if below.is_some() { "*." } else { "" };
-        let parsed = host_port(below.unwrap_or(text)).map_err(|flaw| match flaw {
-            Flaw::Form(problem) => {
-                let message = format!(
-                    "hostports[{index}]: {:?} is not of the form host:port: it {problem}",
-                    mask::url(text)
-                );
-                Refusal::new(code::HOSTPORT_INVALID, message)
-            }
-            Flaw::Port(_) => {
+        let parsed = HostPortPattern::parse(text).map_err(|problem| match problem {
+            AddressError::Port { .. } => {
                 let message = format!(
                     "hostports[{index}]: the port of {:?} is not from 1 to 65535",
                     mask::url(text)
                 );
                 Refusal::new(code::HOSTPORT_PORT, message)
             }
+            problem => {
+                let message = format!(
+                    "hostports[{index}]: {:?} is not of the form host:port: it {problem}",
+                    mask::url(text)
+                );
+                Refusal::new(code::HOSTPORT_INVALID, message)
+            }
         });
-        parsed.map(|(host, port)| format!("{star}{host}:{port}"))
+        parsed.map(|place| place.to_string())
     });
     entries.collect::<Result<_, _>>().map(Some)
 }
@@ -96,10 +93,9 @@ pub(super) fn check_names(service: &Context, hostports: &[String]) -> Result<(),
 /// Whether an agent of another node has a `host:port` now.
 fn is_online_elsewhere(service: &Context, hostport: &str) -> bool {
     let Some(cluster) = &service.shared.cluster else { return false };
-    let text = hostport.to_ascii_lowercase();
-    let parts = text.rsplit_once(':').and_then(|(name, port)| Some((name, port.parse().ok()?)));
-    parts.is_some_and(|(name, port)| {
-        !cluster.directory.claimed_at(&EndpointKey::http(name, port)).is_empty()
+    HostPortPattern::parse(hostport).is_ok_and(|it| {
+        let key = EndpointKey::http(&it.host_pattern(), it.port());
+        !cluster.directory.claimed_at(&key).is_empty()
     })
 }
 
@@ -107,23 +103,23 @@ fn is_online_elsewhere(service: &Context, hostport: &str) -> bool {
 /// and addresses are no names.
 pub(super) fn check_tls_names(hostports: &[String]) -> Result<(), Refusal> {
     for (index, text) in hostports.iter().enumerate() {
-        let Some((host, port)) = text.rsplit_once(':') else { continue };
+        let Ok(place) = HostPortPattern::parse(text) else { continue };
         let refused = |code, problem: &str| {
             Err(Refusal::new(code, format!("hostports[{index}]: {text:?} {problem}")))
         };
-        if port.parse() != Ok(TLS_EDGE_PORT) {
+        if place.port() != TLS_EDGE_PORT {
             return refused(
                 code::HOSTPORT_PORT,
                 "must have port 443: TLS edges are at the shared HTTPS port",
             );
         }
-        if host.starts_with('[') || host.parse::<Ipv4Addr>().is_ok() {
+        if place.place.host.name().is_none() {
             return refused(
                 code::HOSTPORT_INVALID,
                 "is an address: TLS edges are found by the names that visitors ask for",
             );
         }
-        if is_internal(&host.to_ascii_lowercase()) {
+        if is_internal(&place.host_pattern()) {
             return refused(
                 code::HOSTPORT_INVALID,
                 "is a name that only policies lead to, and those of requests alone",
@@ -196,8 +192,9 @@ fn take_domains(
 ) -> Result<(), Refusal> {
     let mut domains = Vec::new();
     for (index, text) in hostports.iter().enumerate() {
-        let host = text.rsplit_once(':').map_or(text.as_str(), |(host, _)| host);
-        let checked = claim.check(change, host)?;
+        let place = HostPortPattern::parse(text);
+        let host = place.map_or_else(|_| text.clone(), |place| place.host_pattern());
+        let checked = claim.check(change, &host)?;
         domains.extend(checked.map_err(|denial| {
             let (code, problem) = match denial {
                 DomainDenial::Foreign => (code::HOSTPORT_OF_ANOTHER, "is reserved by another"),

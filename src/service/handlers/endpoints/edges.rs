@@ -9,6 +9,7 @@ use crate::api::remote::edges::tcp::TcpEdge;
 use crate::api::remote::edges::tls::TlsEdge;
 use crate::api::remote::endpoints::Endpoint;
 use crate::api::{Description, Metadata, Timestamp};
+use crate::base::address::HostPortPattern;
 use crate::service::check::host_port;
 use crate::service::context::ServiceState;
 use crate::service::references::routes_of;
@@ -123,7 +124,7 @@ fn of_tls_edge(shared: &ServiceState, edge: &TlsEdge) -> Vec<Endpoint> {
     let port = shared.gateway.tls_port().filter(|_| edge.backend.is_some());
     let hostports = port.and(edge.hostports.as_ref()).into_iter().flatten();
     let online = hostports.filter_map(|hostport| {
-        let (host, _) = hostport.rsplit_once(':')?;
+        let host = HostPortPattern::parse(hostport).ok()?.host_pattern();
         of_edge(hostport, &format!("tls://{host}:{}", port?), EdgeText::of_tls(edge))
     });
     online.collect()
@@ -168,16 +169,16 @@ impl EdgeText {
 
 /// The address of an edge's host on the shared ports; none where there is no such port.
 fn url_of_host(shared: &ServiceState, hostport: &str) -> Option<String> {
-    let (host, port) = hostport.rsplit_once(':')?;
-    match port {
-        "80" => shared.gateway.url_of(host, false),
-        "443" => shared.gateway.url_of(host, true),
+    let place = HostPortPattern::parse(hostport).ok()?;
+    match place.port() {
+        80 => shared.gateway.url_of(&place.host_pattern(), false),
+        443 => shared.gateway.url_of(&place.host_pattern(), true),
         _ => Some(format!("https://{hostport}")),
     }
 }
 
 fn of_edge(hostport: &str, url: &str, edge: EdgeText) -> Option<Endpoint> {
-    let (host, port) = hostport.rsplit_once(':')?;
+    let place = HostPortPattern::parse(hostport).ok()?;
     Some(Endpoint {
         id: endpoint_id(&edge.id, hostport),
         created_at: edge.created_at,
@@ -185,7 +186,7 @@ fn of_edge(hostport: &str, url: &str, edge: EdgeText) -> Option<Endpoint> {
         metadata: edge.metadata,
         description: edge.description.map(|text| text.0),
         edge: refer(&edge.id),
-        ..at(url, (host, port.parse().ok()?))
+        ..at(url, (&place.host_pattern(), place.port()))
     })
 }
 

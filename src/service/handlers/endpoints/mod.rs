@@ -8,6 +8,7 @@ use crate::api::id::{has_prefix, prefix};
 use crate::api::remote::endpoints::{Endpoint, Get, List};
 use crate::api::remote::{REGION, Ref};
 use crate::api::{Operation, Text};
+use crate::base::address::EndpointUrl;
 use crate::gateway::{Gateway, is_internal};
 use crate::service::Refusal;
 use crate::service::address::Base;
@@ -91,10 +92,10 @@ fn of_tunnels(
 
 fn of_tunnel(tunnel: TunnelDocument) -> Option<Endpoint> {
     let endpoint = tunnel.endpoint?;
-    let hostport = endpoint.url.split_once("://").map_or("", |(_, place)| place);
     let usual = if endpoint.proto == "http" { 80 } else { 443 };
-    let place = hostport.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
-    let place = place.unwrap_or((hostport, usual));
+    let place = EndpointUrl::parse(&endpoint.url).ok();
+    let host = place.as_ref().map(EndpointUrl::host_pattern).unwrap_or_default();
+    let port = place.and_then(|place| place.port).unwrap_or(usual);
     Some(Endpoint {
         id: endpoint.id,
         created_at: Some(tunnel.started_at),
@@ -107,7 +108,7 @@ fn of_tunnel(tunnel: TunnelDocument) -> Option<Endpoint> {
         pooling_enabled: Some(endpoint.pool.is_some()),
         upstream_url: Some(tunnel.forwards_to),
         upstream_protocol: Some(if tunnel.http2 { "http2" } else { "http1" }.to_owned()),
-        ..at(&endpoint.url, place)
+        ..at(&endpoint.url, (&host, port))
     })
 }
 
