@@ -72,7 +72,6 @@ use published::KeySets;
 use routing::agent_return::WaitingPlaces;
 use routing::endpoint::EndpointPools;
 use routing::hosts::{HostChanges, Hosts};
-use routing::refused_backends::RefusedBackends;
 use routing::virtual_host::VirtualHost;
 use secrets::SecretTable;
 use tls::authority::LocalAuthority;
@@ -81,7 +80,7 @@ use upstream::forward::Upstream;
 use upstream::pool::UpstreamPools;
 
 use crate::api::id::Ids;
-use crate::base::address::reachable;
+use crate::base::address::{HostPortPattern, reachable};
 pub use crate::http1::HeadLimits;
 use crate::logging::ignore;
 use crate::net::{
@@ -133,7 +132,6 @@ pub(crate) struct GatewayState {
     logins: Arc<Logins>,
     /// Of requests that deliver events.
     delivery_mark: DeliveryMark,
-    refused_backends: RefusedBackends,
     limit: Arc<ConnectionLimit>,
     /// None where nobody scrapes.
     metrics: Option<Arc<GatewayMetrics>>,
@@ -232,7 +230,6 @@ impl Gateway {
             key_sets,
             logins,
             delivery_mark: DeliveryMark::default(),
-            refused_backends: RefusedBackends::default(),
             limit,
             metrics,
             request_ids,
@@ -365,9 +362,8 @@ impl Gateway {
 
     /// Whether an agent's endpoint has a `host:port` now.
     pub fn is_online(&self, hostport: &str) -> bool {
-        let text = hostport.to_ascii_lowercase();
-        let parts = text.rsplit_once(':').and_then(|(name, port)| Some((name, port.parse().ok()?)));
-        parts.is_some_and(|(name, port)| self.0.hosts.has_agent(name, port))
+        let place = HostPortPattern::parse(hostport);
+        place.is_ok_and(|it| self.0.hosts.has_agent(&it.host_pattern(), it.port()))
     }
 
     /// Whether TLS for a name is carried on as it is.
@@ -435,11 +431,6 @@ impl Gateway {
     /// A target with its connections.
     pub(crate) fn upstream(&self, target: Arc<dyn Target>) -> Upstream {
         self.0.upstream(target)
-    }
-
-    /// The static backends whose stored addresses are refused.
-    pub(crate) fn refused_backends(&self) -> &RefusedBackends {
-        &self.0.refused_backends
     }
 
     /// Where the rules of an IP policy are found, whether it exists or not.

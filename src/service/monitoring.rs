@@ -124,7 +124,7 @@ fn refused_policies(state: &ServiceState) -> Vec<String> {
 
 /// The static backends over TLS whose certificates are not verified.
 fn unverified_backends(state: &ServiceState) -> Option<String> {
-    let names = state.publisher.unverified_backends.names();
+    let names = state.publisher.flawed_backends.unverified();
     let listed = names.join(", ");
     (!names.is_empty()).then(|| {
         format!(
@@ -135,7 +135,7 @@ fn unverified_backends(state: &ServiceState) -> Option<String> {
 
 /// The static backends whose stored addresses are refused.
 fn refused_backends(state: &ServiceState) -> Vec<String> {
-    let refused = state.gateway.refused_backends().list().into_iter();
+    let refused = state.publisher.flawed_backends.refused().into_iter();
     let describe = |(id, problem)| {
         format!("backend: the address of {id} is refused, and its visitors get a 503: {problem}")
     };

@@ -1,34 +1,44 @@
 //! Static backends over TLS whose certificates are not verified.
 
-use serde_json::Value;
+use serde::Deserialize;
 
 use super::edges::each;
 use super::finding::Finding;
-use crate::api::remote::backends::static_::List;
+use crate::api::remote::backends::static_::{List, StaticBackend};
 
 /// The number of items that are fetched at once.
 const PAGE_ITEMS: i64 = 100;
 
 /// Examines the static backends that the management API lists.
 pub(super) fn examine(url: &str) -> Option<Finding> {
-    let (mut number, mut unverified) = (0, Vec::new());
+    let mut backends: Vec<StaticBackend> = Vec::new();
     let limit = Some(PAGE_ITEMS);
     let listed = each(url, |before_id| List { before_id, limit }, &mut |backend| {
-        if backend["tls"]["enabled"] == true {
-            number += 1;
-            unverified.extend((backend["tls"]["verify"] != true).then(|| name(backend)));
-        }
+        let backend = StaticBackend::deserialize(backend).ok();
+        backends.extend(backend.filter(StaticBackend::has_tls));
         true
     });
-    match listed {
-        Err(problem) => Some(Finding::warning("backends", format!("cannot be listed: {problem}"))),
-        Ok(()) if number == 0 => None,
-        Ok(()) if unverified.is_empty() => {
-            let message = format!("the certificates of all {number} static backends are verified");
-            Some(Finding::ok("backends", message))
-        }
-        Ok(()) => Some(warn(&unverified)),
+    if let Err(problem) = listed {
+        return Some(Finding::warning("backends", format!("cannot be listed: {problem}")));
     }
+    if backends.is_empty() {
+        return None;
+    }
+    Some(unverified(&backends).map_or_else(
+        || {
+            let number = backends.len();
+            let message = format!("the certificates of all {number} static backends are verified");
+            Finding::ok("backends", message)
+        },
+        |names| warn(&names),
+    ))
+}
+
+/// Returns the names of backends whose certificates are not verified, if there are any.
+pub(super) fn unverified(backends: &[StaticBackend]) -> Option<Vec<String>> {
+    let unverified = backends.iter().filter(|backend| backend.is_unverified());
+    let names: Vec<_> = unverified.map(StaticBackend::name).collect();
+    (!names.is_empty()).then_some(names)
 }
 
 /// The warning about static backends whose certificates are not verified.
@@ -37,9 +47,4 @@ pub(super) fn warn(unverified: &[String]) -> Finding {
     let message = format!("the certificates of static backends are not verified: {listed}");
     let remedy = "set tls.verify to true, and tls.ca if no authority of the system has signed the certificate";
     Finding::warning("backends", message).remedy(remedy)
-}
-
-fn name(backend: &Value) -> String {
-    let text = |field: &str| backend[field].as_str().unwrap_or_default();
-    format!("{} ({})", text("id"), text("address"))
 }

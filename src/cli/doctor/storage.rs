@@ -61,8 +61,7 @@ fn log(report: &DatabaseReport) -> Finding {
 }
 
 fn unverified(report: &DatabaseReport) -> Option<Finding> {
-    let names = &report.unverified_backends;
-    (!names.is_empty()).then(|| backends::warn(names))
+    backends::unverified(&report.static_backends).map(|names| backends::warn(&names))
 }
 
 fn space(report: &DatabaseReport) -> Finding {

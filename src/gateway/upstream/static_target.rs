@@ -42,7 +42,7 @@ pub(crate) enum StaticTargetError {
 /// A target at one fixed address.
 pub(crate) struct StaticTarget {
     key: String,
-    address: Result<HostPort, AddressError>,
+    address: HostPort,
     tls: Option<TargetTls>,
 }
 
@@ -56,25 +56,23 @@ struct TargetTls {
 }
 
 impl StaticTarget {
-    /// Makes a target at `host:port`. The APIs of this process cannot be targets. An address that older versions
-    /// stored, and that is not one, cannot be dialled.
+    /// Makes a target at `host:port`. The APIs of this process cannot be targets.
     pub(crate) fn new(
-        address: &str,
+        address: HostPort,
         tls: Option<StaticTls<'_>>,
     ) -> Result<Self, StaticTargetError> {
-        let key = target_key(address, tls);
+        let key = target_key(&address, tls);
         let tls = tls.map(TargetTls::new).transpose()?;
-        Ok(Self { key, address: HostPort::parse(address), tls })
+        Ok(Self { key, address, tls })
     }
 
     async fn connect(&self) -> io::Result<Io> {
-        let address = self.address.as_ref().map_err(|it| io::Error::other(it.clone()))?;
-        let stream = dial(DialRole::StaticBackend, address).await?;
+        let stream = dial(DialRole::StaticBackend, &self.address).await?;
         stream.set_nodelay(true)?;
         let stream = PolledSocket(stream);
         match &self.tls {
             None => Ok(Box::new(stream)),
-            Some(tls) => tls.connect(stream, address).await,
+            Some(tls) => tls.connect(stream, &self.address).await,
         }
     }
 }
@@ -95,10 +93,7 @@ impl Target for StaticTarget {
     }
 
     fn dial<'a>(&'a self, _: &'a Visitor, _: &'a RouteRef) -> BoxFuture<'a, Result<Io, DialError>> {
-        Box::pin(async {
-            let connected = self.connect().await;
-            connected.map_err(|problem| DialError::Unreachable(problem.to_string()))
-        })
+        Box::pin(async { self.connect().await.map_err(DialError::from) })
     }
 }
 
@@ -166,7 +161,7 @@ fn certificate_problem(problem: &CertificateError, host: &Host) -> String {
 }
 
 /// Returns a name that targets share only if they share all settings, because connections are reused by it.
-fn target_key(address: &str, tls: Option<StaticTls<'_>>) -> String {
+fn target_key(address: &HostPort, tls: Option<StaticTls<'_>>) -> String {
     match tls {
         None => format!("tcp://{address}"),
         Some(StaticTls { verify: false, server_name: "", .. }) => format!("tls://{address}"),

@@ -1,8 +1,8 @@
 //! Backends.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
@@ -10,54 +10,28 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use crate::api::id::prefix;
 use crate::api::remote::backends::failover::FailoverBackend;
 use crate::api::remote::backends::http_response::HttpResponseBackend;
-use crate::api::remote::backends::static_::{StaticBackend, StaticBackendTls};
+use crate::api::remote::backends::static_::StaticBackend;
 use crate::api::remote::backends::tunnel_group::TunnelGroupBackend;
 use crate::api::remote::backends::weighted::WeightedBackend;
 use crate::api::remote::edges::modules::BackendModule;
-use crate::base::address::HostPort;
 use crate::gateway::Gateway;
 use crate::gateway::modules::edge_module::EdgeModule;
 use crate::gateway::routing::backend::{Backend, BackendKind, FixedResponse};
 use crate::gateway::upstream::static_target::{StaticTarget, StaticTls};
 use crate::http1::is_framing;
+use crate::service::publish::flawed_backends::FlawedBackends;
 use crate::service::store::{self, View};
 
 /// All backends by identifier: routes hold on to them, and see what becomes of them.
 pub(super) struct Backends {
     gateway: Gateway,
     known: HashMap<String, Arc<ArcSwap<Backend>>>,
-    unverified: Arc<UnverifiedBackends>,
-}
-
-/// The addresses of the static backends whose certificates are not verified, by their identifiers.
-#[derive(Debug, Default)]
-pub(in crate::service) struct UnverifiedBackends(Mutex<BTreeMap<String, String>>);
-
-impl UnverifiedBackends {
-    /// Returns each of them, as log and console name it.
-    pub(in crate::service) fn names(&self) -> Vec<String> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.iter().map(|(id, address)| format!("{id} ({address})")).collect()
-    }
-
-    /// Notes a backend as it is now.
-    fn note(&self, backend: &StaticBackend) {
-        let is_unverified = backend.tls.as_ref().is_some_and(StaticBackendTls::is_unverified);
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match is_unverified {
-            true => known.insert(backend.id.clone(), backend.address.clone().unwrap_or_default()),
-            false => known.remove(&backend.id),
-        };
-    }
-
-    fn forget(&self, id: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
-    }
+    flawed: Arc<FlawedBackends>,
 }
 
 impl Backends {
-    pub(super) fn new(gateway: Gateway, unverified: Arc<UnverifiedBackends>) -> Self {
-        Self { gateway, known: HashMap::new(), unverified }
+    pub(super) fn new(gateway: Gateway, flawed: Arc<FlawedBackends>) -> Self {
+        Self { gateway, known: HashMap::new(), flawed }
     }
 
     /// Where a backend is found, whether it exists yet or not.
@@ -130,32 +104,30 @@ impl Backends {
 
     /// Leaves visitors of a deleted backend without a target.
     fn take_back(&mut self, id: &str) {
-        self.unverified.forget(id);
-        self.gateway.refused_backends().remove(id);
+        self.flawed.forget(id);
         self.publish(id, BackendKind::Nothing);
     }
 
     fn at_address(&self, backend: &StaticBackend) -> BackendKind {
-        self.unverified.note(backend);
+        self.flawed.note(backend);
         let tls = backend.tls.as_ref().filter(|tls| tls.enabled == Some(true));
         let tls = tls.map(|tls| StaticTls {
             verify: !tls.is_unverified(),
             ca: tls.ca.as_deref().unwrap_or_default(),
             server_name: tls.server_name.as_deref().unwrap_or_default(),
         });
-        let address = backend.address.as_deref().unwrap_or_default();
         // An earlier version may have accepted an address that this one refuses.
-        if let Err(problem) = HostPort::parse(address) {
-            tracing::error!(
-                backend = backend.id,
-                address,
-                err = %problem,
-                "the address of a static backend is refused; visitors get a 503"
-            );
-            self.gateway.refused_backends().add(&backend.id, address, &problem);
-            return BackendKind::Nothing;
-        }
-        self.gateway.refused_backends().remove(&backend.id);
+        let address = match backend.host_port() {
+            Ok(address) => address,
+            Err(problem) => {
+                tracing::error!(
+                    backend = backend.name(),
+                    err = %problem,
+                    "the address of a static backend is refused; visitors get a 503"
+                );
+                return BackendKind::Nothing;
+            }
+        };
         match StaticTarget::new(address, tls) {
             Ok(target) => BackendKind::Upstream(self.gateway.upstream(Arc::new(target))),
             // The fields were checked when they were stored.

@@ -8,6 +8,7 @@
 mod backends;
 mod certificates;
 mod cloud_endpoints;
+mod flawed_backends;
 mod https_edges;
 mod ip_policies;
 mod ip_restrictions;
@@ -33,7 +34,7 @@ use crate::gateway::modules::policy_cache::PolicyCache;
 use crate::logging::ignore;
 use crate::service::store::{self, Changes, StorageFault, Store};
 use crate::service::vaults::VaultKey;
-use backends::UnverifiedBackends;
+use flawed_backends::FlawedBackends;
 pub(super) use ip_policies::add_rule;
 use route_tables::{RouteTables, is_published};
 use tcp_edges::TcpEdges;
@@ -49,7 +50,7 @@ const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) struct Publisher {
     /// The policies that are in use; what a handler has compiled is published as it is.
     pub policies: Arc<PolicyCache>,
-    pub unverified_backends: Arc<UnverifiedBackends>,
+    pub flawed_backends: Arc<FlawedBackends>,
     tcp_edges: Arc<TcpEdges>,
     /// The thread ends when this is dropped.
     changes: mpsc::Sender<Change>,
@@ -93,16 +94,15 @@ impl Publisher {
         vault_key: Arc<VaultKey>,
     ) -> Result<Arc<Self>, store::StoreError> {
         let policies = Arc::<PolicyCache>::default();
-        let unverified_backends = Arc::<UnverifiedBackends>::default();
+        let flawed_backends = Arc::<FlawedBackends>::default();
         let tcp_edges = Arc::new(TcpEdges::new(gateway.clone()));
-        let (known, unverified) = (policies.clone(), unverified_backends.clone());
-        let mut tables =
-            RouteTables::new(&gateway, known, unverified, tcp_edges.clone(), vault_key);
+        let (known, flawed) = (policies.clone(), flawed_backends.clone());
+        let mut tables = RouteTables::new(&gateway, known, flawed, tcp_edges.clone(), vault_key);
         let (changes, queue) = mpsc::channel();
         let (progress, published) = watch::channel(0);
         let sent = AtomicU64::new(0);
         let publisher =
-            Arc::new(Self { policies, unverified_backends, tcp_edges, changes, sent, published });
+            Arc::new(Self { policies, flawed_backends, tcp_edges, changes, sent, published });
         // Before all is read, so that no change is missed.
         let follower = Arc::downgrade(&publisher);
         store.watch(move |changes| {
@@ -111,7 +111,7 @@ impl Publisher {
             }
         });
         store.read_blocking(|view| tables.load(view))?;
-        for backend in publisher.unverified_backends.names() {
+        for backend in publisher.flawed_backends.unverified() {
             tracing::warn!(
                 backend,
                 "certificate of a static backend is not verified: set tls.verify to true, and tls.ca if no authority \

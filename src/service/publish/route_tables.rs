@@ -8,9 +8,10 @@ use crate::api::remote::edges::tcp::TcpEdge;
 use crate::api::remote::edges::tls::TlsEdge;
 use crate::gateway::Gateway;
 use crate::gateway::modules::policy_cache::PolicyCache;
-use crate::service::publish::backends::{Backends, UnverifiedBackends};
+use crate::service::publish::backends::Backends;
 use crate::service::publish::certificates::PublishedCertificates;
 use crate::service::publish::cloud_endpoints::CloudEndpoints;
+use crate::service::publish::flawed_backends::FlawedBackends;
 use crate::service::publish::https_edges::HttpsEdges;
 use crate::service::publish::ip_policies::IpPolicyTable;
 use crate::service::publish::ip_restrictions;
@@ -61,13 +62,13 @@ impl RouteTables {
     pub(super) fn new(
         gateway: &Gateway,
         policies: Arc<PolicyCache>,
-        unverified: Arc<UnverifiedBackends>,
+        flawed: Arc<FlawedBackends>,
         tcp_edges: Arc<TcpEdges>,
         vault_key: Arc<VaultKey>,
     ) -> Self {
         Self {
             gateway: gateway.clone(),
-            backends: Backends::new(gateway.clone(), unverified),
+            backends: Backends::new(gateway.clone(), flawed),
             ip_policies: IpPolicyTable::new(gateway.clone()),
             secrets: PublishedSecrets::new(gateway.clone(), vault_key),
             modules: ModuleCompiler::new(gateway.clone(), policies),

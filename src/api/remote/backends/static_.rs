@@ -1,7 +1,8 @@
 //! Static backends: one fixed address.
 
 use crate::api::macros::{resource, wire};
-use crate::api::{Description, Metadata, Timestamp};
+use crate::api::{Description, Metadata, Timestamp, mask};
+use crate::base::address::{AddressError, HostPort};
 
 wire! {
     /// A backend at one fixed address.
@@ -48,6 +49,37 @@ impl StaticBackendTls {
     /// not verify certificates stored no `verify`.
     pub fn is_unverified(&self) -> bool {
         self.enabled == Some(true) && self.verify != Some(true)
+    }
+}
+
+impl StaticBackend {
+    /// The identifier with the address, as logs, the console and `ginnel doctor` name a backend.
+    pub fn name(&self) -> String {
+        format!("{} ({})", self.id, mask::url(self.address.as_deref().unwrap_or_default()))
+    }
+
+    /// Returns true if the service speaks TLS to the backend.
+    pub fn has_tls(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.enabled == Some(true))
+    }
+
+    /// Returns true if the service speaks TLS to the backend without verifying its certificate.
+    pub fn is_unverified(&self) -> bool {
+        self.tls.as_ref().is_some_and(StaticBackendTls::is_unverified)
+    }
+
+    /// Parses the address.
+    ///
+    /// # Errors
+    /// If it is not an address. An earlier version may have stored it.
+    pub fn host_port(&self) -> Result<HostPort, AddressError> {
+        HostPort::parse(self.address.as_deref().unwrap_or_default())
+    }
+
+    /// Describes the address if it is refused.
+    pub fn refused_address(&self) -> Option<String> {
+        let shown = mask::url(self.address.as_deref().unwrap_or_default());
+        self.host_port().err().map(|problem| format!("{shown:?} {problem}"))
     }
 }
 

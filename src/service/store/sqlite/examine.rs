@@ -17,7 +17,7 @@ use crate::service::store::StoreError;
 use crate::service::store::age_reading::{SETTING, StoredReading};
 
 /// What was seen of a database.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct DatabaseReport {
     /// What it holds.
     pub content: BackupReport,
@@ -29,8 +29,8 @@ pub struct DatabaseReport {
     pub is_in_use: bool,
     /// The rest of the pause after a leap of the clock, in seconds.
     pub deletion_pause: u64,
-    /// The static backends over TLS whose certificates are not verified: identifiers and addresses.
-    pub unverified_backends: Vec<String>,
+    /// The static backends that can be read.
+    pub static_backends: Vec<StaticBackend>,
     /// The documents that may have a traffic policy, each with the prefix of its identifier.
     pub policy_owners: Vec<(String, Value)>,
 }
@@ -49,7 +49,7 @@ pub fn examine(path: &Path) -> Result<DatabaseReport, StoreError> {
     let is_in_use = is_in_use(path);
     let deletion_pause = deletion_pause(&source);
     let free_bytes = free_bytes(path);
-    let unverified_backends = unverified_backends(&source);
+    let static_backends = static_backends(&source);
     let policy_owners = policy_owners(&source)?;
     Ok(DatabaseReport {
         content,
@@ -57,12 +57,12 @@ pub fn examine(path: &Path) -> Result<DatabaseReport, StoreError> {
         free_bytes,
         is_in_use,
         deletion_pause,
-        unverified_backends,
+        static_backends,
         policy_owners,
     })
 }
 
-fn unverified_backends(source: &Connection) -> Vec<String> {
+fn static_backends(source: &Connection) -> Vec<StaticBackend> {
     let read = || {
         let mut statement =
             source.prepare("SELECT id, body FROM resources WHERE kind = ?1 ORDER BY id")?;
@@ -70,12 +70,10 @@ fn unverified_backends(source: &Connection) -> Vec<String> {
         rows.collect::<Result<Vec<(String, String)>, rusqlite::Error>>()
     };
     let rows = or_debug!(read(), "the static backends cannot be read").unwrap_or_default();
-    let unverified = rows.into_iter().filter_map(|(id, body)| {
-        let StaticBackend { tls, address, .. } = serde_json::from_str(&body).ok()?;
-        let is_unverified = tls?.is_unverified();
-        is_unverified.then(|| format!("{id} ({})", address.unwrap_or_default()))
-    });
-    unverified.collect()
+    let backends = rows
+        .into_iter()
+        .filter_map(|(id, body)| Some(StaticBackend { id, ..serde_json::from_str(&body).ok()? }));
+    backends.collect()
 }
 
 /// The kinds of documents that may have a traffic policy.
