@@ -1,11 +1,13 @@
 //! Names of fields, as gateway interfaces see them.
 
 use http::header::{self, CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING};
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue};
 
-/// The values of a request field in all spellings that CGI and WSGI give one name, in order.
+/// The values of a request field in all spellings that CGI and WSGI give one name: first those of the spelling that was
+/// asked for, in order, then the others.
 #[derive(Debug)]
 pub struct SpelledValues<'h, 'n> {
+    exact: header::ValueIter<'h, HeaderValue>,
     fields: header::Iter<'h, HeaderValue>,
     name: &'n [u8],
 }
@@ -13,7 +15,8 @@ pub struct SpelledValues<'h, 'n> {
 impl<'h, 'n> SpelledValues<'h, 'n> {
     /// Returns the values that an application behind CGI or WSGI may read under `name`.
     pub fn new(headers: &'h HeaderMap, name: &'n str) -> Self {
-        Self { fields: headers.iter(), name: name.as_bytes() }
+        let exact = headers.get_all(name).iter();
+        Self { exact, fields: headers.iter(), name: name.as_bytes() }
     }
 }
 
@@ -22,11 +25,13 @@ impl<'h> Iterator for SpelledValues<'h, '_> {
 
     fn next(&mut self) -> Option<&'h HeaderValue> {
         let name = self.name;
-        let mut named = self
-            .fields
-            .by_ref()
-            .filter(|(known, _)| is_same_for_cgi(known.as_str().as_bytes(), name));
-        named.next().map(|(_, value)| value)
+        self.exact.next().or_else(|| {
+            let is_other = |field: &(&HeaderName, _)| {
+                let known = field.0.as_str().as_bytes();
+                is_same_for_cgi(known, name) && !known.eq_ignore_ascii_case(name)
+            };
+            self.fields.find(is_other).map(|(_, value)| value)
+        })
     }
 }
 
@@ -59,6 +64,23 @@ fn cgi_byte(byte: u8) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn values_of_the_spelling_that_was_asked_for_come_first() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [("x_a", "1"), ("x-a", "2"), ("xa", "3"), ("x.a", "4"), ("x-a", "5")] {
+            headers.append(name, HeaderValue::from_static(value));
+        }
+
+        for (name, expected) in [
+            ("X-A", ["2", "5", "1", "4"]),
+            ("x_a", ["1", "2", "5", "4"]),
+            ("x~a", ["1", "2", "5", "4"]),
+        ] {
+            let values: Vec<_> = SpelledValues::new(&headers, name).collect();
+            assert_eq!(values, expected, "{name}");
+        }
+    }
 
     #[test]
     fn cgi_does_not_tell_signs_apart() {

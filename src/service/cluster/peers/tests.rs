@@ -131,7 +131,7 @@ async fn server(
     let address = listener.address().to_string();
     // It ends with the process.
     std::mem::forget((listener, shutdown));
-    Arc::new(StaticTarget::new(&address, None).unwrap())
+    Arc::new(StaticTarget::new(address.parse().unwrap(), None).unwrap())
 }
 
 /// Switches to another protocol, which repeats what it hears.
