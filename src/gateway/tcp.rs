@@ -170,7 +170,7 @@ pub(crate) async fn pass(
 /// have rules.
 ///
 /// # Errors
-/// If the connection is not let in, or nobody takes it; then with the reason of the last backend.
+/// If the connection is not let in, or if no backend takes it. The second error has the reason of the last backend.
 async fn enter(
     gateway: &GatewayState,
     mut route: Arc<Route>,

@@ -70,8 +70,8 @@ impl<'h> HeadView<'h> {
         format!("{}://{}{}", self.scheme, self.host, self.target)
     }
 
-    /// The values of a header as texts. None if the head has it in several spellings: their order in a message
-    /// is another one, and the engine decides.
+    /// Returns the values of a header as texts, unless the head has it in several spellings. A message has those in
+    /// another order, so the engine decides.
     fn texts<'s>(&'s self, name: &'s HeaderName) -> Option<FieldValues<'s>> {
         let mut named = self.fields.iter().filter(|field| is_named(field, name));
         let spelling = named.next().map(|field| field.name);

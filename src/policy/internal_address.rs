@@ -1,4 +1,4 @@
-//! The addresses of internal endpoints, which policies alone lead to.
+//! The addresses of internal endpoints, which only policies lead to.
 
 use crate::base::address::{Authority, HostName, Scheme};
 

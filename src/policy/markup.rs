@@ -35,7 +35,7 @@ pub(super) fn is_html(text: &str) -> bool {
     false
 }
 
-/// Returns the name in a tag whose opening `<` stands in front of `text`.
+/// Returns the name in a tag without its opening `<`.
 fn tag(text: &str) -> Option<&str> {
     let text = text.strip_prefix('/').unwrap_or(text);
     let end = text.find(|it: char| !it.is_ascii_alphanumeric())?;

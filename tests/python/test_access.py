@@ -1,4 +1,4 @@
-"""What decides about access has one reading: names of headers, targets of requests, and where a policy leads."""
+"""Decisions about access: header names, request targets and fixed URLs have one reading."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ pub struct HostPortPattern {
 }
 
 impl HostPortPattern {
-    /// Parses `host:port`, where `*.` may stand in front of a name.
+    /// Parses `host:port`, optionally with `*.` in front of a name.
     ///
     /// # Errors
     /// If the text is not of the form.

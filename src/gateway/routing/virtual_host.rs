@@ -495,7 +495,7 @@ impl Route {
     /// Opens a connection for bytes.
     ///
     /// # Errors
-    /// If nobody takes it, with the reason of the last backend.
+    /// If no backend takes it, with the reason of the last one.
     pub(crate) async fn dial(
         &self,
         gateway: &GatewayState,

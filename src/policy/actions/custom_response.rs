@@ -82,7 +82,7 @@ impl LiteralType {
     }
 }
 
-/// Stands for an expression in a literal text, where it is neither a part of a tag's name nor nothing.
+/// The character that replaces an expression in the literal text, so that no tag is made of the texts around it.
 const EXPRESSION: &str = "\u{fffc}";
 
 /// Returns true if a text is a JSON object or array.

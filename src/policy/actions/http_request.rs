@@ -35,7 +35,7 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'
 /// Sends a request, waits for the answer, and keeps it for later expressions.
 #[derive(Debug)]
 pub struct HttpRequest {
-    /// Where to; an internal endpoint of this server.
+    /// The URL of an internal endpoint of this server.
     pub url: Template,
     /// The method; `GET` unless given.
     pub method: Method,

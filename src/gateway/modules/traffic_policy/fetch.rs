@@ -21,7 +21,7 @@ const BODY_TIMEOUT: Duration = Duration::from_millis(500);
 pub(crate) struct Fetcher(Mutex<HashMap<(DialRole, Reach), Arc<OutboundClient>>>);
 
 impl Fetcher {
-    /// Does what an action asks for, as far as it may reach. Redirects are not followed.
+    /// Sends one request within `reach`. Redirects are not followed.
     pub(crate) async fn fetch(&self, spec: &Fetch, role: DialRole, reach: Reach) -> Fetched {
         let fetched = self.once(spec, (role, reach));
         tokio::time::timeout(spec.timeout, fetched).await.unwrap_or(Err(FetchFailed::Late))
