@@ -1,6 +1,5 @@
 //! The tunnels that the agent runs.
 
-use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -19,7 +18,9 @@ use crate::api::local::tunnels::{AgentTunnel, AgentTunnelConfig};
 use crate::base::address::{EndpointUrl, Host, Scheme};
 use crate::logging::or_debug;
 use crate::mux::Stream;
-use crate::net::{HANDSHAKE_TIMEOUT, Shutdown, ShutdownPhase, ShutdownSignal, tls};
+use crate::net::{
+    HANDSHAKE_TIMEOUT, Shutdown, ShutdownPhase, ShutdownSignal, is_reset_at_once, tls,
+};
 use crate::protocol::message::{BindOpts, Hidden};
 
 /// Everything in a name but the unreserved characters of RFC 3986.
@@ -300,7 +301,7 @@ impl RunningTunnel {
         activity.begin();
         // A service that is away ends the stream without a byte; the visitor learns of it.
         let connected = upstream.connect_for_bytes().await;
-        if connected.as_ref().is_err_and(|error| error.kind() == ErrorKind::ConnectionReset) {
+        if connected.as_ref().is_err_and(is_reset_at_once) {
             activity.reset();
         }
         let connected =

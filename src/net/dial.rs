@@ -145,10 +145,17 @@ pub(crate) async fn dial_any(role: DialRole, addresses: &[SocketAddr]) -> io::Re
         permit(role, Reach::Any, *address)?;
         match TcpStream::connect(address).await {
             Ok(stream) => return Ok(stream),
+            Err(error) if is_reset_at_once(&error) => return Err(error),
             Err(error) => failed = error,
         }
     }
     Err(failed)
+}
+
+/// Returns true if a target accepted a connection and reset it before it was known to be open. The target has answered
+/// with that, so no other address is tried.
+pub(crate) fn is_reset_at_once(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::ConnectionReset
 }
 
 /// Connects to an address.

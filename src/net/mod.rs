@@ -44,7 +44,7 @@ pub(crate) mod tls;
 pub(crate) use self::{
     api_server::{ApiService, ApiTimeouts, PeerAddress, routed, serve_api},
     connection_limit::{ConnectionCaps, ConnectionCounts, ConnectionLimit, Permit, SourceAddress},
-    dial::{DialRefusal, dial, dial_address, dial_any, permit_host},
+    dial::{DialRefusal, dial, dial_address, dial_any, is_reset_at_once, permit_host},
     jitter::random_fraction,
     listener::{AcceptedConnection, ConnectionTask, Listener},
     outbound_client::{OutboundClient, OutboundError, OutboundOptions, refusal_of},

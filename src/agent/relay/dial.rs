@@ -18,7 +18,8 @@ use crate::base::address::{HostPort, UnixPath};
 use crate::logging::or_debug;
 use crate::net::tls::server_name;
 use crate::net::{
-    DialRefusal, DialRole, Reach, check_socket, dial_address, permit, private, resolve,
+    DialRefusal, DialRole, Reach, check_socket, dial_address, is_reset_at_once, permit, private,
+    resolve,
 };
 use crate::reuse::{PolledSocket, ReuseBan, ReuseBans};
 
@@ -157,6 +158,7 @@ impl Dialer {
                     or_debug!(stream.set_nodelay(true), "cannot switch delays off");
                     return Ok((stream, address));
                 }
+                Ok(Err(error)) if is_reset_at_once(&error) => return Err(error),
                 Ok(Err(error)) => failed = error,
                 Err(elapsed) => failed = elapsed.into(),
             }

@@ -12,6 +12,7 @@ use http::HeaderName;
 
 use crate::gateway::Io;
 use crate::gateway::upstream::budget::ConnectionBudget;
+use crate::net::is_reset_at_once;
 
 /// A future that can be kept behind a trait.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -205,10 +206,7 @@ pub enum DialError {
 
 impl From<io::Error> for DialError {
     fn from(error: io::Error) -> Self {
-        match error.kind() {
-            io::ErrorKind::ConnectionReset => Self::Reset,
-            _ => Self::Unreachable(error.to_string()),
-        }
+        if is_reset_at_once(&error) { Self::Reset } else { Self::Unreachable(error.to_string()) }
     }
 }
 
