@@ -3,37 +3,78 @@
 //! Too much is masked rather than too little: whoever needs the bytes can have them. The parameter
 //! `state` of OAuth is left to be seen: it binds an answer to its question, and opens nothing.
 
-/// Names that hold secrets when they contain one of these.
-const SECRET_NAME_PARTS: [&str; 40] = [
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+/// Names that hold secrets if they contain one of these, without separators.
+const SECRET_NAME_PARTS: &[&str] = &[
+    "accesscode",
     "accesskey",
     "accountkey",
+    "adgangskode",
     "apikey",
     "appkey",
     "applicationkey",
     "assertion",
+    "authcode",
+    "authenticationinfo",
     "authkey",
     "authoris",
     "authoriz",
+    "backupcode",
+    "backupkey",
+    "backupphrase",
+    "cardno",
+    "cardnumber",
+    "ccnum",
     "clientkey",
+    "cnonce",
     "codeverifier",
+    "connectionstring",
     "consumerkey",
+    "contrasena",
+    "contrasenya",
     "cookie",
     "credential",
+    "creditcard",
     "csrf",
+    "dbpass",
+    "debitcard",
     "devicecode",
     "encryptionkey",
     "functionskey",
     "hmac",
     "jwt",
+    "kennwort",
     "licensekey",
+    "losenord",
     "masterkey",
+    "mnemonic",
+    "motdepasse",
+    "nextnonce",
     "passcode",
+    "passkey",
     "passphrase",
     "passwd",
     "password",
+    "passwort",
+    "pincode",
     "privatekey",
+    "privkey",
+    "recoverycode",
+    "recoverykey",
+    "recoveryphrase",
+    "rspauth",
+    "salasana",
     "samlresponse",
+    "scratchcode",
     "secret",
+    "securitycode",
+    "seedphrase",
+    "seedword",
     "serverkey",
     "servicekey",
     "sessid",
@@ -41,19 +82,46 @@ const SECRET_NAME_PARTS: [&str; 40] = [
     "sharedkey",
     "signature",
     "signingkey",
+    "socialsecurity",
     "sshkey",
     "subscriptionkey",
     "token",
+    "userpass",
+    "wachtwoord",
     "xsrf",
+    "пароль",
+    "密码",
+    "密碼",
+    "パスワード",
+    "비밀번호",
 ];
-/// Names that hold secrets when one of their words is one of these.
-const SECRET_WORDS: [&str; 8] = ["auth", "cvc", "cvv", "otp", "pin", "pwd", "sig", "totp"];
-/// Names that hold secrets when they are one of these.
-const SECRET_NAMES: [&str; 3] = ["key", "pass", "sid"];
+/// Names that hold secrets if one of their words is one of these.
+const SECRET_WORDS: &[&str] = &[
+    "auth", "cred", "creds", "cvc", "cvn", "cvv", "haslo", "heslo", "otp", "parola", "pin", "pwd", "senha",
+    "senhas", "sifre", "sig", "ssn", "totp",
+];
+/// Names that hold secrets if their last word is one of these.
+const LAST_SECRET_WORDS: &[&str] = &["pass", "seed", "seeds"];
+/// Names that hold secrets if they are one of these.
+const SECRET_NAMES: &[&str] = &["key", "sid"];
 /// Beginnings of words that contain the name of a secret and mean something else.
-const OTHER_WORDS: [&str; 3] = ["tokeniz", "tokenis", "secretar"];
+const OTHER_WORDS: &[&str] =
+    &["cookieless", "passwordless", "secretar", "sessionless", "tokenis", "tokeniz"];
+/// Last words of names that say something about a secret, such as `token_type` and `password_policy`. Their values
+/// are not secrets, and members of their values are only secret by their own names.
+const DESCRIBING_WORDS: &[&str] = &[
+    "alg", "algorithm", "algorithms", "at", "attempts", "count", "counts", "date", "domain", "enabled", "endpoint",
+    "endpoints", "expiration", "expired", "expires", "expiry", "format", "href", "iframe", "in", "issuer", "kind",
+    "length", "lifetime", "method", "methods", "mode", "name", "names", "on", "policies", "policy", "provider",
+    "required", "requirements", "size", "status", "strength", "supported", "timeout", "ttl", "type", "types", "uri",
+    "uris", "url", "urls", "usage", "version", "versions",
+];
+/// First words of names that say something about a secret, such as `has_password`.
+const ASKING_WORDS: &[&str] = &["has", "is"];
+/// Describing words that are found without a separator in front of them, such as `tokentype`, have so many bytes.
+const MIN_JOINED_BYTES: usize = 4;
 /// Words of names whose values count or switch something, such as `max_tokens`.
-const QUANTITY_WORDS: [&str; 27] = [
+const QUANTITY_WORDS: &[&str] = &[
     "age",
     "budget",
     "cached",
@@ -69,58 +137,118 @@ const QUANTITY_WORDS: [&str; 27] = [
     "maximum",
     "min",
     "minimum",
-    "num",
-    "number",
     "prompt",
     "reasoning",
     "remaining",
     "required",
+    "seed",
     "size",
     "timeout",
+    "tokens",
     "total",
     "ttl",
     "used",
     "version",
 ];
-/// Longer names are not those of quantities, in bytes.
-const MAX_QUANTITY_BYTES: usize = 256;
+/// Words that make a name that of a quantity if another word follows: `num_tokens`, but not `card_number`.
+const FIRST_QUANTITY_WORDS: &[&str] = &["num", "number"];
+/// Words behind the name of a secret that do not make it the name of something else: `password_confirmation`.
+const REPEATING_WORDS: &[&str] = &["again", "confirm", "confirmation", "repeat", "value"];
+/// Longer names are not those of quantities, and have no describing words, in bytes.
+const MAX_WORDS_BYTES: usize = 256;
+/// Longer texts are not names of secrets in labels, in bytes.
+const MAX_LABEL_BYTES: usize = 64;
+/// The largest number of words between spaces in a label that is the name of a secret.
+const MAX_LABEL_WORDS: usize = 3;
 /// Parameters that hold secrets, while members of this name seldom do: with the `code` of OAuth
 /// comes a token.
-const SECRET_PARAMETERS: [&str; 1] = ["code"];
+const SECRET_PARAMETERS: &[&str] = &["code"];
 
-/// Whether a header, a member or an element of this name holds a secret.
+/// Returns true if a header, a member or an element of this name holds a secret.
 pub fn is_secret(name: &str) -> bool {
-    let mut plain = plain(name);
-    for other in OTHER_WORDS {
-        if plain.contains(other) {
-            plain = plain.replace(other, "");
-        }
+    static CANDIDATES: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        any_of(&[SECRET_NAME_PARTS, SECRET_WORDS, LAST_SECRET_WORDS, SECRET_NAMES])
+    });
+    static PARTS: LazyLock<Option<Regex>> = LazyLock::new(|| any_of(&[SECRET_NAME_PARTS]));
+    let (Some(candidates), Some(parts)) = (CANDIDATES.as_ref(), PARTS.as_ref()) else {
+        return true;
+    };
+    let plain = plain(name);
+    if !candidates.is_match(&plain) {
+        return false;
     }
-    SECRET_NAMES.contains(&plain.as_str())
-        || SECRET_NAME_PARTS.iter().any(|part| plain.contains(part))
-        || words(name).iter().any(|word| SECRET_WORDS.contains(&word.as_str()))
+    if name.len() > MAX_WORDS_BYTES {
+        return parts.is_match(&plain);
+    }
+    let words = words(name);
+    if is_describing(&plain, &words) {
+        return false;
+    }
+    let is_one = |known: &[&str], word: &str| known.contains(&word);
+    is_one(SECRET_NAMES, &plain)
+        || parts.is_match(&without_other_words(&plain))
+        || words.iter().any(|word| is_one(SECRET_WORDS, word))
+        || words.last().is_some_and(|word| is_one(LAST_SECRET_WORDS, word))
 }
 
-/// Whether a parameter of a query or a form holds a secret.
+/// Returns true if a text is the name of a secret and of nothing else: `DB_PASSWORD`, but not `auth-service`.
+pub(super) fn is_exact(label: &str) -> bool {
+    if label.len() > MAX_LABEL_BYTES
+        || label.split_whitespace().count() > MAX_LABEL_WORDS
+        || !is_secret(label)
+    {
+        return false;
+    }
+    let last = last_word(label);
+    let before = label.get(..label.rfind(last).unwrap_or_default()).unwrap_or_default();
+    let is_repeating = REPEATING_WORDS.iter().any(|known| last.eq_ignore_ascii_case(known));
+    is_repeating || is_secret(last) || !is_secret(before)
+}
+
+/// Returns true if a parameter of a query or a form holds a secret.
 pub fn is_secret_parameter(name: &str) -> bool {
-    is_secret(name) || SECRET_PARAMETERS.contains(&plain(name).as_str())
+    is_secret(name) || SECRET_PARAMETERS.contains(&&*plain(name))
 }
 
-/// Returns true if a value of this name is visible: a number, a boolean or null.
+/// Returns true if a value of this name is visible: a number, a boolean or null, or a list of them.
 ///
 /// Texts without types (forms, XML, logs) write secrets such as PINs in digits as well. In these, the name must
 /// also be that of a quantity.
 pub fn is_visible_scalar(name: &str, value: &str, is_typed: bool) -> bool {
-    is_scalar(value) && (is_typed || is_quantity(name))
+    match value.trim_start().starts_with('[') {
+        true => is_typed && is_list_of_scalars(value),
+        false => is_scalar(value) && (is_typed || is_quantity(name)),
+    }
+}
+
+/// Lists of this many small numbers may be the bytes of a key.
+const MIN_KEY_BYTES: usize = 16;
+
+/// Returns true for a list that contains only numbers, booleans, null and such lists, and that cannot be the bytes of
+/// a key.
+fn is_list_of_scalars(list: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"[], \t\r\n+-.".contains(&byte);
+    if !list.bytes().all(allowed) {
+        return false;
+    }
+    let mut items = list.split([',', '[', ']']).map(str::trim).filter(|item| !item.is_empty());
+    let may_be_bytes = items.clone().all(|item| item.parse::<u8>().is_ok())
+        && items.clone().nth(MIN_KEY_BYTES - 1).is_some();
+    !may_be_bytes && items.all(is_scalar)
 }
 
 fn is_quantity(name: &str) -> bool {
-    let is_known = |word: &String| QUANTITY_WORDS.contains(&word.as_str());
-    name.len() <= MAX_QUANTITY_BYTES && words(name).iter().any(is_known)
+    if name.len() > MAX_WORDS_BYTES {
+        return false;
+    }
+    let words = words(name);
+    let is_first = |word: &String| FIRST_QUANTITY_WORDS.contains(&word.as_str());
+    words.iter().any(|word| QUANTITY_WORDS.contains(&word.as_str()))
+        || words.iter().rev().skip(1).any(is_first)
 }
 
 /// Returns true for a number, a boolean or null, as JSON and YAML write them.
-fn is_scalar(value: &str) -> bool {
+pub(super) fn is_scalar(value: &str) -> bool {
     let value = value.trim();
     let digits = value.trim_start_matches(['-', '+']);
     matches!(value, "true" | "false" | "null" | "~")
@@ -129,44 +257,109 @@ fn is_scalar(value: &str) -> bool {
             && digits.parse::<f64>().is_ok()
 }
 
+fn any_of(lists: &[&[&str]]) -> Option<Regex> {
+    Regex::new(&lists.concat().join("|")).ok()
+}
+
+/// Returns true if a name says something about a secret.
+fn is_describing(plain: &str, words: &[String]) -> bool {
+    let is_joined = |known: &&str| known.len() >= MIN_JOINED_BYTES && plain.ends_with(*known);
+    match words {
+        [] => false,
+        [_] => DESCRIBING_WORDS.iter().any(is_joined),
+        [first, .., last] => {
+            DESCRIBING_WORDS.contains(&last.as_str()) || ASKING_WORDS.contains(&first.as_str())
+        }
+    }
+}
+
+fn without_other_words(plain: &str) -> Cow<'_, str> {
+    let mut rest = Cow::Borrowed(plain);
+    for other in OTHER_WORDS {
+        if rest.contains(other) {
+            rest = rest.replace(other, "").into();
+        }
+    }
+    rest
+}
+
 /// Returns the last word of a name, as it is written.
 pub(super) fn last_word(name: &str) -> &str {
-    let end = name.trim_end_matches(|letter: char| !letter.is_ascii_alphabetic());
-    let mut start = end.len();
-    let mut is_large = false;
-    for (at, letter) in end.char_indices().rev() {
-        let is_new_word = is_large && letter.is_ascii_lowercase();
-        if !letter.is_ascii_alphabetic() || is_new_word {
-            break;
-        }
-        is_large = letter.is_ascii_uppercase();
-        start = at;
-    }
-    end.get(start..).unwrap_or_default()
+    let word = word_places(name).pop().unwrap_or_default();
+    name.get(word).unwrap_or_default()
 }
 
-/// The letters and digits of a name, in small letters.
+/// Returns the letters and digits of a name in small letters without accents.
 fn plain(name: &str) -> String {
-    let letters = name.chars().filter(|letter| letter.is_ascii_alphanumeric());
-    letters.map(|letter| letter.to_ascii_lowercase()).collect()
+    name.chars().filter(|letter| letter.is_alphanumeric()).flat_map(folded).collect()
 }
 
-/// The words of a name in small letters, however it parts them: `user-pin`, `user_pin`, `userPin`.
+/// Returns the words of a name in small letters without accents, however it parts them: `user-pin`, `user_pin`,
+/// `userPin`, `userPIN`.
 fn words(name: &str) -> Vec<String> {
-    let mut words = vec![String::new()];
-    let mut small = false;
-    for letter in name.chars() {
-        if !letter.is_ascii_alphabetic() || small && letter.is_ascii_uppercase() {
-            words.push(String::new());
+    let places = word_places(name).into_iter();
+    places.map(|place| plain(name.get(place).unwrap_or_default())).collect()
+}
+
+/// Returns the places of the words of a name. All functions of this module part names here.
+fn word_places(name: &str) -> Vec<Range<usize>> {
+    let mut places: Vec<Range<usize>> = Vec::new();
+    let mut letters = name.char_indices().peekable();
+    let mut before = ' ';
+    while let Some((at, letter)) = letters.next() {
+        let end = at + letter.len_utf8();
+        let follows_capital = before.is_uppercase() && letter.is_uppercase();
+        // `PINCode` has the words `PIN` and `Code`, but `PINs` is one word.
+        let begins_word = follows_capital
+            && letters.peek().is_some_and(|(_, next)| next.is_lowercase())
+            && name.get(end..).is_some_and(|rest| !is_plural_ending(rest));
+        let is_new = !before.is_alphabetic() || before.is_lowercase() && letter.is_uppercase();
+        match places.last_mut() {
+            _ if !letter.is_alphabetic() => {}
+            Some(word) if !is_new && !begins_word => word.end = end,
+            _ => places.push(at..end),
         }
-        small = letter.is_ascii_lowercase();
-        if letter.is_ascii_alphabetic()
-            && let Some(word) = words.last_mut()
-        {
-            word.push(letter.to_ascii_lowercase());
+        // Accents may be letters of their own.
+        if !is_accent(letter) {
+            before = letter;
+        } else if let Some(word) = places.last_mut().filter(|word| word.end == at) {
+            word.end = end;
         }
     }
-    words
+    places
+}
+
+fn is_plural_ending(rest: &str) -> bool {
+    let mut letters = rest.chars();
+    letters.next() == Some('s') && letters.next().is_none_or(|next| !next.is_lowercase())
+}
+
+fn is_accent(letter: char) -> bool {
+    ('\u{300}'..='\u{36f}').contains(&letter)
+}
+
+/// Returns a letter in its small form, without an accent and in its usual width.
+fn folded(letter: char) -> impl Iterator<Item = char> {
+    let narrow = match letter {
+        '\u{ff01}'..='\u{ff5e}' => char::from_u32(u32::from(letter) - 0xfee0).unwrap_or(letter),
+        letter => letter,
+    };
+    narrow.to_lowercase().filter(|letter| !is_accent(*letter)).map(|letter| match letter {
+        'à'..='å' | 'ā' | 'ă' | 'ą' => 'a',
+        'ç' | 'ć' | 'č' => 'c',
+        'è'..='ë' | 'ē' | 'ę' | 'ě' => 'e',
+        'ğ' => 'g',
+        'ì'..='ï' | 'ı' => 'i',
+        'ł' => 'l',
+        'ñ' | 'ń' => 'n',
+        'ò'..='ö' | 'ø' | 'ő' => 'o',
+        'ř' => 'r',
+        'ś' | 'ş' | 'š' => 's',
+        'ù'..='ü' | 'ů' | 'ű' => 'u',
+        'ý' | 'ÿ' => 'y',
+        'ź' | 'ż' | 'ž' => 'z',
+        letter => letter,
+    })
 }
 
 #[cfg(test)]
@@ -194,6 +387,36 @@ mod tests {
             "X-Sig-2",
             "tokenizer_api_key",
             "max_tokens",
+            "recovery_codes",
+            "backupCodes",
+            "BACKUP-CODES",
+            "creds",
+            "aws_creds",
+            "mnemonic",
+            "seed",
+            "seed_phrase",
+            "wallet.seed",
+            "cardNumber",
+            "card_no",
+            "credit_card",
+            "ssn",
+            "userSSN",
+            "cvv2",
+            "PINCode",
+            "db_pass",
+            "Passwort",
+            "senha",
+            "nova_senha",
+            "contraseña",
+            "contrasen\u{303}a",
+            "CONTRASEÑA",
+            "mot_de_passe",
+            "motDePasse",
+            "пароль",
+            "ＰＡＳＳＷＯＲＤ",
+            "Authentication-Info",
+            "Proxy-Authentication-Info",
+            "authorization_code",
         ] {
             assert!(is_secret(name), "{name}");
         }
@@ -212,11 +435,40 @@ mod tests {
             "tokenizer",
             "tokenization_model",
             "secretary",
+            "token_endpoint",
+            "token_endpoint_auth_methods_supported",
+            "check_session_iframe",
+            "token_type",
+            "tokenType",
+            "tokentype",
+            "signature_version",
+            "passwordPolicy",
+            "password_length",
+            "token_count",
+            "session_expires_in",
+            "passwordChangedAt",
+            "has_password",
+            "secretName",
+            "boarding_passes",
+            "seed_count",
+            "random_seeding",
+            "desenhar",
+            "otp_required",
         ] {
             assert!(!is_secret(name), "{name}");
         }
         assert!(is_secret_parameter("code") && is_secret_parameter("pin"));
         assert!(!is_secret_parameter("country_code") && !is_secret_parameter("state"));
+    }
+
+    #[test]
+    fn labels_are_exact_if_they_name_only_a_secret() {
+        for label in ["password", "DB_PASSWORD", "API key", "recovery_codes", "password_confirmation", "API_KEY_2"] {
+            assert!(is_exact(label), "{label}");
+        }
+        for label in ["auth-service", "session-store", "How to choose a password", "name", "token_type", ""] {
+            assert!(!is_exact(label), "{label}");
+        }
     }
 
     #[test]
@@ -227,7 +479,11 @@ mod tests {
             ("vars[0][name]", "name"),
             ("header_name", "name"),
             ("KEY", "KEY"),
-            ("aé", "a"),
+            ("aé", "aé"),
+            ("userPIN", "PIN"),
+            ("PINCode", "Code"),
+            ("userPINs", "PINs"),
+            ("a1", "a"),
             ("", ""),
         ] {
             assert_eq!(last_word(name), expected, "{name}");
@@ -236,6 +492,20 @@ mod tests {
 
     #[test]
     fn numbers_booleans_and_null_are_visible() {
+        let bytes = format!("[{}]", ["7"; MIN_KEY_BYTES].join(", "));
+        for list in ["[]", "[1, 2.5]", "[[1, null], [true]]"] {
+            assert!(is_visible_scalar("tokens", list, true), "{list}");
+            assert!(!is_visible_scalar("tokens", list, false), "{list}");
+        }
+        for list in ["[1, \"a\"]", "[a]", "[1, {}]", "[1, 2", "[1} 2]", &bytes] {
+            assert_eq!(is_visible_scalar("tokens", list, true), list == "[1, 2", "{list}");
+        }
+        for name in ["tokens", "total_tokens", "num_tokens", "seed"] {
+            assert!(is_visible_scalar(name, "512", false), "{name}");
+        }
+        for name in ["cardNumber", "card_number", "ssn", "cvc", "token", "pin"] {
+            assert!(!is_visible_scalar(name, "512", false), "{name}");
+        }
         for value in ["0", "4096", "-1.5e3", "true", "false", "null"] {
             assert!(is_visible_scalar("token", value, true), "{value}");
             assert!(is_visible_scalar("maxTokens", value, false), "{value}");
