@@ -205,6 +205,12 @@ pub(super) fn is_exact(label: &str) -> bool {
     is_repeating || is_secret(last) || !is_secret(before)
 }
 
+/// Returns true if the last word of a name describes the value of another.
+pub(super) fn describes(name: &str) -> bool {
+    let word = plain(last_word(name));
+    DESCRIBING_WORDS.contains(&word.as_str())
+}
+
 /// Returns true if a parameter of a query or a form holds a secret.
 pub fn is_secret_parameter(name: &str) -> bool {
     is_secret(name) || SECRET_PARAMETERS.contains(&&*plain(name))

@@ -11,8 +11,10 @@ use crate::api::secrets::is_secret;
 /// An alias, and an anchor with the node that follows.
 const ALIAS: &str = r"(?:^|[\s\[{,:(])\*([^\s\[\]{},]+)";
 const ANCHOR: &str = r"(?:^|[\s\[{,:(])&([^\s\[\]{},]+)(?:\s|$)";
+/// An anchor with a scalar, which may be in the next line.
+const SCALAR: &str = r#"(?:^|[\s\[{,:(])&([^\s\[\]{},]+)\s+(?:[|>][0-9+-]*\s*\n\s*)?("(?:[^"\\]|\\.)*"|'[^']*'|[^\s\[\]{},"'#&*][^\n,\]}:#]*)"#;
 /// Aliases may lead to aliases. After this many steps, all anchors are hidden.
-const MAX_STEPS: usize = 8;
+const MAX_STEPS: usize = 3;
 
 /// Masks a text together with the nodes of the anchors that its hidden aliases name.
 ///
@@ -41,6 +43,15 @@ pub(super) fn masked(source: &str, mask: impl Fn(&BTreeSet<String>) -> String) -
 pub(super) fn in_front_of(value: &str) -> impl Iterator<Item = &str> {
     let properties = value.split_whitespace().take_while(|word| word.starts_with(['&', '!']));
     properties.filter_map(|word| word.strip_prefix('&'))
+}
+
+/// Returns the texts of the anchors that have one.
+pub(super) fn scalars(source: &str) -> BTreeMap<&str, &str> {
+    static PATTERN: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(SCALAR).ok());
+    let pattern = PATTERN.as_ref().filter(|_| source.contains('&') && source.contains('*'));
+    let found = pattern.iter().flat_map(|pattern| pattern.captures_iter(source));
+    let pairs = found.filter_map(|found| found.get(1).zip(found.get(2)));
+    pairs.map(|(name, text)| (name.as_str(), text.as_str().trim())).collect()
 }
 
 fn names(source: &str) -> BTreeSet<String> {

@@ -2,11 +2,14 @@
 
 use super::fields::pairs;
 use super::json::json;
-use super::text::text;
+use super::credentials::credentials;
+use super::text::{code, text};
 use super::{events, parts, yaml};
 
 /// How the types of texts end, beside those that begin with `text/`.
 const TEXT_SUFFIXES: [&str; 5] = ["xml", "javascript", "yaml", "yml", "graphql"];
+/// Parts of the types of source text of JavaScript.
+const SCRIPT_TYPES: [&str; 3] = ["javascript", "ecmascript", "typescript"];
 /// How the types begin of what is looked at or listened to, never read.
 const MEDIA_PREFIXES: [&str; 4] = ["audio/", "font/", "image/", "video/"];
 
@@ -35,10 +38,18 @@ pub(super) fn masked(media_type: &str, body: &[u8], depth: usize) -> Option<Vec<
         _ if media_type.ends_with("yaml") || media_type.ends_with("yml") => {
             yaml::masked(&shown, true)
         }
+        // Selectors of style sheets look like names with values.
+        "text/css" => credentials(&shown).into_owned(),
+        _ if is_script(media_type) => code(&shown).into_owned(),
         _ if is_text(media_type, body) => text(&shown).into_owned(),
         _ => return None,
     };
     (masked != shown).then(|| masked.into_bytes())
+}
+
+/// Returns true for source text of JavaScript and its like.
+fn is_script(media_type: &str) -> bool {
+    SCRIPT_TYPES.iter().any(|part| media_type.contains(part))
 }
 
 /// Whether a body is text, by its type or, unless that is one of media, by itself.

@@ -1,14 +1,16 @@
 //! Header fields, targets and parameters.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use percent_encoding::percent_decode_str;
 
 use super::mark::MASK;
-use super::name_value::{PairRole, pair_role};
-use super::text::{self, text};
+use super::name_value::{LabelReach, PairRole, pair_role};
+use super::credentials::credentials;
+use super::graphql;
+use super::text::text;
 use crate::api::secrets::{is_secret, is_secret_parameter, is_visible_scalar, last_word};
 
 /// Headers whose values are addresses.
@@ -18,6 +20,8 @@ const ADDRESSES: [&str; 3] = ["location", "referer", "content-location"];
 const PLAIN: [&str; 3] = ["host", "www-authenticate", "proxy-authenticate"];
 /// Headers that hold a secret, although such names elsewhere do not.
 const SECRETS: [&str; 2] = ["authentication", "dpop"];
+/// The names of GraphQL requests in queries and forms.
+const GRAPHQL: (&str, &str) = ("query", "variables");
 /// How credentials begin where a colon stands instead of a space.
 const BEARER: &str = "bearer:";
 /// How a value begins that is made of credentials (the registry of HTTP authentication schemes, and what
@@ -99,7 +103,7 @@ fn scheme(value: &str) -> Option<&str> {
     (is_scheme(scheme) && !rest.trim().is_empty()).then_some(scheme)
 }
 
-fn is_scheme(word: &str) -> bool {
+pub(super) fn is_scheme(word: &str) -> bool {
     SCHEMES.iter().any(|known| word.eq_ignore_ascii_case(known))
 }
 
@@ -169,7 +173,7 @@ fn split(text: &str, at: char) -> (&str, Option<&str>) {
 
 /// A path: parameters of its segments, and what is known for a token.
 fn segments(path: &str) -> Cow<'_, str> {
-    let path = text::credentials(path);
+    let path = credentials(path);
     if !path.contains('=') {
         return path;
     }
@@ -222,6 +226,7 @@ fn joined<'a>(
 ) -> String {
     let mut masked = String::with_capacity(pairs.len());
     let secret_groups = secret_groups(pairs, separators);
+    let has_secret_variables = has_secret_variables(pairs);
     let mut after_secret = false;
     for piece in pairs.split_inclusive(separators) {
         let pair = piece.trim_end_matches(separators);
@@ -230,9 +235,9 @@ fn joined<'a>(
         match named {
             Some((name, value)) => {
                 let decoded_name = decoded(name);
-                let is_value = pair_role(&decoded_name) == Some(PairRole::Value)
-                    && secret_groups.contains(group_of(&decoded_name));
-                after_secret = (is_value || is_secret_parameter(&decoded_name))
+                let is_value = secret_groups.hide(&decoded_name);
+                let is_variables = has_secret_variables && decoded_name == GRAPHQL.1;
+                after_secret = (is_value || is_variables || is_secret_parameter(&decoded_name))
                     && !is_visible_scalar(&decoded_name, value, false);
                 masked.extend([name, "="]);
                 match after_secret {
@@ -249,19 +254,53 @@ fn joined<'a>(
     masked
 }
 
-/// Finds parameters whose values are names of secrets, such as `vars[0][name]=password`, and returns their groups.
-fn secret_groups(pairs: &str, separators: &[char]) -> BTreeSet<String> {
+/// Returns true for a GraphQL request whose variables are passed to secret arguments.
+fn has_secret_variables(pairs: &str) -> bool {
+    let find = |wanted: &str| {
+        let mut named = pairs.split('&').filter_map(|pair| pair.split_once('='));
+        named.find(|(name, _)| *name == wanted).map(|(_, value)| decoded(value))
+    };
+    let document = find(GRAPHQL.0).filter(|document| document.contains('$'));
+    document.zip(find(GRAPHQL.1)).is_some_and(|(document, variables)| {
+        graphql::secret_form_variables(&document, &variables)
+    })
+}
+
+/// Finds parameters whose values are names of secrets, such as `vars[0][name]=password`.
+fn secret_groups(pairs: &str, separators: &[char]) -> SecretGroups {
     let named = pairs.split(separators).filter_map(|pair| pair.split_once('='));
-    let names = named.filter_map(|(name, value)| {
-        let name = decoded(name);
-        let is_name = pair_role(&name) == Some(PairRole::Name) && is_secret(&decoded(value));
-        is_name.then(|| group_of(&name).to_owned())
-    });
-    names.collect()
+    let named = named.map(|(name, value)| (decoded(name), value));
+    let labels = named.filter(|(name, _)| pair_role(name) == Some(PairRole::Name));
+    SecretGroups::of(labels.map(|(name, value)| (name, decoded(value))))
+}
+
+/// The groups of parameters or parts in which a label has the name of a secret, with what the label hides.
+#[derive(Debug, Default)]
+pub(super) struct SecretGroups(BTreeMap<String, LabelReach>);
+
+impl SecretGroups {
+    /// Finds the groups of these labels with their texts.
+    pub fn of(labels: impl Iterator<Item = (String, String)>) -> Self {
+        let mut groups = BTreeMap::new();
+        for (label, text) in labels {
+            if let Some(reach) = LabelReach::of(last_word(&label), &text) {
+                let known = groups.entry(group_of(&label).to_owned()).or_insert(reach);
+                *known = reach.max(*known);
+            }
+        }
+        Self(groups)
+    }
+
+    /// Returns true if the label of its group hides the parameter of this name.
+    pub fn hide(&self, name: &str) -> bool {
+        let role = pair_role(name).filter(|_| !self.0.is_empty());
+        let reach = role.and_then(|_| self.0.get(group_of(name)));
+        reach.zip(role).is_some_and(|(reach, role)| reach.hides(role))
+    }
 }
 
 /// Returns the part of a parameter's name before its last word, which both parameters of a pair have.
-pub(super) fn group_of(name: &str) -> &str {
+fn group_of(name: &str) -> &str {
     let word = last_word(name);
     name.get(..name.rfind(word).unwrap_or_default()).unwrap_or_default()
 }

@@ -1,12 +1,14 @@
 //! JSON, even where it is cut off.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use serde::de::IgnoredAny;
 use serde_json::{Deserializer, Value};
 
-use super::{MASK, anchors, brackets, name_value, text};
+use super::credentials::private_keys;
+use super::{MASK, anchors, brackets, escapes, graphql, name_value, text};
 use crate::api::secrets::{is_secret, is_visible_scalar};
 
 /// Masks JSON, or JSON values that follow each other.
@@ -19,8 +21,10 @@ pub fn json(source: &str) -> String {
 
 /// The same, where `depth` more texts may be inside of strings.
 pub(super) fn nested(source: &str, depth: u8) -> String {
+    let variables = secret_variables(source);
     let source = &*name_value::masked(source);
-    let masked = members(source, depth);
+    let secrets = SecretMembers { variables, labels: name_value::key_labels(source) };
+    let masked = private_keys(&secrets.masked(source, depth)).into_owned();
     let mut values = Deserializer::from_str(source).into_iter::<IgnoredAny>();
     match values.any(|value| value.is_err_and(|error| error.is_syntax())) {
         // It may be YAML in brackets.
@@ -29,47 +33,113 @@ pub(super) fn nested(source: &str, depth: u8) -> String {
     }
 }
 
-fn members(source: &str, depth: u8) -> String {
-    let mut masked = String::with_capacity(source.len());
-    let mut copied = 0;
+/// Returns the names of the GraphQL variables that a document in a string passes to secret arguments.
+fn secret_variables(source: &str) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    if !source.contains('$') || !source.contains("\"variables\"") {
+        return names;
+    }
     let mut at = 0;
     while let Some(found) = next_string(source, at) {
         at = found.end;
-        let (place, instead) = match value_after(source, found.end) {
-            NextToken::Member(start) => {
-                let name = name(source.get(found).unwrap_or_default());
-                if !is_secret(&name) {
-                    // The value is the next token.
-                    continue;
-                }
-                let Some(value) = member(source, start) else { continue };
-                let written = source.get(value.clone()).unwrap_or_default();
-                if is_visible_scalar(&name, written, true) {
-                    continue;
-                }
-                (value, Some(format!("\"{MASK}\"")))
-            }
-            NextToken::Other => {
-                (found.clone(), string(source.get(found).unwrap_or_default(), depth))
-            }
-        };
-        let Some(instead) = instead else { continue };
-        masked.push_str(source.get(copied..place.start).unwrap_or_default());
-        masked.push_str(&instead);
-        copied = place.end;
-        at = place.end;
+        let quoted = source.get(found).unwrap_or_default();
+        if quoted.contains('$') {
+            let document = serde_json::from_str::<String>(quoted).ok();
+            let document = document.as_deref().unwrap_or(quoted);
+            names.extend(graphql::secret_variables(document));
+        }
     }
-    masked.push_str(source.get(copied..).unwrap_or_default());
-    masked
+    names
+}
+
+/// The members that are hidden, besides those with the name of a secret.
+struct SecretMembers {
+    /// Members of the variables of GraphQL requests.
+    variables: BTreeSet<String>,
+    /// The places of values of `key` that are not secrets.
+    labels: BTreeSet<usize>,
+}
+
+impl SecretMembers {
+    fn masked(&self, source: &str, depth: u8) -> String {
+        let mut masked = String::with_capacity(source.len());
+        let mut copied = 0;
+        let mut at = 0;
+        let mut variables_end = 0;
+        while let Some(found) = next_string(source, at) {
+            at = found.end;
+            let (place, instead) = match value_after(source, found.end) {
+                NextToken::Member(start) => {
+                    let name = name(source.get(found.clone()).unwrap_or_default());
+                    let is_variable = start < variables_end && self.is_variable(&name);
+                    if !self.variables.is_empty() && start >= variables_end && is_variables(&name) {
+                        let value = member(source, start).unwrap_or(start..start);
+                        if let Some(hidden) = self.coded_variables(source, &value) {
+                            masked.push_str(source.get(copied..value.start).unwrap_or_default());
+                            masked.push_str(&hidden);
+                            (copied, at) = (value.end, value.end);
+                            continue;
+                        }
+                        variables_end = value.end;
+                    }
+                    if !is_variable && (!is_secret(&name) || self.labels.contains(&start)) {
+                        // The value is the next token.
+                        continue;
+                    }
+                    let Some(value) = member(source, start) else { continue };
+                    let written = source.get(value.clone()).unwrap_or_default();
+                    if is_visible_scalar(&name, written, true) {
+                        continue;
+                    }
+                    (value, Some(format!("\"{MASK}\"")))
+                }
+                NextToken::Other => {
+                    (found.clone(), string(source.get(found).unwrap_or_default(), depth))
+                }
+            };
+            let Some(instead) = instead else { continue };
+            masked.push_str(source.get(copied..place.start).unwrap_or_default());
+            masked.push_str(&instead);
+            copied = place.end;
+            at = place.end;
+        }
+        masked.push_str(source.get(copied..).unwrap_or_default());
+        masked
+    }
+
+    fn is_variable(&self, name: &str) -> bool {
+        self.variables.contains(name)
+    }
+
+    /// Returns variables that are JSON inside of a string, without the secret ones.
+    fn coded_variables(&self, source: &str, value: &Range<usize>) -> Option<String> {
+        let quoted = source.get(value.clone()).filter(|quoted| quoted.starts_with('"'))?;
+        let Ok(Value::Object(mut variables)) =
+            serde_json::from_str::<String>(quoted).map_err(|_| ()).and_then(|inner| serde_json::from_str(&inner).map_err(|_| ()))
+        else {
+            return Some(format!("\"{MASK}\""));
+        };
+        graphql::conceal_variables(&mut variables, &self.variables);
+        serde_json::to_string(&json(&Value::Object(variables).to_string())).ok()
+    }
+}
+
+fn is_variables(name: &str) -> bool {
+    name == graphql::VARIABLES
 }
 
 /// Masks what is secret in a value, as [`json`] does.
 pub fn value(shown: &mut Value) {
+    graphql::hide_in_value(shown);
+    value_by_names(shown);
+}
+
+fn value_by_names(shown: &mut Value) {
     match shown {
         Value::Object(_) | Value::Array(_) => {
             each_member(shown, |member, is_hidden| match is_hidden {
                 true => conceal(member),
-                false => value(member),
+                false => value_by_names(member),
             })
         }
         Value::String(inner) => *inner = text(inner).into_owned(),
@@ -99,10 +169,11 @@ fn each_member(shown: &mut Value, mut visit: impl FnMut(&mut Value, bool)) {
     }
 }
 
-/// Hides a value below the name of a secret, unless it is empty, a number, a boolean or null.
-fn conceal(member: &mut Value) {
+/// Hides a value below the name of a secret, unless it is empty, a number, a boolean or null, or a list of them.
+pub(super) fn conceal(member: &mut Value) {
     match member {
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        list @ Value::Array(_) if is_visible_list(list) => {}
         Value::String(text) if text.is_empty() => {}
         member => *member = MASK.into(),
     }
@@ -111,11 +182,16 @@ fn conceal(member: &mut Value) {
 /// Masks the secrets in a value and keeps its form: texts become the mask, and numbers inside of hidden lists
 /// and objects become 0.
 pub fn value_in_form(shown: &mut Value) {
+    graphql::hide_in_value(shown);
+    in_form_by_names(shown);
+}
+
+fn in_form_by_names(shown: &mut Value) {
     match shown {
         Value::Object(_) | Value::Array(_) => {
             each_member(shown, |member, is_hidden| match is_hidden {
                 true => conceal_in_form(member, false),
-                false => value_in_form(member),
+                false => in_form_by_names(member),
             })
         }
         Value::String(inner) => *inner = text(inner).into_owned(),
@@ -123,10 +199,16 @@ pub fn value_in_form(shown: &mut Value) {
     }
 }
 
+fn is_visible_list(list: &Value) -> bool {
+    let is_nested = |items: &Vec<Value>| !items.iter().any(|item| item.is_object() || item.is_string());
+    list.as_array().is_some_and(is_nested) && is_visible_scalar("", &list.to_string(), true)
+}
+
 /// Hides a value and keeps its form; numbers only if they are inside of a hidden list or object.
 pub(super) fn conceal_in_form(hidden: &mut Value, is_inside: bool) {
     match hidden {
         Value::Object(members) => members.values_mut().for_each(|it| conceal_in_form(it, true)),
+        list @ Value::Array(_) if !is_inside && is_visible_list(list) => {}
         Value::Array(items) => items.iter_mut().for_each(|it| conceal_in_form(it, true)),
         Value::Number(_) if is_inside => *hidden = 0.into(),
         Value::String(text) if !text.is_empty() => *hidden = MASK.into(),
@@ -136,8 +218,7 @@ pub(super) fn conceal_in_form(hidden: &mut Value, is_inside: bool) {
 
 /// The name of a member, which stands in quotes and may be written with escapes.
 fn name(quoted: &str) -> Cow<'_, str> {
-    let read = || serde_json::from_str(quoted).ok().map(Cow::Owned);
-    quoted.contains('\\').then(read).flatten().unwrap_or(quoted.into())
+    escapes::unescaped(quoted.trim_matches('"'))
 }
 
 /// A string with its quotes, masked; none where there is nothing to mask.
@@ -244,10 +325,19 @@ mod tests {
         ] {
             assert_eq!(json(source), source);
         }
-        assert_eq!(json(r#"{"tokens": [1, 2]}"#), format!(r#"{{"tokens": "{MASK}"}}"#));
-        let mut shown = serde_json::json!({"token": 1, "tokens": [1, {"a": true}], "a": "x"});
+        let lists = r#"{"tokens": [1, 2, 3], "token_ids": [[50256, 1], [7]]}"#;
+        assert_eq!(json(lists), lists);
+        assert_eq!(json(r#"{"tokens": [1, "a"]}"#), format!(r#"{{"tokens": "{MASK}"}}"#));
+        let bytes = serde_json::json!({"private_key": vec![7; 64]});
+        let mut shown = bytes.clone();
+        value(&mut shown);
+        assert_eq!(shown["private_key"], MASK);
+        assert_eq!(json(&bytes.to_string()), shown.to_string());
+        let mut shown =
+            serde_json::json!({"token": 1, "tokens": [1, {"a": true}], "ids_of_tokens": [1], "a": "x"});
         value_in_form(&mut shown);
-        let expected = serde_json::json!({"token": 1, "tokens": [0, {"a": true}], "a": "x"});
+        let expected =
+            serde_json::json!({"token": 1, "tokens": [0, {"a": true}], "ids_of_tokens": [1], "a": "x"});
         assert_eq!(shown, expected);
     }
 

@@ -1,8 +1,20 @@
 //! Masks secrets in XML, even where it is cut off.
 
-use super::name_value::{PairRole, pair_role};
-use super::{MASK, markup_pairs};
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::escapes::{Entities, referenced, resolved};
+use super::name_value::{LabelReach, PairRole, pair_role};
+use super::pieces::{Pieces, VOID_ELEMENTS, local, tag_name};
+use super::{MASK, markup_pairs, text};
 use crate::api::secrets::{is_secret, is_visible_scalar};
+
+/// How many texts may be inside of a text or an attribute with references.
+const MAX_TEXT_DEPTH: u8 = 2;
+/// The declaration of an entity with its text.
+const ENTITY: &str = r#"<!ENTITY\s+(?:%\s+)?([^\s"'<>]+)\s+(?:"([^"]*)"|'([^']*)')"#;
 
 /// The text with the attributes masked whose names are secret, and all that is in elements that are.
 /// An element is secret by its own name, by the name that an attribute gives it, or because the element before it or
@@ -10,12 +22,9 @@ use crate::api::secrets::{is_secret, is_visible_scalar};
 pub(super) fn masked(text: &str) -> String {
     let mut masked = String::with_capacity(text.len());
     let mut secret: Option<SecretElement<'_>> = None;
-    let pairs = markup_pairs::secret_values(text);
-    let mut rest = text;
-    while !rest.is_empty() {
-        let start = text.len() - rest.len();
-        let (piece, after) = rest.split_at(length(rest));
-        rest = after;
+    let entities = entities(text);
+    let pairs = markup_pairs::secret_values(text, &entities);
+    for (start, piece) in Pieces::of(text) {
         if let Some(element) = secret.as_mut() {
             if element.ends_at(piece) {
                 element.hide(&mut masked);
@@ -32,21 +41,79 @@ pub(super) fn masked(text: &str) -> String {
             secret = None;
         }
         match piece.as_bytes() {
-            [b'<', b'?' | b'!' | b'/', ..] => masked.push_str(piece),
-            [b'<', ..] => {
-                let pair = pairs.get(&start).copied();
-                let is_secret = tag(piece, &mut masked) || pair.is_some();
+            [b'<', b'!', ..] => masked.push_str(&declaration(piece)),
+            [b'<', b'?' | b'/', ..] => masked.push_str(piece),
+            [b'<', first, ..] if !first.is_ascii_whitespace() => {
+                let pair = pairs.get(&start).map(String::as_str);
+                let is_secret = tag(piece, &entities, &mut masked) || pair.is_some();
                 if is_secret && !piece.ends_with("/>") {
                     secret = Some(SecretElement::new(piece, pair));
                 }
             }
-            _ => masked.push_str(piece),
+            _ => masked.push_str(&with_references(piece, &entities)),
         }
     }
     if let Some(element) = &secret {
         element.hide(&mut masked);
     }
     masked
+}
+
+/// Returns the texts of the entities that a document declares.
+fn entities(text: &str) -> Entities<'_> {
+    static PATTERN: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(ENTITY).ok());
+    let pattern = PATTERN.as_ref().filter(|_| text.contains("<!ENTITY"));
+    let found = pattern.iter().flat_map(|pattern| pattern.captures_iter(text));
+    let pairs = found.filter_map(|found| found.get(1).zip(found.get(2).or(found.get(3))));
+    pairs.map(|(name, text)| (name.as_str(), text.as_str())).collect()
+}
+
+/// Returns a declaration without the text of an entity and without the default of a secret attribute.
+///
+/// The text of an entity may be used in any element. Those that are only references to characters stay.
+fn declaration(piece: &str) -> Cow<'_, str> {
+    static LITERAL: LazyLock<Option<Regex>> =
+        LazyLock::new(|| Regex::new(r#"("[^"]*"?|'[^']*'?)"#).ok());
+    static CHARACTERS: LazyLock<Option<Regex>> =
+        LazyLock::new(|| Regex::new(r#"^["'](?:&#?[A-Za-z0-9]{1,10};)*["']?$"#).ok());
+    let is_external = || piece.contains(" SYSTEM ") || piece.contains(" PUBLIC ");
+    let hides = match piece {
+        piece if piece.starts_with("<!ENTITY") => !is_external(),
+        piece if piece.starts_with("<!ATTLIST") => {
+            piece.split_whitespace().any(|word| is_secret(word.trim_matches(['"', '\''])))
+        }
+        _ => false,
+    };
+    let Some((literal, characters)) = LITERAL.as_ref().zip(CHARACTERS.as_ref()) else {
+        return MASK.into();
+    };
+    match hides {
+        true => literal.replace_all(piece, |found: &regex::Captures<'_>| {
+            let written = found.get(0).map_or("", |it| it.as_str());
+            let quote = written.get(..1).unwrap_or_default();
+            match characters.is_match(written) {
+                true => written.to_owned(),
+                false => [quote, MASK, quote].concat(),
+            }
+        }),
+        false => piece.into(),
+    }
+}
+
+/// Returns a text whose secrets are hidden if they are written with references.
+fn with_references<'a>(piece: &'a str, entities: &Entities<'_>) -> Cow<'a, str> {
+    if !piece.contains('&') {
+        return piece.into();
+    }
+    let read = resolved(piece, entities);
+    if read == piece {
+        return piece.into();
+    }
+    let shown = text::nested(&read, MAX_TEXT_DEPTH);
+    match shown == read {
+        true => piece.into(),
+        false => referenced(&shown).into(),
+    }
 }
 
 /// An element whose content is hidden.
@@ -92,74 +159,48 @@ impl<'a> SecretElement<'a> {
     }
 }
 
-/// Elements that have no end tag in HTML. XML has some of them with content, such as `param`.
-pub(super) const VOID_ELEMENTS: [&str; 13] = [
-    "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source",
-    "wbr",
-];
-
-pub(super) fn tag_name(tag: &str) -> &str {
-    let name = tag.trim_start_matches('<');
-    name.get(..name.find([' ', '\t', '\r', '\n', '/', '>']).unwrap_or(name.len())).unwrap_or(name)
-}
-
-const CDATA: (&str, &str) = ("<![CDATA[", "]]>");
-
-/// How long what the text begins with is: a tag, a comment and its like, or text until the next.
-pub(super) fn length(text: &str) -> usize {
-    for (start, end) in [CDATA, ("<!--", "-->"), ("<?", "?>")] {
-        if text.starts_with(start) {
-            return text.find(end).map_or(text.len(), |at| at + end.len());
-        }
-    }
-    if !text.starts_with('<') {
-        return text.find('<').unwrap_or(text.len());
-    }
-    let mut quote = None;
-    for (at, byte) in text.bytes().enumerate().skip(1) {
-        match (quote, byte) {
-            (None, b'>') => return at + 1,
-            (None, b'"' | b'\'') => quote = Some(byte),
-            (Some(open), _) if open == byte => quote = None,
-            // A tag does not reach into the next one.
-            (_, b'<') => return at,
-            _ => {}
-        }
-    }
-    text.len()
-}
-
 /// The attribute of `meta` that has a value, besides those that [`pair_role`] knows.
 const CONTENT: &str = "content";
 /// Attributes that name the value of a tag, but not the content of its element.
-const TAG_NAMES: [&str; 2] = ["id", "type"];
+const TAG_NAMES: [&str; 5] = ["id", "type", "path", "pointer", "loc"];
 
-/// Writes a tag with its secret attributes masked; whether its element is secret.
-fn tag(piece: &str, masked: &mut String) -> bool {
+/// Writes a tag with its secret attributes masked, and returns true if its element is secret.
+fn tag(piece: &str, entities: &Entities<'_>, masked: &mut String) -> bool {
     let name_end = piece.find([' ', '\t', '\r', '\n', '/', '>']).unwrap_or(piece.len());
     let (name, attributes) = piece.split_at(name_end);
-    let (mut is_named, mut has_secret_value) = (false, false);
-    each_attribute(attributes, |_, name, value| {
-        if TAG_NAMES.iter().any(|known| name.eq_ignore_ascii_case(known)) {
-            has_secret_value |= is_secret(value.0);
-        } else {
-            is_named |= pair_role(name) == Some(PairRole::Name) && is_secret(value.0);
-        }
-    });
     // A form is not a field: its name is not that of a value.
-    is_named &= !tag_name(piece).eq_ignore_ascii_case("form");
-    has_secret_value |= is_named;
+    let is_form = tag_name(piece).eq_ignore_ascii_case("form");
+    let (mut is_named, mut reach) = (false, None);
+    each_attribute(attributes, |_, name, value| {
+        let text = resolved(value.0, entities);
+        let is_tag_name = TAG_NAMES.iter().any(|known| name.eq_ignore_ascii_case(known));
+        let found = match pair_role(name) {
+            Some(PairRole::Name) => LabelReach::of(name, &text),
+            _ if is_tag_name => is_secret(&text).then_some(LabelReach::Values),
+            _ => None,
+        };
+        reach = reach.max(found.filter(|_| !is_form || is_tag_name));
+        is_named |= found.is_some() && !is_tag_name && !is_form;
+    });
     masked.push_str(name);
     let rest = each_attribute(attributes, |before, name, (value, quote, end)| {
-        let is_value =
-            name.eq_ignore_ascii_case(CONTENT) || pair_role(name) == Some(PairRole::Value);
-        let is_masked = (is_secret(name) || has_secret_value && is_value)
+        let role = match name.eq_ignore_ascii_case(CONTENT) {
+            true => Some(PairRole::Value),
+            false => pair_role(name),
+        };
+        let is_value = reach.zip(role).is_some_and(|(reach, role)| reach.hides(role));
+        let is_masked = (is_secret(&resolved(name, entities)) || is_value)
             && !value.is_empty()
             && !is_visible_scalar(name, value, false);
-        masked.extend([before, quote, if is_masked { MASK } else { value }, end]);
+        let shown = if is_masked { MASK.into() } else { with_references(value, entities) };
+        masked.extend([before, quote, &*shown, end]);
     });
     masked.push_str(rest);
-    is_named || is_secret(local(name.trim_start_matches('<')))
+    let element = local(name.trim_start_matches('<'));
+    // In listings and property lists, the element is the name of a file or a label.
+    let is_key = element.eq_ignore_ascii_case("key");
+    let is_name = !element.contains(|letter: char| letter.is_ascii_punctuation() && !"_-.".contains(letter));
+    is_named || is_name && !is_key && is_secret(element)
 }
 
 /// Goes through attributes with values: the text before the value, the name, and the value with its quotes. They
@@ -188,11 +229,6 @@ fn each_attribute<'a>(
     rest
 }
 
-/// A name without its namespace.
-pub(super) fn local(name: &str) -> &str {
-    name.rsplit(':').next().unwrap_or(name)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -200,18 +236,18 @@ mod tests {
     #[test]
     fn elements_and_attributes_are_masked_and_nothing_else_changes() {
         for (text, expected) in [
-            ("<a><b>1</b><Token x='1'>abc</Token></a>", "<a><b>1</b><Token x='1'>#</Token></a>"),
-            ("<s:password>a&lt;b</s:password>", "<s:password>#</s:password>"),
-            ("<p name=\"password\">abc</p>", "<p name=\"password\">#</p>"),
-            ("<a key=\"k\" b='>' apiKey='abc'/>c", "<a key=\"#\" b='>' apiKey='#'/>c"),
-            ("<input name=\"password\" value=\"abc\">d", "<input name=\"password\" value=\"#\">#"),
-            ("<meta content='abc' name='csrf-token'/>d", "<meta content='#' name='csrf-token'/>d"),
+            ("<a><b>1</b><Token x='1'>abc</Token></a>", "<a><b>1</b><Token x='1'>$</Token></a>"),
+            ("<s:password>a&lt;b</s:password>", "<s:password>$</s:password>"),
+            ("<p name=\"password\">abc</p>", "<p name=\"password\">$</p>"),
+            ("<a key=\"k\" b='>' apiKey='abc'/>c", "<a key=\"$\" b='>' apiKey='$'/>c"),
+            ("<input name=\"password\" value=\"abc\">d", "<input name=\"password\" value=\"$\">$"),
+            ("<meta content='abc' name='csrf-token'/>d", "<meta content='$' name='csrf-token'/>d"),
             ("<input name='user' value='shown'>", "<input name='user' value='shown'>"),
-            ("<secret> <in>abc</in> </secret>shown", "<secret>#</secret>shown"),
+            ("<secret> <in>abc</in> </secret>shown", "<secret>$</secret>shown"),
             ("<secret> </secret>shown", "<secret> </secret>shown"),
-            ("<pwd><a>1</a><b><pwd>2</pwd>3</b>4</pwd>shown", "<pwd>#</pwd>shown"),
-            ("<s:pwd><x>1</x></s:pwd><b>shown</b>", "<s:pwd>#</s:pwd><b>shown</b>"),
-            ("<pwd><x>1</x><!-- 2 --><?p 3?><y", "<pwd>#"),
+            ("<pwd><a>1</a><b><pwd>2</pwd>3</b>4</pwd>shown", "<pwd>$</pwd>shown"),
+            ("<s:pwd><x>1</x></s:pwd><b>shown</b>", "<s:pwd>$</s:pwd><b>shown</b>"),
+            ("<pwd><x>1</x><!-- 2 --><?p 3?><y", "<pwd>$"),
             (
                 "<max_tokens>100</max_tokens><a total_tokens='5'/>",
                 "<max_tokens>100</max_tokens><a total_tokens='5'/>",
@@ -220,24 +256,49 @@ mod tests {
                 "<form name='session'><b>shown</b></form>",
                 "<form name='session'><b>shown</b></form>",
             ),
-            ("<param name='password'>abc</param>shown", "<param name='password'>#</param>shown"),
-            ("<input name=password value=abc>", "<input name=password value=#>"),
+            ("<param name='password'>abc</param>shown", "<param name='password'>$</param>shown"),
+            ("<input name=password value=abc>", "<input name=password value=$>"),
             ("<input name='password'><b>shown</b>", "<input name='password'><b>shown</b>"),
-            ("<pwd><![CDATA[a]]b]]></pwd>", "<pwd>#</pwd>"),
+            ("<pwd><![CDATA[a]]b]]></pwd>", "<pwd>$</pwd>"),
             ("<pwd/>shown", "<pwd/>shown"),
             ("<!-- <pwd> --><?pi a='>'?>shown", "<!-- <pwd> --><?pi a='>'?>shown"),
-            ("<pwd>cut o", "<pwd>#"),
-            ("<pwd><![CDATA[cut o", "<pwd>#"),
-            ("<a token='cut o", "<a token='#"),
-            ("<a b='<pwd>abc</pwd>", "<a b='<pwd>#</pwd>"),
-            ("<add key='password' value='abc'/>d", "<add key='#' value='#'/>d"),
-            ("<entry key='password'>abc</entry>d", "<entry key='#'>#</entry>d"),
-            ("<input type='password' value='abc'/>d", "<input type='password' value='#'/>d"),
+            ("<pwd>cut o", "<pwd>$"),
+            ("<pwd><![CDATA[cut o", "<pwd>$"),
+            ("<a token='cut o", "<a token='$"),
+            ("<a b='<pwd>abc</pwd>", "<a b='<pwd>$</pwd>"),
+            ("<add key='password' value='abc'/>d", "<add key='$' value='$'/>d"),
+            ("<entry key='password'>abc</entry>d", "<entry key='$'>$</entry>d"),
+            ("<input type='password' value='abc'/>d", "<input type='password' value='$'/>d"),
             ("<div id='session'>shown</div>", "<div id='session'>shown</div>"),
+            ("<p name='pass&#119;ord'>abc</p>", "<p name='pass&#119;ord'>$</p>"),
+            ("<p name='pass&#x77;ord' value='abc'/>", "<p name='pass&#x77;ord' value='$'/>"),
+            ("<p pass&#119;ord='abc'/>", "<p pass&#119;ord='$'/>"),
+            ("<p field='password' text='abc'/>d", "<p field='password' text='$'/>d"),
+            ("<p>pass&#119;ord=abc</p>", "<p>password=$</p>"),
+            ("<p d='{&quot;token&quot;:&quot;abc&quot;}'/>", "<p d='{&quot;token&quot;:&quot;$&quot;}'/>"),
+            ("<p>a &amp; b, shown</p>", "<p>a &amp; b, shown</p>"),
+            (
+                "<!DOCTYPE a [<!ENTITY p \"abc\"><!ENTITY n '&#160;'>]><a>&p;</a>",
+                "<!DOCTYPE a [<!ENTITY p \"$\"><!ENTITY n '&#160;'>]><a>&p;</a>",
+            ),
+            (
+                "<!DOCTYPE a [<!ENTITY p '<b>abc</b>'>]><pwd>&p;</pwd>",
+                "<!DOCTYPE a [<!ENTITY p '$'>]><pwd>$</pwd>",
+            ),
+            (
+                "<!DOCTYPE a [<!ENTITY w 'w'>]><p name='pass&w;ord'>abc</p>",
+                "<!DOCTYPE a [<!ENTITY w '$'>]><p name='pass&w;ord'>$</p>",
+            ),
+            ("<!ATTLIST a password CDATA 'abc'>", "<!ATTLIST a password CDATA '$'>"),
+            ("<Contents><Key>a/shown.jpg</Key></Contents>", "<Contents><Key>a/shown.jpg</Key></Contents>"),
+            ("<token_type>shown</token_type>", "<token_type>shown</token_type>"),
+            ("<cardNumber>4111</cardNumber>", "<cardNumber>$</cardNumber>"),
+            ("a <tokens.length; b> shown", "a <tokens.length; b> shown"),
+            ("a < token b < 5", "a < token b < 5"),
             ("<", "<"),
             ("", ""),
         ] {
-            assert_eq!(masked(text), expected.replace('#', MASK), "{text}");
+            assert_eq!(masked(text), expected.replace('$', MASK), "{text}");
         }
     }
 }

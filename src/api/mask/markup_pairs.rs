@@ -3,58 +3,46 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::markup::{VOID_ELEMENTS, length, local, tag_name};
-use super::name_value::{PairRole, pair_role};
-use crate::api::secrets::is_secret;
+use super::escapes::{Entities, resolved};
+use super::name_value::{LabelReach, PairRole, pair_role};
+use super::pieces::{Pieces, VOID_ELEMENTS, local, tag_name};
 
 /// The element of property lists whose value is the next element, whatever that is called.
 const KEY: &str = "key";
 
+/// Longer texts are not names, in bytes.
+const MAX_TEXT_BYTES: usize = 128;
+
 /// Returns the names of secrets by the places of the tags whose elements have the values.
-pub(super) fn secret_values(text: &str) -> BTreeMap<usize, &str> {
-    let mut found = BTreeMap::new();
-    let mut open = OpenElements::new();
-    let mut at = 0;
-    while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
-        let piece = rest.get(..length(rest)).unwrap_or(rest);
+pub(super) fn secret_values(text: &str, entities: &Entities<'_>) -> BTreeMap<usize, String> {
+    let mut open = OpenElements::new(entities);
+    for (at, piece) in Pieces::of(text) {
         match piece.as_bytes() {
-            [b'<', b'/', ..] => open.close_named(end_tag_name(piece), &mut found),
+            [b'<', b'/', ..] => open.close_named(end_tag_name(piece)),
             [b'<', b'?', ..] => {}
             [b'<', b'!', ..] => open.add_text(cdata(piece)),
-            [b'<', ..] => open.start(piece, at, &mut found),
+            [b'<', next, ..] if !next.is_ascii_whitespace() => open.start(piece, at),
             _ => open.add_text(piece),
         }
-        at += piece.len();
     }
-    while open.close_innermost(&mut found) {}
-    found
+    while open.close_innermost() {}
+    open.found
 }
 
 /// An element that is open.
+#[derive(Default)]
 struct Element<'a> {
     name: &'a str,
     /// The place of its tag.
     start: usize,
-    /// The first text in it.
-    text: &'a str,
-    /// The name of a secret that a child has.
-    secret: Option<&'a str>,
+    /// The beginning of the text in it.
+    text: String,
+    /// The name of a secret that a child has, and what it hides.
+    secret: Option<(String, LabelReach)>,
     /// The name of a secret, if the last child was a key that has it.
-    key: Option<&'a str>,
+    key: Option<String>,
     /// The children that have values.
-    values: Vec<usize>,
-}
-
-impl<'a> Element<'a> {
-    fn new(name: &'a str, start: usize) -> Self {
-        Self { name, start, text: "", secret: None, key: None, values: Vec::new() }
-    }
-
-    /// Adds the children that have values, if another child has the name of a secret.
-    fn add_values(&self, found: &mut BTreeMap<usize, &'a str>) {
-        let Some(secret) = self.secret else { return };
-        found.extend(self.values.iter().map(|value| (*value, secret)));
-    }
+    values: Vec<(usize, PairRole)>,
 }
 
 fn cdata(piece: &str) -> &str {
@@ -69,15 +57,18 @@ fn end_tag_name(piece: &str) -> &str {
 ///
 /// HTML leaves out end tags, so that elements of ordinary pages may be open in any number.
 struct OpenElements<'a> {
+    entities: &'a Entities<'a>,
     root: Element<'a>,
     stack: Vec<Element<'a>>,
     /// The positions in the stack by the names of the elements, in small letters.
     positions: HashMap<String, Vec<usize>>,
+    found: BTreeMap<usize, String>,
 }
 
 impl<'a> OpenElements<'a> {
-    fn new() -> Self {
-        Self { root: Element::new("", 0), stack: Vec::new(), positions: HashMap::new() }
+    fn new(entities: &'a Entities<'a>) -> Self {
+        let (root, stack) = (Element::default(), Vec::new());
+        Self { entities, root, stack, positions: HashMap::new(), found: BTreeMap::new() }
     }
 
     fn innermost(&mut self) -> &mut Element<'a> {
@@ -86,56 +77,67 @@ impl<'a> OpenElements<'a> {
 
     fn add_text(&mut self, text: &'a str) {
         let element = self.innermost();
-        if element.text.is_empty() {
-            element.text = text.trim();
+        if element.text.len() < MAX_TEXT_BYTES {
+            element.text.extend(text.trim().chars().take(MAX_TEXT_BYTES));
         }
     }
 
-    fn start(&mut self, piece: &'a str, at: usize, found: &mut BTreeMap<usize, &'a str>) {
+    fn start(&mut self, piece: &'a str, at: usize) {
         let name = tag_name(piece);
         if let Some(secret) = self.innermost().key.take()
             && !local(name).eq_ignore_ascii_case(KEY)
         {
-            found.insert(at, secret);
+            self.found.insert(at, secret);
         }
         let is_void = VOID_ELEMENTS.iter().any(|known| name.eq_ignore_ascii_case(known));
         if !piece.ends_with("/>") && !is_void {
             let positions = self.positions.entry(name.to_ascii_lowercase()).or_default();
             positions.push(self.stack.len());
-            self.stack.push(Element::new(name, at));
+            self.stack.push(Element { name, start: at, ..Element::default() });
         }
     }
 
     /// Closes the innermost element of this name, and those in it.
-    fn close_named(&mut self, name: &str, found: &mut BTreeMap<usize, &'a str>) {
+    fn close_named(&mut self, name: &str) {
         let positions = self.positions.get(&name.to_ascii_lowercase());
         let Some(&position) = positions.and_then(|positions| positions.last()) else { return };
         while self.stack.len() > position {
-            self.close_innermost(found);
+            self.close_innermost();
         }
     }
 
     /// Closes the innermost element. After the outermost one, closes the document and returns false.
-    fn close_innermost(&mut self, found: &mut BTreeMap<usize, &'a str>) -> bool {
+    fn close_innermost(&mut self) -> bool {
         let Some(element) = self.stack.pop() else {
-            self.root.add_values(found);
+            let root = std::mem::take(&mut self.root);
+            self.add_values(root);
             return false;
         };
-        element.add_values(found);
         if let Some(positions) = self.positions.get_mut(&element.name.to_ascii_lowercase()) {
             positions.pop();
         }
-        let parent = self.innermost();
         let name = local(element.name);
         match pair_role(name) {
-            Some(PairRole::Name) if is_secret(element.text) => {
-                parent.secret = Some(element.text);
-                parent.key = name.eq_ignore_ascii_case(KEY).then_some(element.text);
+            Some(PairRole::Name) => {
+                let text = resolved(&element.text, self.entities).into_owned();
+                if let Some(reach) = LabelReach::of(name, &text) {
+                    let parent = self.innermost();
+                    parent.key = name.eq_ignore_ascii_case(KEY).then(|| text.clone());
+                    parent.secret = Some((text, reach));
+                }
             }
-            Some(PairRole::Value) => parent.values.push(element.start),
-            _ => {}
+            Some(role) => self.innermost().values.push((element.start, role)),
+            None => {}
         }
+        self.add_values(element);
         true
+    }
+
+    /// Adds the children of an element that have values, if another child has the name of a secret.
+    fn add_values(&mut self, element: Element<'a>) {
+        let Some((secret, reach)) = element.secret else { return };
+        let hidden = element.values.into_iter().filter(|(_, role)| reach.hides(*role));
+        self.found.extend(hidden.map(|(value, _)| (value, secret.clone())));
     }
 }
 
@@ -149,34 +151,46 @@ mod tests {
         for (source, expected) in [
             (
                 "<dict><key>password</key><string>fish</string><key>b</key><true/></dict>",
-                "<dict><key>#</key><string>#</string><key>#</key><true/></dict>",
+                "<dict><key>password</key><string>$</string><key>b</key><true/></dict>",
             ),
             (
                 "<key>tokens</key>\n<array><string>fish</string></array><a>kept</a>",
-                "<key>#</key>\n<array>#</array><a>kept</a>",
+                "<key>tokens</key>\n<array>$</array><a>kept</a>",
             ),
             (
                 "<p><name>password</name><value>fish</value></p><p><value>kept</value></p>",
-                "<p><name>password</name><value>#</value></p><p><value>kept</value></p>",
+                "<p><name>password</name><value>$</value></p><p><value>kept</value></p>",
             ),
             (
                 "<p><x:value><b>fish</b></x:value><x:name>password</x:name></p>",
-                "<p><x:value>#</x:value><x:name>password</x:name></p>",
+                "<p><x:value>$</x:value><x:name>password</x:name></p>",
             ),
             (
                 "<p><name><![CDATA[password]]></name><value>fi",
-                "<p><name><![CDATA[password]]></name><value>#",
+                "<p><name><![CDATA[password]]></name><value>$",
             ),
             (
                 "<p><name>shop</name><value>kept</value></p>",
                 "<p><name>shop</name><value>kept</value></p>",
+            ),
+            (
+                "<p><name>pass&#119;ord</name><value>fish</value></p>",
+                "<p><name>pass&#119;ord</name><value>$</value></p>",
+            ),
+            (
+                "<p><name>pass<!-- a -->word</name><text>fish</text></p>",
+                "<p><name>pass<!-- a -->word</name><text>$</text></p>",
+            ),
+            (
+                "<p><name>auth-service</name><text>kept</text></p>",
+                "<p><name>auth-service</name><text>kept</text></p>",
             ),
             (
                 "<p><name>max_tokens</name><value>5</value></p>",
                 "<p><name>max_tokens</name><value>5</value></p>",
             ),
         ] {
-            assert_eq!(masked(source), expected.replace('#', MASK), "{source}");
+            assert_eq!(masked(source), expected.replace('$', MASK), "{source}");
         }
     }
 

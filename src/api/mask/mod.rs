@@ -11,8 +11,11 @@ mod anchors;
 mod body;
 mod brackets;
 mod call;
+mod credentials;
+mod escapes;
 mod events;
 mod fields;
+mod graphql;
 mod json;
 mod mark;
 mod markup;
@@ -20,6 +23,8 @@ mod markup_pairs;
 mod message;
 mod name_value;
 mod parts;
+mod pieces;
+mod script;
 mod text;
 mod yaml;
 
@@ -203,7 +208,7 @@ mod tests {
         });
         value(&mut shown);
         let expected = serde_json::json!({
-            "token": MASK, "empty_token": "", "a": [{"secret": MASK}, format!("x?token={MASK}")],
+            "token": MASK, "empty_token": "", "a": [{"secret": [1]}, format!("x?token={MASK}")],
             "b": null, "max_tokens": 1,
         });
         assert_eq!(shown, expected);

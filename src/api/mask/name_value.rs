@@ -6,35 +6,60 @@
 //! groups in their own way, and ask [`pair_role`] as well.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use serde_json::Value;
 
 use super::MASK;
-use crate::api::secrets::{is_secret, is_visible_scalar, last_word};
+use super::escapes::unescaped;
+use crate::api::secrets::{describes, is_exact, is_scalar, is_secret, is_visible_scalar, last_word};
 
-/// The last words of members that have a name.
-const NAMES: [&str; 14] = [
+/// The last words of members that have a name. Members that are called so as a whole are labels as well.
+const NAMES: [&str; 20] = [
     "argument",
     "attribute",
+    "column",
     "env",
     "field",
+    "flag",
     "header",
+    "identifier",
     "key",
+    "label",
     "name",
+    "option",
     "param",
     "parameter",
     "property",
     "setting",
+    "slug",
     "var",
     "variable",
     "keyword",
 ];
 /// The last words of members that have a value.
 const VALUES: [&str; 5] = ["default", "val", "value", "values", "vals"];
+/// Members that have a value if the name next to them is the name of a secret and of nothing else.
+const CONTENTS: [&str; 14] = [
+    "answer", "body", "content", "contents", "current", "data", "input", "literal", "new", "old", "plain", "raw",
+    "response", "text",
+];
 /// Members that have a name or a value only if they have no other words.
 const WHOLE_NAMES: [&str; 2] = ["id", "k"];
 const WHOLE_VALUE: &str = "v";
+/// Members that have a name at the end of a path or of a list.
+const PATHS: [&str; 3] = ["loc", "path", "pointer"];
+/// Members that describe the value of the member next to them, besides those whose names describe secrets.
+const DESCRIPTIONS: [&str; 26] = [
+    "category", "code", "comment", "constraint", "description", "email", "error", "group", "help", "hint", "message",
+    "msg", "op", "operator", "owner", "pattern", "placeholder", "reason", "rule", "scope", "section", "severity",
+    "state", "summary", "title", "username",
+];
+/// Members of an object with a `key` that is the name of a file.
+const FILE_MEMBERS: [&str; 9] = [
+    "bucket", "contenttype", "etag", "lastmodified", "sequencer", "size", "storageclass", "uploadid", "versionid",
+];
 /// Names are not longer than this, in bytes.
 const MAX_NAME_BYTES: usize = 64;
 /// The number of bytes of a name that are examined. Items contain groups, which are longer than names.
@@ -47,6 +72,10 @@ const MAX_DEPTH: usize = 256;
 pub(super) enum PairRole {
     Name,
     Value,
+    /// A value only next to the name of a secret and of nothing else.
+    Content,
+    /// A text next to a name, which may be its value.
+    Other,
 }
 
 /// Returns the part of a pair that a member of this name has: the last of its words decides.
@@ -58,26 +87,164 @@ pub(super) fn pair_role(member: &str) -> Option<PairRole> {
     if is(WHOLE_VALUE) {
         return Some(PairRole::Value);
     }
-    if WHOLE_NAMES.into_iter().any(is) {
+    if WHOLE_NAMES.into_iter().chain(PATHS).any(is) {
         return Some(PairRole::Name);
     }
     let word = last_word(member);
-    if VALUES.iter().any(|known| word.eq_ignore_ascii_case(known)) {
+    let is_last = |known: &[&str]| known.iter().any(|known| word.eq_ignore_ascii_case(known));
+    if is_last(&VALUES) {
         return Some(PairRole::Value);
     }
-    NAMES.iter().any(|known| word.eq_ignore_ascii_case(known)).then_some(PairRole::Name)
+    if is_last(&CONTENTS) {
+        return Some(PairRole::Content);
+    }
+    is_last(&NAMES).then_some(PairRole::Name)
 }
 
-/// Returns for each member of an object whether its value is hidden, because of its own name or because of the name
-/// that another member has. The second of each is the member's value if that is text.
+/// Returns the part of a pair that a member of an object has. Members that only describe have none.
+fn member_role(member: &str) -> Option<PairRole> {
+    let word = last_word(member);
+    let describes = DESCRIPTIONS.iter().any(|known| word.eq_ignore_ascii_case(known))
+        || describes(member)
+        || word.is_empty();
+    pair_role(member).or((!describes).then_some(PairRole::Other))
+}
+
+/// The members that a label hides, from the fewest to the most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum LabelReach {
+    Values,
+    Contents,
+    Texts,
+}
+
+impl LabelReach {
+    /// Returns what a label hides whose text is the name of a secret; `None` if it is not.
+    pub(super) fn of(label: &str, text: &str) -> Option<Self> {
+        let is = |known: &&str| label.eq_ignore_ascii_case(known);
+        let is_path = PATHS.iter().any(|known| is(known));
+        let text = match is_path {
+            true => text.rsplit(['/', '.', ',']).next().unwrap_or_default(),
+            false => text,
+        };
+        let text = text.trim_matches(|letter: char| letter.is_whitespace() || "[]\"'\\".contains(letter));
+        if !is_secret(text) {
+            return None;
+        }
+        // Identifiers of records have numbers, such as `session_1`.
+        let is_record = WHOLE_NAMES.iter().any(|known| is(known))
+            && text.contains(|letter: char| letter.is_ascii_digit());
+        Some(match is_exact(text) && !is_record {
+            true if is_path => Self::Contents,
+            true => Self::Texts,
+            false => Self::Values,
+        })
+    }
+
+    pub(super) fn hides(self, role: PairRole) -> bool {
+        match role {
+            PairRole::Name => false,
+            PairRole::Value => true,
+            PairRole::Content => self >= Self::Contents,
+            PairRole::Other => self == Self::Texts,
+        }
+    }
+}
+
+/// An object whose kind says that members with any name are secret.
+struct SecretKind {
+    /// The member that has the kind.
+    member: &'static str,
+    /// The kind; any if it is empty.
+    kind: &'static str,
+    hidden: &'static [&'static str],
+}
+
+/// Secrets of Kubernetes, and private keys as JSON (RFC 7518, section 6).
+const SECRET_KINDS: [SecretKind; 2] = [
+    SecretKind { member: "kind", kind: "Secret", hidden: SECRET_DATA },
+    SecretKind {
+        member: "kty",
+        kind: "",
+        hidden: &["d", "dp", "dq", "k", "oth", "p", "priv", "q", "qi"],
+    },
+];
+/// The members of a Secret of Kubernetes that are hidden.
+pub(super) const SECRET_DATA: &[&str] = &["data", "stringData"];
+/// The member that has the kind of an object of Kubernetes.
+pub(super) const KIND: &str = "kind";
+/// The kind of a Secret of Kubernetes, and that of a list whose items have no kind.
+pub(super) const SECRET_KIND: &str = "Secret";
+pub(super) const SECRET_LIST_KIND: &str = "SecretList";
+
+impl SecretKind {
+    fn is_of(&self, member: &str, text: &str) -> bool {
+        self.member == member && (self.kind.is_empty() || self.kind == text)
+    }
+}
+
+/// Returns for each member of an object whether its value is hidden, because of its own name, because of the name
+/// that another member has, or because of the kind of the object. The second of each is the member's value if that is
+/// text.
 pub fn secret_members<'a>(
     members: impl Iterator<Item = (&'a str, Option<&'a str>)> + Clone,
 ) -> Vec<bool> {
-    let is_pair = members.clone().any(|(member, text)| {
-        pair_role(member) == Some(PairRole::Name) && text.is_some_and(is_secret)
-    });
-    let is_value = |member| is_pair && pair_role(member) == Some(PairRole::Value);
-    members.map(|(member, _)| is_value(member) || is_secret(member)).collect()
+    let texts = members.clone().filter_map(|(member, text)| Some((member, text?)));
+    let labels = texts.clone().filter(|(member, _)| pair_role(member) == Some(PairRole::Name));
+    let reach = labels.filter_map(|(label, text)| LabelReach::of(label, text)).max();
+    let kinds: Vec<_> = SECRET_KINDS
+        .iter()
+        .filter(|kind| texts.clone().any(|(member, text)| kind.is_of(member, text)))
+        .collect();
+    let is_label = members.clone().any(|(member, _)| makes_key_a_label(member));
+    let is_hidden = |(member, text): (&str, Option<&str>)| {
+        let role = member_role(member).filter(|role| *role != PairRole::Other || text.is_some());
+        let is_named = is_secret(member)
+            && !(is_key(member) && (is_label || text.is_some_and(is_file_name)));
+        is_named
+            || reach.zip(role).is_some_and(|(reach, role)| reach.hides(role))
+            || kinds.iter().any(|kind| kind.hidden.contains(&member))
+    };
+    members.map(is_hidden).collect()
+}
+
+fn is_key(member: &str) -> bool {
+    member.eq_ignore_ascii_case("key")
+}
+
+/// Returns true for a member whose object has a `key` that is not a secret, but a label or the name of a file.
+fn makes_key_a_label(member: &str) -> bool {
+    let is_file = |known: &&str| {
+        let letters = member.bytes().filter(u8::is_ascii_alphanumeric);
+        member.len() <= MAX_NAME_BYTES
+            && letters.map(|letter| letter.to_ascii_lowercase()).eq(known.bytes())
+    };
+    pair_role(member) == Some(PairRole::Value) || FILE_MEMBERS.iter().any(|known| is_file(known))
+}
+
+/// The longest ending of a file's name, in bytes.
+const MAX_EXTENSION_BYTES: usize = 5;
+
+/// Returns true for the name of a file with an ending, such as `photos/a.jpg`.
+pub(super) fn is_file_name(text: &str) -> bool {
+    let is_ending = |ending: &str| {
+        (1..=MAX_EXTENSION_BYTES).contains(&ending.len())
+            && ending.starts_with(|first: char| first.is_ascii_alphabetic())
+            && ending.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    };
+    let name = text.rsplit('/').next().unwrap_or_default();
+    name.rsplit_once('.').is_some_and(|(stem, ending)| !stem.contains('.') && is_ending(ending))
+}
+
+/// Returns the places of the values of `key` in JSON that are labels or names of files.
+pub(super) fn key_labels(source: &str) -> BTreeSet<usize> {
+    let has_key = source.contains("key\"") || source.contains("Key\"") || source.contains("KEY\"");
+    if !has_key {
+        return BTreeSet::new();
+    }
+    let mut scan = PairScan::new(source);
+    scan.run();
+    scan.key_labels
 }
 
 /// Returns true for a list of pairs, such as `[["Authorization", "x"], ["Accept", "y"]]`.
@@ -121,8 +288,8 @@ struct HiddenValue {
 /// A value of a pair whose name may follow.
 #[derive(Debug, Clone)]
 struct PairValue {
-    place: Range<usize>,
-    quote: &'static str,
+    role: PairRole,
+    value: HiddenValue,
 }
 
 /// A list, an object or arguments in brackets, or a line outside of brackets.
@@ -131,11 +298,24 @@ struct PairGroup {
     /// The bracket that opens it; 0 for a line.
     open: u8,
     start: usize,
-    /// The name of the secret, if a member has one.
-    secret: Option<String>,
+    /// The name of the secret, if a member has one, and what it hides.
+    secret: Option<(String, LabelReach)>,
     has_name: bool,
     values: Vec<PairValue>,
-    /// The key of the current item, if its name has a part in a pair.
+    /// The kind of the object, if its members are secrets.
+    kinds: [bool; SECRET_KINDS.len()],
+    /// True for a list of Secrets of Kubernetes whose items have no kind.
+    is_secret_list: bool,
+    has_kind: bool,
+    /// The members that one of the kinds hides.
+    kind_values: Vec<(usize, HiddenValue)>,
+    /// The data of objects in this one that have no kind.
+    inner_data: Vec<HiddenValue>,
+    /// The places of values of `key`, and true if they are labels.
+    keys: Vec<usize>,
+    has_key_labels: bool,
+    /// The key of the current item, and the part that it has in a pair.
+    key: Range<usize>,
     role: Option<PairRole>,
     /// The quote of the current key.
     quote: &'static str,
@@ -168,6 +348,7 @@ struct PairScan<'a> {
     too_deep: usize,
     line: PairGroup,
     hidden: Vec<HiddenValue>,
+    key_labels: BTreeSet<usize>,
     /// Searches for the end of a quoted text that found none.
     unclosed: UnclosedQuotes,
     /// The number of bytes in which [`Self::quoted_end`] has looked for a quote.
@@ -206,6 +387,7 @@ impl<'a> PairScan<'a> {
             too_deep: 0,
             line: PairGroup::default(),
             hidden: Vec::new(),
+            key_labels: BTreeSet::new(),
             unclosed: UnclosedQuotes::default(),
             #[cfg(test)]
             searched: 0,
@@ -276,9 +458,14 @@ impl<'a> PairScan<'a> {
         if !begins_value && let Some(after) = self.separator_end(place.clone(), quote) {
             self.finish_item();
             self.at = after;
-            let role = pair_role(unquoted(self.text.get(place).unwrap_or_default()));
+            let name = unquoted(self.text.get(place.clone()).unwrap_or_default());
             let group = self.group();
+            let role = match group.open {
+                b'{' => member_role(name),
+                _ => pair_role(name),
+            };
             (group.role, group.has_key, group.quote) = (role, true, quote);
+            group.key = place;
         } else {
             self.take(place);
             let group = self.group();
@@ -365,7 +552,7 @@ impl<'a> PairScan<'a> {
         if word.len() > MAX_NAME_BYTES {
             return false;
         }
-        if pair_role(word).is_some() {
+        if matches!(pair_role(word), Some(PairRole::Name | PairRole::Value)) {
             return true;
         }
         let is_name = word.bytes().all(|it| it.is_ascii_alphanumeric() || b"_-.$%@".contains(&it));
@@ -411,17 +598,31 @@ impl<'a> PairScan<'a> {
         }
         group.items += 1;
         group.has_keys |= has_key;
+        if has_key && group.open == b'{' {
+            group.add_kind_member(text, place.clone());
+        }
         match role {
             Some(PairRole::Name) => {
-                let name = examined_part(unquoted(text.get(place).unwrap_or_default()));
+                let written = text.get(place).unwrap_or_default();
+                let name = examined_part(unquoted(written));
+                let label = unquoted(text.get(group.key.clone()).unwrap_or_default());
                 group.has_name = true;
-                if !name.starts_with(['[', '{', '(']) && is_secret(&decoded(name)) {
-                    group.secret = Some(name.to_owned());
+                let is_group = name.starts_with(['[', '{', '(']) && !is_list_of_words(label, name);
+                let name = unescaped(name);
+                let reach = LabelReach::of(label, &name).filter(|_| !is_group);
+                if reach > group.secret.as_ref().map(|(_, reach)| *reach) {
+                    group.secret = reach.map(|reach| (name.into_owned(), reach));
                 }
             }
-            Some(PairRole::Value) => {
+            Some(role) => {
                 let quote = group.quote;
-                group.values.push(PairValue { place, quote });
+                let is_text = |place: Range<usize>| {
+                    text.get(place).is_some_and(|value| value.starts_with(['"', '\'', '\\']))
+                };
+                // In lines and arguments, other members are not parts of the pair.
+                if role != PairRole::Other || is_text(place.clone()) {
+                    group.values.push(PairValue { role, value: HiddenValue { place, quote } });
+                }
             }
             None => {}
         }
@@ -430,17 +631,22 @@ impl<'a> PairScan<'a> {
     /// Closes a group; at the end of a text that is cut off, the group is not whole.
     fn close(&mut self, is_cut: bool) {
         self.finish_item();
-        let Some(group) = self.groups.pop() else { return };
+        let Some(mut group) = self.groups.pop() else { return };
         let is_in_list = self.groups.last().is_some_and(|outer| outer.open == b'[');
         // The text may be cut off before the name.
         let is_unknown = is_cut && is_in_list && group.open == b'{' && !group.has_name;
         self.hide_values(&group, is_unknown);
+        let inner_data = self.hide_kinds(&mut group);
+        if group.has_key_labels {
+            self.key_labels.extend(&group.keys);
+        }
         if group.open == b'[' && !group.has_keys && !group.has_others {
             self.hidden.extend_from_slice(&group.pairs);
         }
         let end = if is_cut { self.text.len() } else { self.at };
         let pair = self.pair_of(&group);
         let outer = self.group();
+        add_to_larger(&mut outer.inner_data, inner_data);
         if outer.open == b'[' {
             match pair {
                 Some(pair) => outer.pairs.extend(pair),
@@ -459,7 +665,7 @@ impl<'a> PairScan<'a> {
         }
         let place = group.second.clone()?;
         let value = self.text.get(place.clone()).unwrap_or_default();
-        let is_hidden = is_secret(&decoded(examined_part(unquoted(name))))
+        let is_hidden = is_secret(&unescaped(examined_part(unquoted(name))))
             && !is_visible_scalar(unquoted(name), value, true)
             && !is_masked(value);
         let quote = if name.starts_with('"') { "\"" } else { "'" };
@@ -473,14 +679,84 @@ impl<'a> PairScan<'a> {
     }
 
     fn hide_values(&mut self, group: &PairGroup, is_unknown: bool) {
-        let Some(name) = group.secret.as_deref().or(is_unknown.then_some("")) else { return };
-        for PairValue { place, quote } in &group.values {
-            let value = self.text.get(place.clone()).unwrap_or_default();
-            if !is_masked(value) && !is_visible_scalar(name, value, !quote.is_empty()) {
-                self.hidden.push(HiddenValue { place: place.clone(), quote });
+        let unknown = || is_unknown.then_some(("", LabelReach::Values));
+        let secret = group.secret.as_ref().map(|(name, reach)| (name.as_str(), *reach));
+        let Some((name, reach)) = secret.or_else(unknown) else { return };
+        for PairValue { role, value } in group.values.iter().filter(|it| reach.hides(it.role)) {
+            let written = self.text.get(value.place.clone()).unwrap_or_default();
+            let is_visible = match role {
+                PairRole::Value => is_visible_scalar(name, written, !value.quote.is_empty()),
+                _ => is_scalar(written),
+            };
+            if !is_masked(written) && !is_visible {
+                self.hidden.push(value.clone());
             }
         }
     }
+
+    /// Hides the members that the kind of an object hides. Returns the data of objects without a kind.
+    fn hide_kinds(&mut self, group: &mut PairGroup) -> Vec<HiddenValue> {
+        let mut inner_data = std::mem::take(&mut group.inner_data);
+        for (kind, value) in std::mem::take(&mut group.kind_values) {
+            let written = self.text.get(value.place.clone()).unwrap_or_default();
+            let is_hidden = group.kinds.get(kind).is_some_and(|is_kind| *is_kind);
+            let is_data = SECRET_KINDS.get(kind).is_some_and(|it| it.member == KIND);
+            if is_masked(written) || is_scalar(written) {
+                continue;
+            }
+            if is_hidden {
+                self.hidden.push(value);
+            } else if is_data && !group.has_kind {
+                inner_data.push(value);
+            }
+        }
+        if group.is_secret_list {
+            self.hidden.append(&mut inner_data);
+        }
+        match group.has_kind {
+            true => Vec::new(),
+            false => inner_data,
+        }
+    }
+}
+
+impl PairGroup {
+    /// Notes a member that says of which kind the object is, or is hidden because of a kind.
+    fn add_kind_member(&mut self, text: &str, place: Range<usize>) {
+        let member = unquoted(text.get(self.key.clone()).unwrap_or_default());
+        if member.len() > MAX_NAME_BYTES {
+            return;
+        }
+        let written = examined_part(unquoted(text.get(place.clone()).unwrap_or_default()));
+        if is_key(member) {
+            self.keys.push(place.start);
+            self.has_key_labels |= is_file_name(written);
+        }
+        self.has_key_labels |= makes_key_a_label(member);
+        self.has_kind |= member == KIND;
+        self.is_secret_list |= member == KIND && written == SECRET_LIST_KIND;
+        for (number, (is_kind, known)) in self.kinds.iter_mut().zip(&SECRET_KINDS).enumerate() {
+            *is_kind |= known.is_of(member, written);
+            if known.hidden.contains(&member) {
+                let value = HiddenValue { place: place.clone(), quote: self.quote };
+                self.kind_values.push((number, value));
+            }
+        }
+    }
+}
+
+/// Returns true if a label has a list of words, of which the last is the name.
+fn is_list_of_words(label: &str, list: &str) -> bool {
+    let is_path = PATHS.iter().any(|known| label.eq_ignore_ascii_case(known));
+    is_path && list.starts_with('[') && !list.contains(['{', '('])
+}
+
+/// Adds values, and copies only the fewer.
+fn add_to_larger(values: &mut Vec<HiddenValue>, mut added: Vec<HiddenValue>) {
+    if values.len() < added.len() {
+        std::mem::swap(values, &mut added);
+    }
+    values.append(&mut added);
 }
 
 fn closes(open: u8, close: u8) -> bool {
@@ -502,12 +778,6 @@ fn examined_part(name: &str) -> &str {
         end -= 1;
     }
     name.get(..end).unwrap_or_default()
-}
-
-/// A name whose escapes are read, if it has some.
-fn decoded(name: &str) -> Cow<'_, str> {
-    let read = || serde_json::from_str(&format!("\"{name}\"")).ok().map(Cow::Owned);
-    name.contains('\\').then(read).flatten().unwrap_or(name.into())
 }
 
 #[cfg(test)]
@@ -566,6 +836,62 @@ mod tests {
     }
 
     #[test]
+    fn texts_next_to_a_label_with_the_name_of_a_secret_are_hidden() {
+        for (source, expected) in [
+            (r#"{"field":"password","content":"fish"}"#, r##"{"field":"password","content":"#"}"##),
+            (r#"{"id":"password","text":"fish"}"#, r##"{"id":"password","text":"#"}"##),
+            (r#"{"key":"DB_PASSWORD","val":"fish"}"#, r##"{"key":"DB_PASSWORD","val":"#"}"##),
+            (r#"{"anything":"fish","label":"API key"}"#, r##"{"anything":"#","label":"API key"}"##),
+            (r#"{"field":"password","data":["fish"]}"#, r##"{"field":"password","data":"#"}"##),
+            (
+                r#"{"op":"replace","path":"/user/password","value":"fish"}"#,
+                r##"{"op":"replace","path":"/user/password","value":"#"}"##,
+            ),
+            (
+                r#"{"loc":["body","password"],"msg":"kept","input":"fish"}"#,
+                r##"{"loc":["body","password"],"msg":"kept","input":"#"}"##,
+            ),
+            (
+                r#"{"field":"password","rejectedValue":"fish","code":"kept"}"#,
+                r##"{"field":"password","rejectedValue":"#","code":"kept"}"##,
+            ),
+            ("{'slug': 'mot_de_passe', 'reply': 'fish'}", "{'slug': 'mot_de_passe', 'reply': '#'}"),
+        ] {
+            let expected = expected.replace('#', MASK);
+            assert_eq!(masked(source), expected, "{source}");
+            assert_eq!(masked(&expected), expected, "{source} twice");
+        }
+    }
+
+    #[test]
+    fn members_are_hidden_by_the_kind_of_their_object() {
+        for (source, expected) in [
+            (
+                r#"{"kind":"Secret","data":{"a":"fish"},"stringData":{"b":"fish"},"type":"kept"}"#,
+                r##"{"kind":"Secret","data":"#","stringData":"#","type":"kept"}"##,
+            ),
+            (
+                r#"{"kind":"List","items":[{"data":{"a":"fish"},"kind":"Secret"},{"kind":"A","data":"kept"}]}"#,
+                r##"{"kind":"List","items":[{"data":"#","kind":"Secret"},{"kind":"A","data":"kept"}]}"##,
+            ),
+            (
+                r#"{"items":[{"metadata":{"name":"kept"},"data":{"a":"fish"}}],"kind":"SecretList"}"#,
+                r##"{"items":[{"metadata":{"name":"kept"},"data":"#"}],"kind":"SecretList"}"##,
+            ),
+            ("{kind: Secret, data: {a: fish}}", "{kind: Secret, data: #}"),
+            (
+                r#"{"keys":[{"kty":"RSA","n":"kept","d":"fish","p":"fish"}]}"#,
+                r##"{"keys":[{"kty":"RSA","n":"kept","d":"#","p":"#"}]}"##,
+            ),
+            (r#"{"k":"fish","kty":"oct"}"#, r##"{"k":"#","kty":"oct"}"##),
+        ] {
+            let expected = expected.replace('#', MASK);
+            assert_eq!(masked(source), expected, "{source}");
+            assert_eq!(masked(&expected), expected, "{source} twice");
+        }
+    }
+
+    #[test]
     fn groups_of_any_depth_are_read() {
         let deep = "[".repeat(100_000) + r#"{"name": "token", "value": "swordfish"}"#;
 
@@ -608,7 +934,18 @@ mod tests {
         for source in [
             r#"{"name": "region", "value": "kept"}"#,
             r#"{"name": "max_tokens", "value": 5}"#,
-            r#"{"name": "token", "value": null, "other": "kept"}"#,
+            r#"{"name": "token", "value": null, "type": "kept", "count": 5}"#,
+            r#"{"name": "auth-service", "full_name": "kept/auth-service", "content": "kept"}"#,
+            r#"{"name": "password", "in": "kept", "description": "kept", "message": "kept"}"#,
+            r#"{"title": "How to choose a password", "content": "kept"}"#,
+            r#"{"id": "session_1", "content": "kept", "user": "kept"}"#,
+            r#"{"method": "GET", "path": "/api/token", "user": "kept"}"#,
+            r#"{"kind": "ConfigMap", "data": {"a": "kept"}}"#,
+            r#"{"kind": "Deployment", "spec": {"data": {"a": "kept"}}}"#,
+            r#"{"kind": "List", "items": [{"kind": "ConfigMap", "data": {"a": "kept"}}]}"#,
+            r#"{"items": [{"data": {"a": "kept"}}]}"#,
+            r#"{"kty": "RSA", "n": "kept", "e": "AQAB", "kid": "kept"}"#,
+            r#"{"d": "kept", "p": "kept"}"#,
             r#"[{"name": "token"}, {"value": "kept"}]"#,
             r#"{"name": "token", "inner": {"value": "kept"}}"#,
             r#"{"type": "session.created", "data": {"value": "kept"}}"#,

@@ -1,40 +1,44 @@
 //! Bodies in parts (`multipart/form-data` and its like), even where they are cut off.
 
-use std::collections::BTreeSet;
+use percent_encoding::percent_decode_str;
 
 use super::body;
-use super::fields::{find, group_of};
+use super::fields::{SecretGroups, find};
 use super::mark::MASK;
-use super::name_value::{PairRole, pair_role};
-use crate::api::secrets::{is_secret, is_secret_parameter};
+use super::name_value::{PairRole, is_file_name, pair_role};
+use crate::api::secrets::is_secret_parameter;
 
 /// How many bodies in parts may stand inside each other; what is deeper is masked as a whole.
 pub(super) const MAX_DEPTH: usize = 4;
 
 /// A body in parts, of any bytes; none where it is not one. Parts with the name of a secret are masked, and
 /// all others as bodies of their own types are.
+///
+/// Lines should end with CR LF. Archives and copies have bodies whose lines end with LF.
 pub(super) fn masked(whole: &[u8], depth: usize) -> Option<Vec<u8>> {
     let start = match whole.starts_with(b"--") {
         true => 0,
         // There may be a text before the first part.
-        false => find(whole, b"\r\n--")? + 2,
+        false => find(whole, b"\n--")? + 1,
     };
-    let end = start + whole.get(start..)?.windows(2).position(|two| two == b"\r\n")?;
-    let boundary = whole.get(start..end).filter(|line| line.len() > 2)?;
+    let from_start = whole.get(start..)?;
+    let line = from_start.get(..from_start.iter().position(|byte| *byte == b'\n')?)?;
+    let boundary = line.strip_suffix(b"\r").unwrap_or(line);
+    if boundary.len() <= 2 {
+        return None;
+    }
     let mut masked = Vec::with_capacity(whole.len());
     push(&mut masked, whole.get(..start)?);
-    let (parts, rest) = split(whole.get(start..)?, boundary);
+    let (parts, rest) = split(from_start, boundary);
     let groups = secret_groups(&parts);
-    for FormPart { head, content, is_whole } in parts {
+    for FormPart { head, content, line_end } in parts {
         masked.extend_from_slice(boundary);
         masked.extend_from_slice(head);
         match of_part(head, content, (depth, &groups)) {
             Some(safe) => masked.extend_from_slice(&safe),
             None => masked.extend_from_slice(content),
         }
-        if is_whole {
-            masked.extend_from_slice(b"\r\n");
-        }
+        masked.extend_from_slice(line_end);
     }
     push(&mut masked, rest);
     Some(masked)
@@ -44,33 +48,50 @@ pub(super) fn masked(whole: &[u8], depth: usize) -> Option<Vec<u8>> {
 struct FormPart<'a> {
     head: &'a [u8],
     content: &'a [u8],
-    is_whole: bool,
+    /// The line end in front of the next boundary.
+    line_end: &'a [u8],
 }
 
 /// Splits a body into its parts, and what stands behind the last of them.
 fn split<'a>(mut rest: &'a [u8], boundary: &[u8]) -> (Vec<FormPart<'a>>, &'a [u8]) {
     let mut parts = Vec::new();
-    let end = [b"\r\n", boundary].concat();
+    let end = [b"\n", boundary].concat();
     while let Some(part) = rest.strip_prefix(boundary) {
         let next = find(part, &end);
-        let (part, after) = part.split_at(next.unwrap_or(part.len()));
-        let head = find(part, b"\r\n\r\n").map_or(part.len(), |at| at + 4);
-        let (head, content) = part.split_at(head);
-        parts.push(FormPart { head, content, is_whole: next.is_some() });
-        rest = after.get(2..).unwrap_or_default();
+        let (part, after) = part.split_at(next.map_or(part.len(), |next| next + 1));
+        let line_end = match (next, part) {
+            (None, _) => 0,
+            (_, [.., b'\r', b'\n']) => 2,
+            _ => 1,
+        };
+        let (part, line_end) = part.split_at(part.len() - line_end);
+        let (head, content) = part.split_at(head_length(part));
+        parts.push(FormPart { head, content, line_end });
+        rest = after;
     }
     (parts, rest)
 }
 
-/// Finds parts whose content is the name of a secret, and returns the groups of their names, as those of forms.
-fn secret_groups(parts: &[FormPart<'_>]) -> BTreeSet<String> {
-    let groups = parts.iter().filter_map(|part| {
+/// Returns the length of a part's head with the empty line behind it.
+fn head_length(part: &[u8]) -> usize {
+    let mut at = 0;
+    for line in part.split_inclusive(|byte| *byte == b'\n') {
+        let is_first = at == 0;
+        at += line.len();
+        if !is_first && matches!(line, b"\n" | b"\r\n") {
+            return at;
+        }
+    }
+    part.len()
+}
+
+/// Finds parts whose content is the name of a secret.
+fn secret_groups(parts: &[FormPart<'_>]) -> SecretGroups {
+    SecretGroups::of(parts.iter().filter_map(|part| {
         let name = part_name(&String::from_utf8_lossy(part.head));
         let content = std::str::from_utf8(part.content).ok()?;
-        let is_name = pair_role(&name) == Some(PairRole::Name) && is_secret(content);
-        is_name.then(|| group_of(&name).to_owned())
-    });
-    groups.collect()
+        (pair_role(&name) == Some(PairRole::Name)).then(|| (name, content.to_owned()))
+    }))
 }
 
 /// Adds what stands before the first part, or behind the last.
@@ -85,7 +106,7 @@ fn push(masked: &mut Vec<u8>, beside: &[u8]) {
 fn of_part(
     head: &[u8],
     content: &[u8],
-    (depth, secret_groups): (usize, &BTreeSet<String>),
+    (depth, secret_groups): (usize, &SecretGroups),
 ) -> Option<Vec<u8>> {
     if content.is_empty() {
         return None;
@@ -94,9 +115,11 @@ fn of_part(
     let media_type = media_type(&head);
     let is_too_deep = depth == 0 && media_type.starts_with("multipart/");
     let name = part_name(&head);
-    let is_value =
-        pair_role(&name) == Some(PairRole::Value) && secret_groups.contains(group_of(&name));
-    match is_too_deep || is_value || is_secret_parameter(&name) {
+    // Stores of files have uploads with the name of the file in a part with this name.
+    let is_file = name.eq_ignore_ascii_case("key")
+        && std::str::from_utf8(content).is_ok_and(is_file_name);
+    let is_named = is_secret_parameter(&name) && !is_file;
+    match is_too_deep || is_named || secret_groups.hide(&name) {
         true => Some(MASK.as_bytes().to_vec()),
         false => body::masked(&media_type, content, depth.saturating_sub(1)),
     }
@@ -112,14 +135,68 @@ fn media_type(head: &str) -> String {
     without.trim().to_ascii_lowercase()
 }
 
-/// The name in the head of a part, as it stands in `Content-Disposition`.
+/// The name in the head of a part: the parameter `name` of `Content-Disposition`.
+///
+/// It may have another charset (RFC 8187) or be in several pieces (RFC 2231), and HTML writes quotes as `%22`.
 fn part_name(head: &str) -> String {
-    let mut parameters = head.split([';', '\r', '\n']).map(str::trim);
-    let name = parameters.find_map(|one| {
-        let (name, value) = one.split_once('=')?;
-        name.trim().eq_ignore_ascii_case("name").then(|| value.trim().trim_matches('"').to_owned())
-    });
-    name.unwrap_or_default()
+    let mut plain = None;
+    let mut extended = None;
+    let mut pieces = String::new();
+    for parameter in parameters(head) {
+        let Some((name, value)) = parameter.split_once('=') else { continue };
+        let name = name.trim().to_ascii_lowercase();
+        let value = unquoted(value.trim());
+        match name.strip_prefix("name") {
+            Some("") => plain = plain.or(Some(percent_decoded(&value))),
+            Some("*") => extended = extended.or(Some(extended_value(&value))),
+            Some(number) if number.starts_with('*') => match number.ends_with('*') {
+                true => pieces.push_str(&extended_value(&value)),
+                false => pieces.push_str(&value),
+            },
+            _ => {}
+        }
+    }
+    let pieces = Some(pieces).filter(|pieces| !pieces.is_empty());
+    extended.or(pieces).or(plain).unwrap_or_default()
+}
+
+/// Splits the lines of a head at semicolons outside of quotes.
+fn parameters(head: &str) -> impl Iterator<Item = &str> {
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    head.split(move |letter| match letter {
+        _ if is_escaped => {
+            is_escaped = false;
+            false
+        }
+        '\\' => {
+            is_escaped = is_quoted;
+            false
+        }
+        '"' => {
+            is_quoted = !is_quoted;
+            false
+        }
+        '\n' => {
+            is_quoted = false;
+            true
+        }
+        letter => letter == ';' && !is_quoted,
+    })
+}
+
+fn unquoted(value: &str) -> String {
+    let inner = value.strip_prefix('"').map(|inner| inner.strip_suffix('"').unwrap_or(inner));
+    inner.map_or(value.to_owned(), |inner| inner.replace("\\\"", "\"").replace("\\\\", "\\"))
+}
+
+/// Returns the text of `UTF-8'en'pass%77ord`.
+fn extended_value(value: &str) -> String {
+    let coded = value.splitn(3, '\'').nth(2).unwrap_or(value);
+    percent_decoded(coded)
+}
+
+fn percent_decoded(text: &str) -> String {
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
 #[cfg(test)]
@@ -176,6 +253,43 @@ mod tests {
                 String::from_utf8(parts(form(media_type, content).as_bytes()).unwrap()).unwrap();
             assert_eq!(shown, form(media_type, &expected.replace('#', MASK)), "{content}");
         }
+    }
+
+    #[test]
+    fn names_of_parts_are_read_in_all_forms() {
+        for parameter in [
+            "name=\"password\"",
+            "name=password",
+            "NAME = \"password\"",
+            "name*=UTF-8''pass%77ord",
+            "name=\"x\"; name*=utf-8'en'pass%77ord",
+            "name*0=\"pass\"; name*1=\"word\"",
+            "name*0*=UTF-8''pass%77; name*1=\"ord\"",
+            "filename=\"a;name=b\"; name=\"password\"",
+            "filename=\"a\\\"; name=b\"; name=\"user[pass\\word]\"",
+        ] {
+            for end in ["\r\n", "\n"] {
+                let form = |content: &str| {
+                    let lines = [
+                        "--B",
+                        &format!("Content-Disposition: form-data; {parameter}"),
+                        "",
+                        content,
+                        "--B",
+                        "Content-Disposition: form-data; name=\"a\"",
+                        "",
+                        "kept",
+                        "--B--",
+                        "",
+                    ];
+                    lines.join(end).into_bytes()
+                };
+                let shown = parts(&form("sword\nfish")).unwrap();
+                assert_eq!(shown, form(MASK), "{parameter}");
+            }
+        }
+        let form = "--B\r\nContent-Disposition: form-data; name=\"key\"\r\n\r\na/b.png\r\n--B--\r\n";
+        assert_eq!(parts(form.as_bytes()), Some(form.as_bytes().to_vec()));
     }
 
     #[test]

@@ -4,16 +4,19 @@ use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use percent_encoding::percent_decode_str;
-use regex::{Captures, Regex};
+use regex::Regex;
 
-use super::{MASK, brackets, json, markup, name_value, yaml};
+use super::credentials::{credentials, is_plain};
+use super::fields::is_scheme;
+use super::script::ScriptPlaces;
+use super::{MASK, brackets, escapes, graphql, json, markup, name_value, script, yaml};
 use crate::api::secrets::{is_secret, is_visible_scalar};
 
 /// How many texts may be inside each other, such as JSON in a string of JSON.
 pub(super) const MAX_DEPTH: u8 = 8;
 
 /// A name that a value follows: `name: value`, `name=value`, `"name": "value"`.
-const NAMED: &str = r#"(\$?)([A-Za-z0-9_.%-]+)(\\?["']?)\s{0,8}(?:=>|[:=])\s{0,8}"#;
+const NAMED: &str = r#"(\$?)([A-Za-z0-9_.%\u{80}-\u{10ffff}-]+)(\\?["']?)\s{0,8}(?:=>|[:=])\s{0,8}"#;
 /// The value that follows a name.
 const VALUE: &str = r#"(?xs)^(?:
     (?:[\[\]A-Za-z0-9_!]+\s{0,8}=\s{0,8})?"""(?:[^"]|"[^"]|""[^"])*(?:""")?
@@ -23,24 +26,20 @@ const VALUE: &str = r#"(?xs)^(?:
     | '(?:[^'\\]|\\.)*'?
     | (?i:(?:basic|bearer|digest|token)\s{1,4})?[^\s,;&<>{}"']+
 )"#;
-/// Credentials that need no name: after their scheme, before the host of an address, tokens in JSON
-/// and of our own, and those of others that say what they are.
-const CREDENTIALS: &str = r#"(?x)
-    \b(?P<scheme>(?i:basic|bearer)\s{1,4})[A-Za-z0-9_.~+/=-]{8,}
-    | (?P<slashes>(?:^|:)//)[^\s/?\#"'<>]+@
-    | \beyJ[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?
-    | \b[0-9A-Za-z]{27}_[0-9][0-9A-Za-z]{20}\b
-    | \b(?:sk|rk|whsec|gh[opsur]|github_pat|glpat|xox[abprs])[_-][A-Za-z0-9_-]{8,}
-"#;
-
 /// Headers whose values may have blanks and separators in them.
-const HEADERS: [&str; 4] = ["authorization", "cookie", "proxy-authorization", "set-cookie"];
+const HEADERS: [&str; 6] = [
+    "authentication-info",
+    "authorization",
+    "cookie",
+    "proxy-authentication-info",
+    "proxy-authorization",
+    "set-cookie",
+];
+/// A sentence behind the name of a header has at least so many words.
+const MIN_SENTENCE_WORDS: usize = 3;
 
 /// The maximum length of a type in GraphQL, in bytes. Longer texts are values.
 const MAX_TYPE_BYTES: usize = 256;
-
-/// How long a token is at least that says by its prefix what it is, in bytes.
-const MIN_TOKEN_BYTES: usize = 11;
 
 /// A text without what looks like a secret.
 pub fn text(shown: &str) -> Cow<'_, str> {
@@ -72,53 +71,28 @@ pub(super) fn loose(shown: &str) -> Cow<'_, str> {
 
 /// The same. If `is_typed` is true, numbers, booleans and null stay.
 pub(super) fn loose_with(shown: &str, is_typed: bool) -> Cow<'_, str> {
-    let shown = then(name_value::masked(shown), |shown| named(shown, is_typed));
+    let shown = then(name_value::masked(shown), |shown| {
+        named(shown, is_typed, &ScriptPlaces::in_page(shown))
+    });
     then(shown, credentials)
 }
 
-/// A text without credentials that need no name.
-pub(super) fn credentials(shown: &str) -> Cow<'_, str> {
-    if is_plain(shown) {
-        return shown.into();
-    }
-    static PATTERN: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(CREDENTIALS).ok());
-    let Some(pattern) = PATTERN.as_ref() else { return MASK.into() };
-    pattern.replace_all(shown, |found: &Captures<'_>| {
-        if let Some(scheme) = found.name("scheme") {
-            return format!("{}{MASK}", scheme.as_str());
-        }
-        match found.name("slashes") {
-            Some(slashes) => format!("{}{MASK}@", slashes.as_str()),
-            None => MASK.to_owned(),
-        }
-    })
-}
-
-/// Whether a text cannot hold a secret, as one look at its letters says: most paths and parameters are
-/// such, and lines of the terminal are written for each request.
-fn is_plain(shown: &str) -> bool {
-    let (mut joined, mut dotted) = (false, false);
-    for byte in shown.bytes() {
-        match byte {
-            b':' | b'=' | b'<' => return false,
-            b'_' | b'-' => joined = true,
-            b'.' => dotted = true,
-            byte if !byte.is_ascii() || byte.is_ascii_whitespace() => return false,
-            _ => {}
-        }
-    }
-    !shown.starts_with("//")
-        && (!joined || shown.len() < MIN_TOKEN_BYTES)
-        && (!dotted || !shown.contains("eyJ"))
+/// Source text of JavaScript without the text literals that follow the names of secrets, and without credentials.
+pub(super) fn code(source: &str) -> Cow<'_, str> {
+    let masked = then(name_value::masked(source), |source| {
+        named(source, false, &ScriptPlaces::everywhere())
+    });
+    then(masked, credentials)
 }
 
 /// The text with the values masked that follow the name of a secret.
-fn named(shown: &str, is_typed: bool) -> Cow<'_, str> {
+fn named<'a>(shown: &'a str, is_typed: bool, scripts: &ScriptPlaces) -> Cow<'a, str> {
     static PATTERNS: LazyLock<Option<(Regex, Regex)>> =
         LazyLock::new(|| Regex::new(NAMED).ok().zip(Regex::new(VALUE).ok()));
     let Some((name, value)) = PATTERNS.as_ref() else { return MASK.into() };
     let mut masked = String::new();
     let mut copied = 0;
+    let variables = graphql::declared_variables(shown);
     for found in name.captures_iter(shown) {
         let (Some(whole), Some(dollar), Some(name), Some(quote)) =
             (found.get(0), found.get(1), found.get(2), found.get(3))
@@ -126,10 +100,24 @@ fn named(shown: &str, is_typed: bool) -> Cow<'_, str> {
             continue;
         };
         let rest = shown.get(whole.end()..).unwrap_or_default();
-        let name = decoded(name.as_str());
+        let name = match quote.as_str() {
+            "\"" => escaped_name(shown, name.start(), name.end()),
+            _ => None,
+        }
+        .unwrap_or_else(|| decoded(name.as_str()));
         // In YAML, the next line is not the value of a key.
         let is_empty = is_typed && whole.as_str().contains('\n');
         if whole.start() < copied || is_empty || !is_secret(&name) {
+            continue;
+        }
+        if scripts.contains(shown, whole.start()) {
+            let literal = script::literal(&name, whole.as_str(), rest).filter(|it| !it.is_empty());
+            if let Some(literal) = literal {
+                let start = whole.end() + literal.start;
+                masked.push_str(shown.get(copied..start).unwrap_or_default());
+                masked.push_str(MASK);
+                copied = whole.end() + literal.end;
+            }
             continue;
         }
         let is_header = HEADERS.iter().any(|known| name.eq_ignore_ascii_case(known));
@@ -139,24 +127,26 @@ fn named(shown: &str, is_typed: bool) -> Cow<'_, str> {
                     && quote.is_empty()
                     && !matches!(first, b'"' | b'\'' | b'[' | b'{') =>
             {
-                rest.find(['\r', '\n']).unwrap_or(rest.len())
+                header_length(rest)
             }
             Some(b'[' | b'{') if !is_declaration(rest) => brackets::end(rest, 0),
-            _ => value.find(rest).map_or(0, |found| found.len()),
+            Some(b'#') => graphql::commented_length(rest, |rest| value_length(value, rest)),
+            Some(b'$') if graphql::is_variable(rest, &variables) => 0,
+            _ => value_length(value, rest),
         };
         let written = rest.get(..length).unwrap_or_default();
         // In GraphQL, the type of a variable follows its name.
         let is_type = !dollar.is_empty()
             && written.len() <= MAX_TYPE_BYTES
             && !written.contains(['"', '[', '{', '=']);
+        let scalar = match written.starts_with('[') {
+            true => written,
+            false => written.trim_end_matches([')', ']']),
+        };
         if length == 0
             || is_type
             || is_masked(written)
-            || is_visible_scalar(
-                &name,
-                written.trim_end_matches([')', ']']),
-                is_typed || !quote.is_empty(),
-            )
+            || is_visible_scalar(&name, scalar, is_typed || !quote.is_empty())
         {
             continue;
         }
@@ -169,6 +159,42 @@ fn named(shown: &str, is_typed: bool) -> Cow<'_, str> {
     }
     masked.push_str(shown.get(copied..).unwrap_or_default());
     masked.into()
+}
+
+/// The maximum length of a name in quotes with escapes, in bytes.
+const MAX_ESCAPED_BYTES: usize = 256;
+
+/// Returns the name in quotes that ends here, if it has escapes.
+fn escaped_name(shown: &str, start: usize, end: usize) -> Option<Cow<'_, str>> {
+    let before = shown.get(..start)?;
+    if !before.ends_with('\\') {
+        return None;
+    }
+    let mut from = start.saturating_sub(MAX_ESCAPED_BYTES);
+    while !shown.is_char_boundary(from) {
+        from += 1;
+    }
+    let quote = shown.get(from..start)?.rfind('"')?;
+    Some(escapes::unescaped(shown.get(from + quote + 1..end)?))
+}
+
+fn value_length(value: &Regex, rest: &str) -> usize {
+    value.find(rest).map_or(0, |found| found.len())
+}
+
+/// Returns the length of a header's value: up to the end of its line or the next tag. A sentence is not a value.
+fn header_length(rest: &str) -> usize {
+    let line_end = rest.find(['\r', '\n', '<']).unwrap_or(rest.len());
+    let line = rest.get(..line_end).unwrap_or_default();
+    let mut words = line.split_whitespace();
+    let is_word = |word: &str| {
+        let word = word.trim_matches(['"', '\'', '(', ')', '.', ',', ';', ':', '!', '?']);
+        word.chars().all(|letter| letter.is_alphabetic() || letter == '\'' || letter == '-')
+    };
+    let is_sentence = words.clone().count() >= MIN_SENTENCE_WORDS
+        && words.clone().all(is_word)
+        && !words.next().is_some_and(is_scheme);
+    if is_sentence { 0 } else { line_end }
 }
 
 fn is_masked(value: &str) -> bool {
@@ -224,6 +250,22 @@ mod tests {
             ("max_tokens=100 total_tokens: 5, pin: 1234", "max_tokens=100 total_tokens: 5, pin: $"),
             ("\"pin\": 1234", "\"pin\": 1234"),
             ("{:password=>\"swordfish\", :a=>1}", "{:password=>$, :a=>1}"),
+            ("contraseña=swordfish", "contraseña=$"),
+            ("recovery_codes: swordfish", "recovery_codes: $"),
+            ("Total tokens: 512", "Total tokens: 512"),
+            ("Authorization: see the manual", "Authorization: see the manual"),
+            ("<p>Authorization: see the manual</p>", "<p>Authorization: see the manual</p>"),
+            ("<p>Authorization: Bearer swordfish</p>", "<p>Authorization: $</p>"),
+            ("Authorization: Custom swordfish", "Authorization: $"),
+            ("Authorization: Token sword fish", "Authorization: $"),
+            ("Authorization: sword-1 fish it", "Authorization: $"),
+            ("Cookie: a small file", "Cookie: a small file"),
+            ("Cookie: a=sword; b=fish", "Cookie: $"),
+            ("Authentication-Info: nextnonce=\"sword\", qop=auth", "Authentication-Info: $"),
+            ("Proxy-Authentication-Info: rspauth=sword fish", "Proxy-Authentication-Info: $"),
+            ("token_endpoint: https://a.test/b", "token_endpoint: https://a.test/b"),
+            ("const token = getToken()", "const token = getToken()"),
+            ("let token = \"swordfish\"", "let token = \"$\""),
         ] {
             let expected = expected.replace('$', MASK);
             assert_eq!(text(shown), expected, "{shown}");
@@ -249,6 +291,11 @@ mod tests {
                 "query A($password: String!) { a(max_tokens: 5) }",
             ),
             ("query A($password: String = \"swordfish\") { a }", "query A($password: #) { a }"),
+            (
+                "mutation($p:String!) { login(password:$p) { id } }",
+                "mutation($p:String!) { login(password:$p) { id } }",
+            ),
+            ("mutation { login(password: # c\n \"swordfish\") }", "mutation { login(password: #) }"),
         ] {
             assert_eq!(text(shown), expected.replace('#', MASK), "{shown}");
         }

@@ -6,22 +6,31 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::name_value::{PairRole, pair_role};
-use super::{MASK, anchors, brackets, text};
+use super::name_value::{
+    KIND, LabelReach, PairRole, SECRET_DATA, SECRET_KIND, SECRET_LIST_KIND, pair_role,
+};
+use super::{MASK, anchors, brackets, escapes, text};
 use crate::api::secrets::{is_secret, is_visible_scalar};
 
 /// A line with a key: the text before the key, the key, and the text between the key and its value.
 const KEY: &str = r#"(?x)^
-    (?P<before>\s*(?:-\s+)*(?:\?\s+)?)
-    (?P<key>"(?:[^"\\]|\\.)*"|'[^']*'|[A-Za-z0-9_.$%/-](?:[A-Za-z0-9_.$%/\ -]*[A-Za-z0-9_.$%/-])?)
+    (?P<before>\s*(?:-\s+)*(?:\?\s+)?(?:[!&][^\s]*\s+)*)
+    (?P<key>"(?:[^"\\]|\\.)*"|'(?:[^']|\'\')*'|\*[^\s\[\]{},]+
+        |[A-Za-z0-9_.$%/\u{80}-\u{10ffff}-]
+         (?:[A-Za-z0-9_.$%/()@+'&\u{80}-\u{10ffff}\ -]*[A-Za-z0-9_.$%/()\u{80}-\u{10ffff}-])?)
     (?P<between>\s*:(?:\s+|$)|\s*$)
 "#;
+/// A line with the mark of an explicit key, whose text is in the next lines.
+const KEY_BELOW: &str = r"^\s*(?:-\s+)*\?\s*(?:[!&][^\s]*\s+)*(?:[|>][0-9+-]*)?\s*(?:#.*)?$";
 
 /// YAML without the values of secrets. If it is declared to be YAML, numbers, booleans and null stay.
 pub(super) fn masked(source: &str, is_declared: bool) -> String {
     let pairs = secret_pairs(source);
+    let keys_below = keys_below(source);
+    let scalars = anchors::scalars(source);
     anchors::masked(source, |anchors| {
-        let lines = Lines { is_declared, anchors, pairs: &pairs };
+        let (pairs, keys_below, scalars) = (&pairs, &keys_below, &scalars);
+        let lines = Lines { is_declared, anchors, pairs, keys_below, scalars };
         text::loose_with(&lines.masked(source), is_declared).into_owned()
     })
 }
@@ -32,16 +41,29 @@ struct Lines<'a> {
     /// The anchors whose nodes are hidden.
     anchors: &'a BTreeSet<String>,
     /// The names of pairs by the number of the line that has the value.
-    pairs: &'a BTreeMap<usize, &'a str>,
+    pairs: &'a BTreeMap<usize, String>,
+    /// The keys whose text is below their mark, by the number of the line that has the mark.
+    keys_below: &'a BTreeMap<usize, String>,
+    /// The texts of anchors.
+    scalars: &'a BTreeMap<&'a str, &'a str>,
 }
 
 impl<'a> Lines<'a> {
     /// Returns the key or the item whose value is hidden, if a line has one.
     fn hidden(&self, number: usize, line: &'a str) -> Option<SecretKey<'a>> {
+        if let Some(name) = self.keys_below.get(&number) {
+            return is_secret(name).then(|| key_below(name, line));
+        }
         let mut found = key_in(line)?;
         if let Some(name) = self.pairs.get(&number) {
-            found.name = Cow::Borrowed(*name);
+            found.name = Cow::Borrowed(name);
             return Some(found);
+        }
+        if let Some(alias) = found.name.strip_prefix('*') {
+            // A key that cannot be resolved may be the name of a secret.
+            let alias = alias.trim_end_matches(':');
+            let text = self.scalars.get(alias).filter(|_| !is_secret(alias));
+            found.name = text.map_or("secret".into(), |text| scalar_text(text));
         }
         let value = line.get(found.value_start..).unwrap_or_default();
         let is_hidden = !found.is_item && is_secret(&found.name)
@@ -198,21 +220,65 @@ fn key_of(line: &str) -> Option<KeyLine<'_>> {
 /// Returns the key of a line, or its item if that begins with an anchor.
 fn key_in(line: &str) -> Option<SecretKey<'_>> {
     let Some(KeyLine { before, key, between, end }) = key_of(line) else { return item_in(line) };
-    let is_explicit = before.trim_end().ends_with('?');
+    let is_explicit = before.contains('?');
     if between.trim().is_empty() && !is_explicit {
-        return None;
+        return item_in(line);
     }
-    let name = match key.as_bytes().first() {
-        Some(b'"') => serde_json::from_str(key).ok().map_or(key.into(), Cow::Owned),
-        _ => Cow::Borrowed(key.trim_matches('\'')),
-    };
+    let name = scalar_text(key);
+    let indent = before.find(['!', '&']).unwrap_or(before.len());
     let outer = match is_explicit {
-        true => before.trim_end().len() - 1,
-        false => before.len(),
+        true => before.find('?').unwrap_or(indent),
+        false => indent,
     };
-    let indent = before.len();
     Some(SecretKey { indent, outer, is_item: false, is_explicit, value_start: end, name })
 }
+
+/// Returns the text of a scalar that may be in quotes.
+fn scalar_text(written: &str) -> Cow<'_, str> {
+    match written.as_bytes().first() {
+        Some(b'"') => escapes::unescaped(written.trim_matches('"')),
+        Some(b'\'') => written.trim_matches('\'').replace("\'\'", "'").into(),
+        _ => written.into(),
+    }
+}
+
+/// Returns a key whose text is below its mark.
+fn key_below<'a>(name: &'a str, line: &str) -> SecretKey<'a> {
+    let outer = line.find('?').unwrap_or_default();
+    SecretKey {
+        indent: outer + 1,
+        outer,
+        is_item: false,
+        is_explicit: true,
+        value_start: line.trim_end().len(),
+        name: Cow::Borrowed(name),
+    }
+}
+
+/// Finds the keys whose text is below their mark, by the number of the line that has the mark.
+fn keys_below(source: &str) -> BTreeMap<usize, String> {
+    static PATTERN: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(KEY_BELOW).ok());
+    let mut keys: BTreeMap<usize, String> = BTreeMap::new();
+    let mut open: Option<(usize, usize)> = None;
+    let pattern = PATTERN.as_ref().filter(|_| source.contains('?'));
+    for (number, line) in source.lines().enumerate().filter(|_| pattern.is_some()) {
+        let indent = line.len() - line.trim_start().len();
+        if pattern.is_some_and(|pattern| line.contains('?') && pattern.is_match(line)) {
+            open = line.find('?').map(|outer| (number, outer));
+            keys.insert(number, String::new());
+        } else if let Some((number, outer)) = open.filter(|_| !line.trim().is_empty()) {
+            match keys.get_mut(&number).filter(|_| indent > outer) {
+                Some(name) if name.len() < MAX_KEY_BYTES => name.push_str(&scalar_text(line.trim())),
+                Some(_) => {}
+                None => open = None,
+            }
+        }
+    }
+    keys
+}
+
+/// Longer texts are not keys, in bytes.
+const MAX_KEY_BYTES: usize = 256;
 
 /// Returns the item of a list that begins with an anchor.
 fn item_in(line: &str) -> Option<SecretKey<'_>> {
@@ -231,21 +297,48 @@ fn item_in(line: &str) -> Option<SecretKey<'_>> {
 }
 
 /// A mapping whose keys may be the name and the value of a pair.
-struct Mapping<'a> {
+#[derive(Default)]
+struct Mapping {
     /// How far its keys are indented.
     column: usize,
-    /// The name of the secret, if a key has one.
-    secret: Option<&'a str>,
+    /// The name of the secret, if a key has one, and what it hides.
+    secret: Option<(String, LabelReach)>,
     /// The numbers of the lines with values.
-    values: Vec<usize>,
+    values: Vec<(usize, PairRole)>,
+    /// The kind of an object of Kubernetes.
+    kind: String,
+    /// The numbers of the lines with data of a Secret of Kubernetes.
+    data: Vec<usize>,
+    /// The same of mappings in this one that have no kind.
+    inner_data: Vec<usize>,
 }
 
-/// Finds values whose names are those of secrets, such as `- name: PASSWORD` and `value: …` in the next line.
+impl Mapping {
+    /// Adds the lines that are hidden. Returns the lines with data of mappings without a kind.
+    fn add_lines(self, pairs: &mut BTreeMap<usize, String>) -> Vec<usize> {
+        if let Some((name, reach)) = self.secret {
+            let hidden = self.values.iter().filter(|(_, role)| reach.hides(*role));
+            pairs.extend(hidden.map(|(number, _)| (*number, name.clone())));
+        }
+        let (own, inner) = (self.data, self.inner_data);
+        let hidden = match self.kind.as_str() {
+            "" => return [inner, own].concat(),
+            SECRET_KIND => own,
+            SECRET_LIST_KIND => [inner, own].concat(),
+            _ => Vec::new(),
+        };
+        pairs.extend(hidden.into_iter().map(|number| (number, SECRET_KIND.to_owned())));
+        Vec::new()
+    }
+}
+
+/// Finds values whose names are those of secrets, such as `- name: PASSWORD` and `value: …` in the next line, and the
+/// data of Secrets of Kubernetes.
 ///
 /// Returns the names by the number of the line with the value.
-fn secret_pairs(source: &str) -> BTreeMap<usize, &str> {
+fn secret_pairs(source: &str) -> BTreeMap<usize, String> {
     let mut pairs = BTreeMap::new();
-    let mut open: Vec<Mapping<'_>> = Vec::new();
+    let mut open: Vec<Mapping> = Vec::new();
     let mut lines = source.split_inclusive('\n').enumerate().peekable();
     while let Some((number, line)) = lines.next() {
         // The value of an explicit key does not end its mapping.
@@ -265,40 +358,48 @@ fn secret_pairs(source: &str) -> BTreeMap<usize, &str> {
         });
         let Some(key) = key else { continue };
         if open.last().is_none_or(|mapping| mapping.column != column) {
-            open.push(Mapping { column, secret: None, values: Vec::new() });
+            open.push(Mapping { column, ..Mapping::default() });
         }
         let Some(mapping) = open.last_mut() else { continue };
-        let value = line.get(key.value_start..).unwrap_or_default();
-        match pair_role(&key.name) {
-            Some(PairRole::Name) => {
-                let value = value.split(" #").next().unwrap_or_default().trim();
-                // The name may be in the next line, as a text of several lines or behind an explicit key.
-                let below = lines.peek().map_or("", |(_, next)| next.trim());
-                let name = match value.is_empty() || value.starts_with(['>', '|']) {
-                    true => below.trim_start_matches(':').trim(),
-                    false => value,
-                };
-                let name = name.trim_matches(['"', '\'']);
-                if is_secret(name) {
-                    mapping.secret = Some(name);
-                }
+        if SECRET_DATA.contains(&&*key.name) {
+            mapping.data.push(number);
+        }
+        let role = pair_role(&key.name);
+        if role == Some(PairRole::Name) || key.name == KIND {
+            let value = line.get(key.value_start..).unwrap_or_default();
+            let value = value.split(" #").next().unwrap_or_default().trim();
+            // The text may be in the next line, as a text of several lines or behind an explicit key.
+            let below = lines.peek().map_or("", |(_, next)| next.trim());
+            let written = match value.is_empty() || value.starts_with(['>', '|']) {
+                true => below.trim_start_matches(':').trim(),
+                false => value,
+            };
+            let text = scalar_text(written);
+            if key.name == KIND {
+                mapping.kind = text.into_owned();
+            } else if let Some(reach) = LabelReach::of(&key.name, &text) {
+                mapping.secret = Some((text.into_owned(), reach));
             }
-            Some(PairRole::Value) => mapping.values.push(number),
-            None => {}
+        } else if let Some(role) = role {
+            mapping.values.push((number, role));
         }
     }
     close_mappings(&mut open, &mut pairs, |_| true);
     pairs
 }
 
-fn close_mappings<'a>(
-    open: &mut Vec<Mapping<'a>>,
-    pairs: &mut BTreeMap<usize, &'a str>,
-    is_closed: impl Fn(&Mapping<'a>) -> bool,
+fn close_mappings(
+    open: &mut Vec<Mapping>,
+    pairs: &mut BTreeMap<usize, String>,
+    is_closed: impl Fn(&Mapping) -> bool,
 ) {
     while let Some(mapping) = open.pop_if(|mapping| is_closed(mapping)) {
-        if let Some(name) = mapping.secret {
-            pairs.extend(mapping.values.into_iter().map(|number| (number, name)));
+        let mut data = mapping.add_lines(pairs);
+        if let Some(outer) = open.last_mut() {
+            if outer.inner_data.len() < data.len() {
+                std::mem::swap(&mut outer.inner_data, &mut data);
+            }
+            outer.inner_data.append(&mut data);
         }
     }
 }
@@ -363,12 +464,74 @@ mod tests {
             ),
             ("? name\n: TOKEN\n? value\n: fish\n", "? name\n: TOKEN\n? value @\n"),
             ("name: token\n---\nvalue: kept\n", "name: token\n---\nvalue: kept\n"),
+            ("- field: password\n  content: fish\n", "- field: password\n  content: @\n"),
+            ("- name: auth-service\n  content: kept\n", "- name: auth-service\n  content: kept\n"),
+            ("- name: \"pass\\x77ord\"\n  value: fish\n", "- name: \"pass\\x77ord\"\n  value: @\n"),
             (
                 "- {name: PASSWORD, value: fish}\n- {name: A, value: kept}\n",
                 "- {name: PASSWORD, value: @}\n- {name: A, value: kept}\n",
             ),
         ] {
             assert_eq!(masked(source, true), expected.replace('@', MASK), "{source}");
+        }
+    }
+
+    #[test]
+    fn keys_are_read_in_all_forms() {
+        for (source, expected) in [
+            ("\"pass\\x77ord\": fish\nb: kept\n", "\"pass\\x77ord\": @\nb: kept\n"),
+            ("\"pass\\U00000077ord\": fish\n", "\"pass\\U00000077ord\": @\n"),
+            ("'it''s a token': fish\n", "'it''s a token': @\n"),
+            ("? |-\n  password\n: fish\nb: kept\n", "? |- @\nb: kept\n"),
+            ("? >-\n  password\n:\n  - fish\nb: kept\n", "? >- @\nb: kept\n"),
+            ("?\n  password\n: fish\nb: kept\n", "? @\nb: kept\n"),
+            ("? \"pass\\x77ord\"\n: fish\nb: kept\n", "? \"pass\\x77ord\" @\nb: kept\n"),
+            ("? |-\n  shop\n: kept\nb: kept\n", "? |-\n  shop\n: kept\nb: kept\n"),
+            ("a: &p password\n*p : fish\nb: kept\n", "a: &p password\n*p : @\nb: kept\n"),
+            ("a: &p \"pass\\x77ord\"\n*p :\n  c: fish\nb: kept\n", "a: &p \"pass\\x77ord\"\n*p : @\nb: kept\n"),
+            ("a: &p shop\n*p : kept\n", "a: &p shop\n*p : kept\n"),
+            ("*p : fish\n", "*p : @\n"),
+            ("&a password: fish\nb: kept\n", "&a password: @\nb: kept\n"),
+            ("!!str password: fish\n", "!!str password: @\n"),
+            ("contraseña: fish\n", "contraseña: @\n"),
+            ("password (old): fish\n", "password (old): @\n"),
+            ("a: {\"pass\\x77ord\": fish, b: kept}\n", "a: {\"pass\\x77ord\": @, b: kept}\n"),
+            ("passwordPolicy:\n  minLength: 12\n  name: kept\n", "passwordPolicy:\n  minLength: 12\n  name: kept\n"),
+            ("tokens: [1, 2, 3]\n", "tokens: [1, 2, 3]\n"),
+            ("seed: 42\nseed_phrase: a b c\n", "seed: 42\nseed_phrase: @\n"),
+        ] {
+            assert_eq!(masked(source, true), expected.replace('@', MASK), "{source}");
+        }
+    }
+
+    #[test]
+    fn data_of_secrets_of_kubernetes_is_hidden() {
+        for (source, expected) in [
+            (
+                "kind: Secret\ndata:\n  a: fish\nstringData: {b: fish}\ntype: kept\n",
+                "kind: Secret\ndata: @\nstringData: @\ntype: kept\n",
+            ),
+            (
+                "apiVersion: v1\ndata:\n  a: fish\nkind: \"Secret\" # c\nmetadata:\n  name: kept\n",
+                "apiVersion: v1\ndata: @\nkind: \"Secret\" # c\nmetadata:\n  name: kept\n",
+            ),
+            (
+                "items:\n- data:\n    a: fish\n  kind: Secret\n- data:\n    a: kept\n  kind: ConfigMap\nkind: List\n",
+                "items:\n- data: @\n  kind: Secret\n- data:\n    a: kept\n  kind: ConfigMap\nkind: List\n",
+            ),
+            (
+                "kind: SecretList\nitems:\n- metadata:\n    name: kept\n  data:\n    a: fish\n",
+                "kind: SecretList\nitems:\n- metadata:\n    name: kept\n  data: @\n",
+            ),
+            (
+                "kind: ConfigMap\ndata:\n  a: kept\n---\nkind: Secret\ndata:\n  a: fish\n",
+                "kind: ConfigMap\ndata:\n  a: kept\n---\nkind: Secret\ndata: @\n",
+            ),
+            ("data:\n  a: kept\n", "data:\n  a: kept\n"),
+        ] {
+            for is_declared in [true, false] {
+                assert_eq!(masked(source, is_declared), expected.replace('@', MASK), "{source}");
+            }
         }
     }
 

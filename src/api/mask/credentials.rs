@@ -1,0 +1,264 @@
+//! Credentials that need no name, because their form or their place is enough.
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use regex::{Captures, Regex};
+
+use super::MASK;
+
+/// Credentials after a scheme, before the host of an address and in commands, tokens that say what they are by their
+/// beginning, JSON Web Tokens, addresses that are secrets, and private keys.
+const CREDENTIALS: &str = r#"(?x)
+    \b(?P<scheme>(?i:basic|bearer)\s{1,4})(?P<given>[A-Za-z0-9_.~+/=-]{8,})
+    | \b(?P<digest>(?i:digest)\s{1,4})(?P<fields>
+        [A-Za-z-]{1,20}\s?=\s?(?:\\?"[^"\\]*\\?"|[^\s,"]+)
+        (?:\s?,\s{0,4}[A-Za-z-]{1,20}\s?=\s?(?:\\?"[^"\\]*\\?"|[^\s,"]+))*)
+    | (?P<slashes>(?:^|:)//)[^\s/?\#"'<>]+@
+    | \beyJ[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?
+    | \b[0-9A-Za-z]{27}_[0-9][0-9A-Za-z]{20}\b
+    | \b(?:sk|rk|whsec|gh[opsur]|github_pat|gl[a-z]{2,5}|xox[a-z]|xapp)[_-][A-Za-z0-9_-]{8,}
+    | \b(?:npm|hf|gsk|r8|ntn|figd|sntry[su]|rubygems|lin_(?:api|oauth))_[A-Za-z0-9]{16,}
+    | \b(?:do[opr]_v1|shp(?:at|ss|ca|pa)|dckr_[op]at)_[A-Za-z0-9_-]{16,}
+    | \bpypi-[A-Za-z0-9_]{16,}[A-Za-z0-9_-]*
+    | \b(?:GOCSPX|xai|nvapi|PMAK|NRAK)-[A-Za-z0-9_-]{16,}
+    | \bAGE-SECRET-KEY-[A-Z0-9-]{8,}
+    | \bAIza[A-Za-z0-9_-]{30,}
+    | \b(?:AKIA|ASIA)[A-Z0-9]{16}\b
+    | \bAT[AC]TT3[A-Za-z0-9_=-]{16,}
+    | \bSG\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}
+    | \b(?:ya29|hv[bs])\.[A-Za-z0-9_-]{16,}
+    | \b[0-9]{8,10}:AA[A-Za-z0-9_-]{30,}
+    | \bLS0tLS1CRUdJTi[A-Za-z0-9+/]{0,40}(?:UFJJVkFUR|QUklWQVRF|BSSVZBVE)[A-Za-z0-9+/=]+
+    | (?P<hook>(?i:
+        hooks\.slack(?:-gov)?\.com\\?/(?:services|workflows|triggers)
+        | \bdiscord(?:app)?\.com\\?/api\\?/(?:v[0-9]+\\?/)?webhooks
+        | webhook\.office\.com\\?/[a-z0-9]+
+        | \boutlook\.office(?:365)?\.com\\?/webhook
+        | \.logic\.azure\.com(?::443)?\\?/(?:workflows|powerautomate)
+        | \.powerplatform\.com(?::443)?\\?/powerautomate
+        | \bhooks\.zapier\.com\\?/hooks
+        | \bchat\.googleapis\.com\\?/v1\\?/spaces
+        )\\?/|(?i:\bapi\.telegram\.org\\?/(?:file\\?/)?bot))[^\s"'<>]+
+    | (?P<begin>-{4,5}[\ ]?BEGIN(?:[\ +]|%20)(?:[A-Z0-9]{1,16}(?:[\ +]|%20)){0,4}
+        PRIVATE(?:[\ +]|%20)KEY(?:[\ +]BLOCK)?[\ ]?-{4,5})(?P<inner>(?s:.)*?)(?P<end>-{4,5}[\ ]?END|\z)
+    | (?P<option>(?:^|\s)(?:-[uUab]|--(?:user|proxy-user|auth|cookie|oauth2-bearer|pass|proxy-pass))(?:\s{1,4}|=)?)
+        (?P<word>"[^"]*"|'[^']*'|[^\s"'-][^\s"']*)
+"#;
+/// Words behind `Basic` and `Bearer` that are not credentials.
+const OTHER_WORDS: [&str; 6] = [
+    "authentication",
+    "authorization",
+    "credentials",
+    "information",
+    "knowledge",
+    "understanding",
+];
+/// Fields of a digest that prove that the sender has the password, or name the sender.
+const DIGEST_FIELDS: [&str; 4] = ["response", "cnonce", "username", "rspauth"];
+/// Words of lines that are commands, whose options may have credentials.
+const COMMANDS: [&str; 4] = ["curl", "http ", "https ", "xh "];
+/// Options that have a user and a password. The others have only a secret.
+const LOGIN_OPTIONS: [&str; 6] = ["-u", "-U", "-a", "--user", "--proxy-user", "--auth"];
+/// Beginnings of credentials without `-` and `_`.
+const JOINED_BEGINNINGS: [&str; 5] = ["AIza", "AKIA", "ASIA", "LS0tLS1CRUdJTi", "AT"];
+/// Beginnings of credentials with a dot.
+const DOTTED_BEGINNINGS: [&str; 5] = ["eyJ", "SG.", "ya29.", "hvs.", "hvb."];
+/// The minimum length of a token that says what it is by its beginning, in bytes.
+const MIN_TOKEN_BYTES: usize = 11;
+
+/// Returns a text without credentials that need no name.
+pub(super) fn credentials(shown: &str) -> Cow<'_, str> {
+    if is_plain(shown) {
+        return shown.into();
+    }
+    static PATTERN: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(CREDENTIALS).ok());
+    let Some(pattern) = PATTERN.as_ref() else { return MASK.into() };
+    let is_command = COMMANDS.iter().any(|command| shown.contains(command));
+    pattern.replace_all(shown, |found: &Captures<'_>| hide(found, is_command))
+}
+
+/// Hides the content of private keys, also of one whose lines are items of a list.
+pub(super) fn private_keys(shown: &str) -> Cow<'_, str> {
+    match shown.contains("PRIVATE KEY") && shown.contains("-----END") {
+        true => credentials(shown),
+        false => shown.into(),
+    }
+}
+
+fn hide(found: &Captures<'_>, is_command: bool) -> String {
+    let part = |name| found.name(name).map(|part| part.as_str());
+    let whole = found.get(0).map_or("", |whole| whole.as_str());
+    if let (Some(scheme), Some(given)) = (part("scheme"), part("given")) {
+        let given = given.trim_end_matches('.');
+        return match OTHER_WORDS.iter().any(|known| given.eq_ignore_ascii_case(known)) {
+            true => whole.to_owned(),
+            false => format!("{scheme}{MASK}"),
+        };
+    }
+    if let (Some(digest), Some(fields)) = (part("digest"), part("fields")) {
+        let names = fields.split(',').filter_map(|field| field.split_once('='));
+        let mut names = names.map(|(name, _)| name.trim());
+        let is_proof =
+            names.any(|name| DIGEST_FIELDS.iter().any(|known| name.eq_ignore_ascii_case(known)));
+        return match is_proof {
+            true => format!("{digest}{MASK}"),
+            false => whole.to_owned(),
+        };
+    }
+    if let (Some(begin), Some(inner), Some(end)) = (part("begin"), part("inner"), part("end")) {
+        return private_key(begin, inner, end);
+    }
+    if let (Some(option), Some(word)) = (part("option"), part("word")) {
+        return match is_command {
+            true => format!("{option}{}", option_value(option, word)),
+            false => whole.to_owned(),
+        };
+    }
+    if let Some(slashes) = part("slashes") {
+        return format!("{slashes}{MASK}@");
+    }
+    format!("{}{MASK}", part("hook").unwrap_or_default())
+}
+
+/// Hides the content of a private key. The lines around it stay.
+fn private_key(begin: &str, inner: &str, end: &str) -> String {
+    let content = inner.trim();
+    let (before, after) = inner.split_once(content).unwrap_or((inner, ""));
+    let shown = if content.is_empty() { "" } else { MASK };
+    [begin, before, shown, after, end].concat()
+}
+
+/// Hides the password that an option has, or all of its value.
+fn option_value(option: &str, word: &str) -> String {
+    let quote = word.get(..1).filter(|first| matches!(*first, "\"" | "'")).unwrap_or_default();
+    let value = word.trim_matches(['"', '\'']);
+    let name = option.trim().trim_end_matches('=');
+    match value.split_once(':') {
+        Some((user, _)) if LOGIN_OPTIONS.contains(&name) => format!("{quote}{user}:{MASK}{quote}"),
+        None if LOGIN_OPTIONS.contains(&name) => word.to_owned(),
+        // Without an equals sign, the option of curl names a file.
+        _ if matches!(name, "-b" | "--cookie") && !value.contains('=') => word.to_owned(),
+        _ => format!("{quote}{MASK}{quote}"),
+    }
+}
+
+/// Returns true if a text cannot hold a secret, as one look at its letters says: most paths and parameters are
+/// such, and lines of the terminal are written for each request.
+pub(super) fn is_plain(shown: &str) -> bool {
+    let (mut joined, mut dotted) = (false, false);
+    for byte in shown.bytes() {
+        match byte {
+            b':' | b'=' | b'<' => return false,
+            b'_' | b'-' => joined = true,
+            b'.' => dotted = true,
+            byte if !byte.is_ascii() || byte.is_ascii_whitespace() => return false,
+            _ => {}
+        }
+    }
+    let has = |beginnings: &[&str]| beginnings.iter().any(|it| shown.contains(it));
+    !shown.starts_with("//")
+        && (shown.len() < MIN_TOKEN_BYTES || !joined && !has(&JOINED_BEGINNINGS))
+        && (!dotted || !has(&DOTTED_BEGINNINGS) && !shown.contains('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::mask::text;
+
+    const LETTERS: &str = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+
+    #[test]
+    fn tokens_are_known_by_their_beginning() {
+        let short = LETTERS.get(..40).unwrap_or_default();
+        let capitals = LETTERS.get(26..52).unwrap_or_default();
+        for (start, end) in [
+            ("npm_", short),
+            ("pypi-AgEI", short),
+            ("hf_", short),
+            ("AIzaSy", short),
+            ("AGE-SECRET-KEY-1", capitals),
+            ("glpat-", short),
+            ("glptt-", short),
+            ("xoxb-1-2-", short),
+            ("xoxe-", short),
+            ("ghp_", short),
+            ("github_pat_", short),
+            ("sk-ant-api03-", short),
+            ("sk_live_", short),
+            ("whsec_", short),
+            ("GOCSPX-", short),
+            ("shpat_", short),
+            ("dckr_pat_", short),
+            ("ya29.", short),
+            ("hvs.", short),
+            ("ATATT3x", short),
+            ("AKIA", "IOSFODNN7EXAMPLE"),
+        ] {
+            let token = format!("{start}{end}");
+            assert_eq!(text(&token), MASK, "{token}");
+            assert_eq!(text(&format!("a {token} b")), format!("a {MASK} b"), "{token}");
+        }
+        let mail = format!("SG.{}.{}", "aB1".repeat(7), "aB1".repeat(14));
+        assert_eq!(text(&mail), MASK);
+        for plain in ["npm_config_registry", "hf_hub_download", "AIza", "SG.a.b", "a.b/c_d"] {
+            assert_eq!(text(plain), plain);
+        }
+    }
+
+    #[test]
+    fn credentials_in_free_text_are_hidden() {
+        for (shown, expected) in [
+            ("https://hooks.slack.com/services/T0/B0/fish", "https://hooks.slack.com/services/$"),
+            ("hooks.slack.com/triggers/T0/1/fish", "hooks.slack.com/triggers/$"),
+            (
+                "https://discord.com/api/webhooks/1/sword-fish?wait=true",
+                "https://discord.com/api/webhooks/$",
+            ),
+            ("https://discordapp.com/api/v10/webhooks/1/f", "https://discordapp.com/api/v10/webhooks/$"),
+            (
+                "https://a.webhook.office.com/webhookb2/1@2/IncomingWebhook/fish/3",
+                "https://a.webhook.office.com/webhookb2/$",
+            ),
+            ("https://outlook.office.com/webhook/fish", "https://outlook.office.com/webhook/$"),
+            (
+                "Digest username=\"a\", realm=\"r\", cnonce=\"b\", response=\"fish\"",
+                "Digest $",
+            ),
+            ("Digest realm=\"shop\", nonce=\"b\"", "Digest realm=\"shop\", nonce=\"b\""),
+            ("a cnonce=fish, rspauth=\"fish\"", "a cnonce=$, rspauth=$"),
+            ("curl -u a:fish https://b.test", "curl -u a:$ https://b.test"),
+            ("curl -ua:fish https://b.test", "curl -ua:$ https://b.test"),
+            ("curl --user 'a:sword fish' b.test", "curl --user 'a:$' b.test"),
+            ("curl --user=a:fish b.test", "curl --user=a:$ b.test"),
+            ("curl -U a:fish -b 'a=fish' b.test", "curl -U a:$ -b '$' b.test"),
+            ("curl -u a -b file b.test", "curl -u a -b file b.test"),
+            ("http -a me:fish b.test", "http -a me:$ b.test"),
+            ("docker run -u 1000:1000 b", "docker run -u 1000:1000 b"),
+            ("Basic authentication is used.", "Basic authentication is used."),
+        ] {
+            assert_eq!(text(shown), expected.replace('$', MASK), "{shown}");
+        }
+    }
+
+    #[test]
+    fn private_keys_are_hidden_in_any_text() {
+        for kind in ["PRIVATE KEY", "RSA PRIVATE KEY", "OPENSSH PRIVATE KEY", "PGP PRIVATE KEY BLOCK"] {
+            for (before, after) in [("", "\n"), ("a: |\n  ", "\nb: kept\n"), ("say \"", "\" kept")] {
+                let key = |inner: &str| {
+                    format!("{before}-----BEGIN {kind}-----\n{inner}\n-----END {kind}-----{after}")
+                };
+
+                let shown = text(&key("sword\nfish+/=")).into_owned();
+
+                assert_eq!(shown, key(MASK));
+                assert_eq!(text(&shown), shown);
+            }
+        }
+        let cut = "-----BEGIN PRIVATE KEY-----\nswordfish";
+        assert_eq!(text(cut), format!("-----BEGIN PRIVATE KEY-----\n{MASK}"));
+        let public = "-----BEGIN PUBLIC KEY-----\nkept\n-----END PUBLIC KEY-----\n";
+        assert_eq!(text(public), public);
+    }
+}

@@ -1,0 +1,158 @@
+//! Escapes in quoted texts of JSON, YAML and JavaScript, and references to characters in XML.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::iter::Peekable;
+use std::str::Chars;
+
+/// The longest reference to a character or an entity, in bytes.
+const MAX_REFERENCE_BYTES: usize = 64;
+/// The longest text that entities may become, in bytes.
+const MAX_RESOLVED_BYTES: usize = 4096;
+/// How many entities may be inside each other.
+const MAX_ENTITY_DEPTH: u8 = 4;
+
+/// Returns a text with its escapes read. Escapes that are not known stay.
+pub(super) fn unescaped(text: &str) -> Cow<'_, str> {
+    if !text.contains('\\') {
+        return text.into();
+    }
+    let mut read = String::with_capacity(text.len());
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
+        if letter != '\\' {
+            read.push(letter);
+            continue;
+        }
+        match letters.next() {
+            Some('x') => read.extend(code(&mut letters, 2)),
+            Some('u') => read.extend(code(&mut letters, 4)),
+            Some('U') => read.extend(code(&mut letters, 8)),
+            Some('n') => read.push('\n'),
+            Some('t') => read.push('\t'),
+            Some('r') => read.push('\r'),
+            Some('_' | 'N' | 'L' | 'P') => read.push(' '),
+            // A line that continues.
+            Some('\n') | None => {}
+            Some(other) => read.push(other),
+        }
+    }
+    read.into()
+}
+
+/// Reads the digits of an escape. JavaScript may have them in braces.
+fn code(letters: &mut Peekable<Chars<'_>>, length: usize) -> Option<char> {
+    let is_braced = letters.next_if_eq(&'{').is_some();
+    let mut number = 0;
+    for _ in 0..if is_braced { 8 } else { length } {
+        let Some(digit) = letters.next_if(char::is_ascii_hexdigit) else { break };
+        number = number * 16 + digit.to_digit(16)?;
+    }
+    if is_braced {
+        letters.next_if_eq(&'}');
+    }
+    char::from_u32(number)
+}
+
+/// The texts of entities by their names.
+pub(super) type Entities<'a> = BTreeMap<&'a str, &'a str>;
+
+/// Returns a text of XML or HTML with its references read. References that are not known stay.
+pub(super) fn resolved<'a>(text: &'a str, entities: &Entities<'_>) -> Cow<'a, str> {
+    if !text.contains('&') {
+        return text.into();
+    }
+    let mut read = String::with_capacity(text.len());
+    resolve(text, entities, MAX_ENTITY_DEPTH, &mut read);
+    read.into()
+}
+
+fn resolve(text: &str, entities: &Entities<'_>, depth: u8, read: &mut String) {
+    let limit = text.len() + MAX_RESOLVED_BYTES;
+    let mut rest = text;
+    while let Some(at) = rest.find('&') {
+        let (before, after) = rest.split_at(at);
+        read.push_str(before);
+        let name = after.get(1..).unwrap_or_default();
+        let end = name.bytes().take(MAX_REFERENCE_BYTES).position(|byte| byte == b';');
+        let name = end.and_then(|end| name.get(..end));
+        let replaced = name.and_then(|name| match (character(name), entities.get(name)) {
+            (Some(letter), _) => Some(read.push(letter)),
+            (None, Some(inner)) if depth > 0 && read.len() < limit => {
+                Some(resolve(inner, entities, depth - 1, read))
+            }
+            _ => None,
+        });
+        let length = match (replaced, name) {
+            (Some(()), Some(name)) => name.len() + 2,
+            _ => {
+                read.push('&');
+                1
+            }
+        };
+        rest = after.get(length..).unwrap_or_default();
+    }
+    read.push_str(rest);
+}
+
+fn character(name: &str) -> Option<char> {
+    let Some(number) = name.strip_prefix('#') else {
+        return match name {
+            "amp" | "AMP" => Some('&'),
+            "lt" => Some('<'),
+            "gt" => Some('>'),
+            "quot" => Some('"'),
+            "apos" => Some('\''),
+            "colon" => Some(':'),
+            "equals" => Some('='),
+            "lowbar" => Some('_'),
+            "nbsp" | "Tab" | "NewLine" => Some(' '),
+            _ => None,
+        };
+    };
+    let number = match number.strip_prefix(['x', 'X']) {
+        Some(digits) => u32::from_str_radix(digits, 16).ok(),
+        None => number.parse().ok(),
+    };
+    char::from_u32(number?)
+}
+
+/// Returns a text as XML and HTML write it.
+pub(super) fn referenced(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_of_all_notations_are_read() {
+        for (text, expected) in [
+            (r"pass\x77ord", "password"),
+            (r"pass\u0077ord", "password"),
+            (r"pass\u{77}ord", "password"),
+            (r"pass\U00000077ord", "password"),
+            (r"pass\word", "password"),
+            (r"a\x", "a\0"),
+            (r"a\", "a"),
+            ("a", "a"),
+        ] {
+            assert_eq!(unescaped(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn references_are_read() {
+        let entities = Entities::from([("w", "&#119;"), ("loop", "a&loop;&loop;")]);
+        for (text, expected) in [
+            ("pass&#119;ord", "password"),
+            ("pass&#x77;ord", "password"),
+            ("pass&w;ord", "password"),
+            ("a &amp; b & c &no; &#xffffffff;", "a & b & c &no; &#xffffffff;"),
+        ] {
+            assert_eq!(resolved(text, &entities), expected, "{text}");
+        }
+        assert!(resolved("&loop;", &entities).len() < 2 * MAX_RESOLVED_BYTES);
+    }
+}
