@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::{MASK, brackets};
+use super::{MASK, brackets, work};
 use crate::api::secrets::is_secret;
 
 /// An alias, and an anchor with the node that follows.
@@ -25,6 +25,7 @@ pub(super) fn masked(source: &str, mask: impl Fn(&BTreeSet<String>) -> String) -
     let before = aliases(source);
     for _ in 0..MAX_STEPS {
         let masked = hide_nodes(&mask(&hidden), &hidden);
+        work::count(source.len());
         if all.is_empty() {
             return masked;
         }
@@ -114,6 +115,7 @@ fn node_end(source: &str, start: usize) -> usize {
             _ => at += 1,
         }
     }
+    work::count(at.min(source.len()) - start);
     at.min(source.len())
 }
 

@@ -2,6 +2,7 @@
 
 use super::fields::pairs;
 use super::json::json;
+use super::charset::WideText;
 use super::credentials::credentials;
 use super::text::{code, text};
 use super::{events, parts, yaml};
@@ -21,6 +22,10 @@ pub fn body(media_type: &str, body: &[u8]) -> Option<Vec<u8>> {
 
 /// The same, where `depth` more bodies in parts may stand inside each other.
 pub(super) fn masked(media_type: &str, body: &[u8], depth: usize) -> Option<Vec<u8>> {
+    if let Some(wide) = WideText::of(body) {
+        let masked = masked(media_type, wide.text.as_bytes(), depth)?;
+        return Some(wide.encode(&String::from_utf8_lossy(&masked)));
+    }
     if media_type.starts_with("multipart/")
         && let Some(masked) = parts::masked(body, depth)
     {

@@ -1,5 +1,7 @@
 //! Lists and objects in brackets, as JSON, YAML, GraphQL and code write them.
 
+use super::work;
+
 /// Returns the end of the list or object that starts here.
 ///
 /// Text that is cut off, or whose brackets do not match, ends with the whole text.
@@ -20,9 +22,10 @@ pub(super) fn end(text: &str, start: usize) -> usize {
             b'(' => open.push(b')'),
             b']' | b'}' | b')' => {
                 if open.pop() != Some(byte) {
-                    return text.len();
+                    break;
                 }
                 if open.is_empty() {
+                    work::count(at - start);
                     return at + 1;
                 }
             }
@@ -31,6 +34,7 @@ pub(super) fn end(text: &str, start: usize) -> usize {
         before = if byte.is_ascii_whitespace() { b' ' } else { byte };
         at += 1;
     }
+    work::count(at.min(text.len()) - start);
     text.len()
 }
 

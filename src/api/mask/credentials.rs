@@ -5,41 +5,42 @@ use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
 
-use super::MASK;
+use super::{MASK, work};
 
 /// Credentials after a scheme, before the host of an address and in commands, tokens that say what they are by their
-/// beginning, JSON Web Tokens, addresses that are secrets, and private keys.
+/// beginning, JSON Web Tokens, addresses that are secrets, and private keys. Borders of words are those of ASCII, since
+/// searches for others are slow.
 const CREDENTIALS: &str = r#"(?x)
-    \b(?P<scheme>(?i:basic|bearer)\s{1,4})(?P<given>[A-Za-z0-9_.~+/=-]{8,})
-    | \b(?P<digest>(?i:digest)\s{1,4})(?P<fields>
+    (?-u:\b)(?P<scheme>(?i:basic|bearer)\s{1,4})(?P<given>[A-Za-z0-9_.~+/=-]{8,})
+    | (?-u:\b)(?P<digest>(?i:digest)\s{1,4})(?P<fields>
         [A-Za-z-]{1,20}\s?=\s?(?:\\?"[^"\\]*\\?"|[^\s,"]+)
         (?:\s?,\s{0,4}[A-Za-z-]{1,20}\s?=\s?(?:\\?"[^"\\]*\\?"|[^\s,"]+))*)
     | (?P<slashes>(?:^|:)//)[^\s/?\#"'<>]+@
-    | \beyJ[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?
-    | \b[0-9A-Za-z]{27}_[0-9][0-9A-Za-z]{20}\b
-    | \b(?:sk|rk|whsec|gh[opsur]|github_pat|gl[a-z]{2,5}|xox[a-z]|xapp)[_-][A-Za-z0-9_-]{8,}
-    | \b(?:npm|hf|gsk|r8|ntn|figd|sntry[su]|rubygems|lin_(?:api|oauth))_[A-Za-z0-9]{16,}
-    | \b(?:do[opr]_v1|shp(?:at|ss|ca|pa)|dckr_[op]at)_[A-Za-z0-9_-]{16,}
-    | \bpypi-[A-Za-z0-9_]{16,}[A-Za-z0-9_-]*
-    | \b(?:GOCSPX|xai|nvapi|PMAK|NRAK)-[A-Za-z0-9_-]{16,}
-    | \bAGE-SECRET-KEY-[A-Z0-9-]{8,}
-    | \bAIza[A-Za-z0-9_-]{30,}
-    | \b(?:AKIA|ASIA)[A-Z0-9]{16}\b
-    | \bAT[AC]TT3[A-Za-z0-9_=-]{16,}
-    | \bSG\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}
-    | \b(?:ya29|hv[bs])\.[A-Za-z0-9_-]{16,}
-    | \b[0-9]{8,10}:AA[A-Za-z0-9_-]{30,}
-    | \bLS0tLS1CRUdJTi[A-Za-z0-9+/]{0,40}(?:UFJJVkFUR|QUklWQVRF|BSSVZBVE)[A-Za-z0-9+/=]+
+    | (?-u:\b)eyJ[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?
+    | (?-u:\b)[0-9A-Za-z]{27}_[0-9][0-9A-Za-z]{20}(?-u:\b)
+    | (?-u:\b)(?:sk|rk|whsec|gh[opsur]|github_pat|gl[a-z]{2,5}|xox[a-z]|xapp)[_-][A-Za-z0-9_-]{8,}
+    | (?-u:\b)(?:npm|hf|gsk|r8|ntn|figd|sntry[su]|rubygems|lin_(?:api|oauth))_[A-Za-z0-9]{16,}
+    | (?-u:\b)(?:do[opr]_v1|shp(?:at|ss|ca|pa)|dckr_[op]at)_[A-Za-z0-9_-]{16,}
+    | (?-u:\b)pypi-[A-Za-z0-9_]{16,}[A-Za-z0-9_-]*
+    | (?-u:\b)(?:GOCSPX|xai|nvapi|PMAK|NRAK)-[A-Za-z0-9_-]{16,}
+    | (?-u:\b)AGE-SECRET-KEY-[A-Z0-9-]{8,}
+    | (?-u:\b)AIza[A-Za-z0-9_-]{30,}
+    | (?-u:\b)(?:AKIA|ASIA)[A-Z0-9]{16}(?-u:\b)
+    | (?-u:\b)AT[AC]TT3[A-Za-z0-9_=-]{16,}
+    | (?-u:\b)SG\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}
+    | (?-u:\b)(?:ya29|hv[bs])\.[A-Za-z0-9_-]{16,}
+    | (?-u:\b)[0-9]{8,10}:AA[A-Za-z0-9_-]{30,}
+    | (?-u:\b)LS0tLS1CRUdJTi[A-Za-z0-9+/]{0,40}(?:UFJJVkFUR|QUklWQVRF|BSSVZBVE)[A-Za-z0-9+/=]+
     | (?P<hook>(?i:
         hooks\.slack(?:-gov)?\.com\\?/(?:services|workflows|triggers)
-        | \bdiscord(?:app)?\.com\\?/api\\?/(?:v[0-9]+\\?/)?webhooks
+        | (?-u:\b)discord(?:app)?\.com\\?/api\\?/(?:v[0-9]+\\?/)?webhooks
         | webhook\.office\.com\\?/[a-z0-9]+
-        | \boutlook\.office(?:365)?\.com\\?/webhook
+        | (?-u:\b)outlook\.office(?:365)?\.com\\?/webhook
         | \.logic\.azure\.com(?::443)?\\?/(?:workflows|powerautomate)
         | \.powerplatform\.com(?::443)?\\?/powerautomate
-        | \bhooks\.zapier\.com\\?/hooks
-        | \bchat\.googleapis\.com\\?/v1\\?/spaces
-        )\\?/|(?i:\bapi\.telegram\.org\\?/(?:file\\?/)?bot))[^\s"'<>]+
+        | (?-u:\b)hooks\.zapier\.com\\?/hooks
+        | (?-u:\b)chat\.googleapis\.com\\?/v1\\?/spaces
+        )\\?/|(?i:(?-u:\b)api\.telegram\.org\\?/(?:file\\?/)?bot))[^\s"'<>]+
     | (?P<begin>-{4,5}[\ ]?BEGIN(?:[\ +]|%20)(?:[A-Z0-9]{1,16}(?:[\ +]|%20)){0,4}
         PRIVATE(?:[\ +]|%20)KEY(?:[\ +]BLOCK)?[\ ]?-{4,5})(?P<inner>(?s:.)*?)(?P<end>-{4,5}[\ ]?END|\z)
     | (?P<option>(?:^|\s)(?:-[uUab]|--(?:user|proxy-user|auth|cookie|oauth2-bearer|pass|proxy-pass))(?:\s{1,4}|=)?)
@@ -74,6 +75,7 @@ pub(super) fn credentials(shown: &str) -> Cow<'_, str> {
     }
     static PATTERN: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(CREDENTIALS).ok());
     let Some(pattern) = PATTERN.as_ref() else { return MASK.into() };
+    work::count(shown.len());
     let is_command = COMMANDS.iter().any(|command| shown.contains(command));
     pattern.replace_all(shown, |found: &Captures<'_>| hide(found, is_command))
 }

@@ -10,6 +10,7 @@ use super::mark::MASK;
 use super::name_value::{LabelReach, PairRole, pair_role};
 use super::credentials::credentials;
 use super::graphql;
+use super::work;
 use super::text::text;
 use crate::api::secrets::{is_secret, is_secret_parameter, is_visible_scalar, last_word};
 
@@ -203,6 +204,7 @@ fn parameters(parameters: &str, depth: u8) -> String {
 
 /// The value of a parameter whose name says nothing; it may be an address with parameters.
 fn parameter<'a>(name: Option<&str>, value: &'a str, depth: u8) -> Cow<'a, str> {
+    work::count(value.len());
     if depth > 0 && value.contains(['%', '+']) {
         let decoded = decoded(value);
         // A pair without a name may be escaped as a whole.
@@ -224,6 +226,7 @@ fn joined<'a>(
     separators: &[char],
     other: impl Fn(Option<&str>, &'a str) -> Cow<'a, str>,
 ) -> String {
+    work::count(pairs.len());
     let mut masked = String::with_capacity(pairs.len());
     let secret_groups = secret_groups(pairs, separators);
     let has_secret_variables = has_secret_variables(pairs);

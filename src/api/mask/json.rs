@@ -8,7 +8,7 @@ use serde::de::IgnoredAny;
 use serde_json::{Deserializer, Value};
 
 use super::credentials::private_keys;
-use super::{MASK, anchors, brackets, escapes, graphql, name_value, text};
+use super::{MASK, anchors, brackets, escapes, graphql, name_value, text, work};
 use crate::api::secrets::{is_secret, is_visible_scalar};
 
 /// Masks JSON, or JSON values that follow each other.
@@ -25,6 +25,7 @@ pub(super) fn nested(source: &str, depth: u8) -> String {
     let source = &*name_value::masked(source);
     let secrets = SecretMembers { variables, labels: name_value::key_labels(source) };
     let masked = private_keys(&secrets.masked(source, depth)).into_owned();
+    work::count(source.len());
     let mut values = Deserializer::from_str(source).into_iter::<IgnoredAny>();
     match values.any(|value| value.is_err_and(|error| error.is_syntax())) {
         // It may be YAML in brackets.
@@ -249,7 +250,9 @@ enum NextToken {
 /// The next string at or after a place, with its quotes.
 fn next_string(text: &str, from: usize) -> Option<Range<usize>> {
     let start = from + text.get(from..)?.find('"')?;
-    Some(start..string_end(text, start))
+    let end = string_end(text, start);
+    work::count(end - from);
+    Some(start..end)
 }
 
 /// Where the string ends that starts here; at the end of the text when it is cut off.
@@ -288,6 +291,7 @@ fn member(text: &str, start: usize) -> Option<Range<usize>> {
             _ => at + 1,
         };
     }
+    work::count(at - start);
     let value = text.get(start..at)?.trim_end();
     bytes.get(start).map(|_| start..start + value.len())
 }

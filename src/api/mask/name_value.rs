@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use serde_json::Value;
 
-use super::MASK;
+use super::{MASK, work};
 use super::escapes::unescaped;
 use crate::api::secrets::{describes, is_exact, is_scalar, is_secret, is_visible_scalar, last_word};
 
@@ -351,9 +351,6 @@ struct PairScan<'a> {
     key_labels: BTreeSet<usize>,
     /// Searches for the end of a quoted text that found none.
     unclosed: UnclosedQuotes,
-    /// The number of bytes in which [`Self::quoted_end`] has looked for a quote.
-    #[cfg(test)]
-    searched: usize,
 }
 
 /// For each kind of quote, the end of the last search that found no closing quote.
@@ -389,12 +386,11 @@ impl<'a> PairScan<'a> {
             hidden: Vec::new(),
             key_labels: BTreeSet::new(),
             unclosed: UnclosedQuotes::default(),
-            #[cfg(test)]
-            searched: 0,
         }
     }
 
     fn run(&mut self) {
+        work::count(self.text.len());
         while let Some(&byte) = self.text.as_bytes().get(self.at) {
             match byte {
                 b'[' | b'{' | b'(' if self.groups.len() >= MAX_DEPTH => {
@@ -479,7 +475,9 @@ impl<'a> PairScan<'a> {
         let bytes = text.as_bytes();
         let rest = text.get(start..).unwrap_or_default();
         if let Some(quoted) = rest.strip_prefix("\\\"") {
-            return match quoted.find("\\\"") {
+            let length = quoted.find("\\\"");
+            work::count(length.unwrap_or(quoted.len()));
+            return match length {
                 Some(length) => (start + length + 4, "\\\""),
                 None => (self.text.len(), "\\\""),
             };
@@ -534,10 +532,7 @@ impl<'a> PairScan<'a> {
             }
             at += 1;
         }
-        #[cfg(test)]
-        {
-            self.searched += at - start;
-        }
+        work::count(at - start);
         if closed.is_none() {
             *self.unclosed.end(quote, is_in_group) = at;
         }
@@ -906,11 +901,10 @@ mod tests {
         {
             for start in ["", "'", "\"", "['", "[\"", "{'\"", "\"'"] {
                 let text = start.to_owned() + &piece.repeat(10_000);
-                let mut scan = PairScan::new(&text);
 
-                scan.run();
+                let searched = work::during(|| PairScan::new(&text).run()) - text.len();
 
-                assert!(scan.searched <= 4 * text.len(), "{start} {piece}: {}", scan.searched);
+                assert!(searched <= 4 * text.len(), "{start} {piece}: {searched}");
             }
         }
     }

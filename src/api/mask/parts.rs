@@ -2,7 +2,7 @@
 
 use percent_encoding::percent_decode_str;
 
-use super::body;
+use super::{body, work};
 use super::fields::{SecretGroups, find};
 use super::mark::MASK;
 use super::name_value::{PairRole, is_file_name, pair_role};
@@ -58,6 +58,7 @@ fn split<'a>(mut rest: &'a [u8], boundary: &[u8]) -> (Vec<FormPart<'a>>, &'a [u8
     let end = [b"\n", boundary].concat();
     while let Some(part) = rest.strip_prefix(boundary) {
         let next = find(part, &end);
+        work::count(next.unwrap_or(part.len()));
         let (part, after) = part.split_at(next.map_or(part.len(), |next| next + 1));
         let line_end = match (next, part) {
             (None, _) => 0,

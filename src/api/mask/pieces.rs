@@ -1,5 +1,7 @@
 //! The pieces of XML and HTML: tags, comments and their like, and texts.
 
+use super::work;
+
 /// Elements that have no end tag in HTML. XML has some of them with content, such as `param`.
 pub(super) const VOID_ELEMENTS: [&str; 13] = [
     "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source",
@@ -42,6 +44,7 @@ impl<'a> Iterator for Pieces<'a> {
     fn next(&mut self) -> Option<Self::Item> {
         let rest = self.text.get(self.at..).filter(|rest| !rest.is_empty())?;
         let piece = rest.get(..self.length(rest)).unwrap_or(rest);
+        work::count(piece.len());
         if self.is_page && piece.starts_with('<') {
             self.raw = raw_element(piece);
         }

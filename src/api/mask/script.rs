@@ -5,10 +5,10 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::{brackets, pieces};
+use super::{brackets, pieces, work};
 
 /// The start of a script in a page.
-const START_TAG: &str = r"(?i)<script\b[^>]{0,2000}>";
+const START_TAG: &str = r"(?i)<script(?-u:\b)[^>]{0,2000}>";
 /// Contents of `type` of scripts that are data, or templates for texts.
 const OTHER_TYPES: [&str; 3] = ["json", "template", "text/x-"];
 /// Words that declare a variable.
@@ -84,6 +84,12 @@ pub(super) fn literal(name: &str, name_text: &str, rest: &str) -> Option<Range<u
 
 /// Returns the place of the quote that ends a literal, or the end of the text.
 fn literal_end(bytes: &[u8], start: usize, quote: u8) -> usize {
+    let end = quote_after(bytes, start, quote);
+    work::count(end - start);
+    end
+}
+
+fn quote_after(bytes: &[u8], start: usize, quote: u8) -> usize {
     let mut at = start;
     while let Some(&byte) = bytes.get(at) {
         match byte {

@@ -9,7 +9,7 @@ use regex::Regex;
 use super::credentials::{credentials, is_plain};
 use super::fields::is_scheme;
 use super::script::ScriptPlaces;
-use super::{MASK, brackets, escapes, graphql, json, markup, name_value, script, yaml};
+use super::{MASK, brackets, escapes, graphql, json, markup, name_value, script, work, yaml};
 use crate::api::secrets::{is_secret, is_visible_scalar};
 
 /// How many texts may be inside each other, such as JSON in a string of JSON.
@@ -90,6 +90,7 @@ fn named<'a>(shown: &'a str, is_typed: bool, scripts: &ScriptPlaces) -> Cow<'a, 
     static PATTERNS: LazyLock<Option<(Regex, Regex)>> =
         LazyLock::new(|| Regex::new(NAMED).ok().zip(Regex::new(VALUE).ok()));
     let Some((name, value)) = PATTERNS.as_ref() else { return MASK.into() };
+    work::count(shown.len());
     let mut masked = String::new();
     let mut copied = 0;
     let variables = graphql::declared_variables(shown);
@@ -179,12 +180,15 @@ fn escaped_name(shown: &str, start: usize, end: usize) -> Option<Cow<'_, str>> {
 }
 
 fn value_length(value: &Regex, rest: &str) -> usize {
-    value.find(rest).map_or(0, |found| found.len())
+    let length = value.find(rest).map_or(0, |found| found.len());
+    work::count(length);
+    length
 }
 
 /// Returns the length of a header's value: up to the end of its line or the next tag. A sentence is not a value.
 fn header_length(rest: &str) -> usize {
     let line_end = rest.find(['\r', '\n', '<']).unwrap_or(rest.len());
+    work::count(line_end);
     let line = rest.get(..line_end).unwrap_or_default();
     let mut words = line.split_whitespace();
     let is_word = |word: &str| {

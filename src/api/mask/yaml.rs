@@ -9,7 +9,7 @@ use regex::Regex;
 use super::name_value::{
     KIND, LabelReach, PairRole, SECRET_DATA, SECRET_KIND, SECRET_LIST_KIND, pair_role,
 };
-use super::{MASK, anchors, brackets, escapes, text};
+use super::{MASK, anchors, brackets, escapes, text, work};
 use crate::api::secrets::{is_secret, is_visible_scalar};
 
 /// A line with a key: the text before the key, the key, and the text between the key and its value.
@@ -86,6 +86,7 @@ fn hide_lines<'a>(
     let mut lines = source.split_inclusive('\n').enumerate().peekable();
     let mut offset = 0;
     while let Some((number, line)) = lines.next() {
+        work::count(line.len());
         let line_start = offset;
         offset += line.len();
         let Some(found) = hidden(number, line) else {
@@ -103,6 +104,7 @@ fn hide_lines<'a>(
         // Empty lines and comments belong to the value only if more of it follows.
         let mut pending = String::new();
         while let Some((_, next)) = lines.peek().copied() {
+            work::count(next.len());
             if offset < flow_end || open_quote.is_some() || found.contains(next, value) {
                 open_quote = open_quote.filter(|quote| !next.contains(*quote));
                 hides_more = true;
@@ -341,6 +343,7 @@ fn secret_pairs(source: &str) -> BTreeMap<usize, String> {
     let mut open: Vec<Mapping> = Vec::new();
     let mut lines = source.split_inclusive('\n').enumerate().peekable();
     while let Some((number, line)) = lines.next() {
+        work::count(line.len());
         // The value of an explicit key does not end its mapping.
         if is_blank(line) || line.trim_start().starts_with(':') {
             continue;
