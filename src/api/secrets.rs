@@ -97,8 +97,8 @@ const SECRET_NAME_PARTS: &[&str] = &[
 ];
 /// Names that hold secrets if one of their words is one of these.
 const SECRET_WORDS: &[&str] = &[
-    "auth", "cred", "creds", "cvc", "cvn", "cvv", "haslo", "heslo", "otp", "parola", "pin", "pwd", "senha",
-    "senhas", "sifre", "sig", "ssn", "totp",
+    "auth", "cred", "creds", "cvc", "cvn", "cvv", "haslo", "heslo", "otp", "parola", "pin", "pwd",
+    "senha", "senhas", "sifre", "sig", "ssn", "totp",
 ];
 /// Names that hold secrets if their last word is one of these.
 const LAST_SECRET_WORDS: &[&str] = &["pass", "seed", "seeds"];
@@ -110,11 +110,56 @@ const OTHER_WORDS: &[&str] =
 /// Last words of names that say something about a secret, such as `token_type` and `password_policy`. Their values
 /// are not secrets, and members of their values are only secret by their own names.
 const DESCRIBING_WORDS: &[&str] = &[
-    "alg", "algorithm", "algorithms", "at", "attempts", "count", "counts", "date", "domain", "enabled", "endpoint",
-    "endpoints", "expiration", "expired", "expires", "expiry", "format", "href", "iframe", "in", "issuer", "kind",
-    "length", "lifetime", "method", "methods", "mode", "name", "names", "on", "policies", "policy", "provider",
-    "required", "requirements", "size", "status", "strength", "supported", "timeout", "ttl", "type", "types", "uri",
-    "uris", "url", "urls", "usage", "version", "versions",
+    "alg",
+    "algorithm",
+    "algorithms",
+    "at",
+    "attempts",
+    "count",
+    "counts",
+    "date",
+    "domain",
+    "enabled",
+    "endpoint",
+    "endpoints",
+    "expiration",
+    "expired",
+    "expires",
+    "expiry",
+    "format",
+    "href",
+    "iframe",
+    "in",
+    "issuer",
+    "kind",
+    "length",
+    "lifetime",
+    "method",
+    "methods",
+    "mode",
+    "name",
+    "names",
+    "on",
+    "policies",
+    "policy",
+    "provider",
+    "required",
+    "requirements",
+    "size",
+    "status",
+    "strength",
+    "supported",
+    "timeout",
+    "ttl",
+    "type",
+    "types",
+    "uri",
+    "uris",
+    "url",
+    "urls",
+    "usage",
+    "version",
+    "versions",
 ];
 /// First words of names that say something about a secret, such as `has_password`.
 const ASKING_WORDS: &[&str] = &["has", "is"];
@@ -469,10 +514,19 @@ mod tests {
 
     #[test]
     fn labels_are_exact_if_they_name_only_a_secret() {
-        for label in ["password", "DB_PASSWORD", "API key", "recovery_codes", "password_confirmation", "API_KEY_2"] {
+        for label in [
+            "password",
+            "DB_PASSWORD",
+            "API key",
+            "recovery_codes",
+            "password_confirmation",
+            "API_KEY_2",
+        ] {
             assert!(is_exact(label), "{label}");
         }
-        for label in ["auth-service", "session-store", "How to choose a password", "name", "token_type", ""] {
+        for label in
+            ["auth-service", "session-store", "How to choose a password", "name", "token_type", ""]
+        {
             assert!(!is_exact(label), "{label}");
         }
     }

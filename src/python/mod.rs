@@ -89,8 +89,8 @@ mod _native {
     use super::results::{BodyDecoder, decode, parse, slots};
     #[pymodule_export]
     use super::secrets::{
-        is_secret, is_secret_parameter, mask_body, mask_call, mask_header, mask_parameters,
-        mask_target, mask_text, secret_members,
+        is_secret, is_secret_parameter, is_visible_list, mask_body, mask_call, mask_header,
+        mask_parameters, mask_target, mask_text, secret_members,
     };
     #[pymodule_export]
     use super::service::{PyService, main};

@@ -28,6 +28,12 @@ pub(super) fn secret_members(members: Vec<(String, Option<String>)>) -> Vec<bool
     mask::secret_members(members.iter().map(|(name, text)| (name.as_str(), text.as_deref())))
 }
 
+/// Returns true if a list, as JSON, is visible below the name of a secret.
+#[pyfunction]
+pub(super) fn is_visible_list(list: &str) -> bool {
+    secrets::is_visible_scalar("", list, true)
+}
+
 /// A text without what looks like a secret.
 #[pyfunction]
 pub(super) fn mask_text(shown: &str) -> String {

@@ -54,6 +54,7 @@ targets! {
     ids,
     json,
     lists,
+    masks,
     paths,
     policies,
     raw_targets,

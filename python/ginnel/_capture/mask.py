@@ -6,8 +6,11 @@ whoever needs the bytes has `raw`.
 
 from __future__ import annotations
 
+from json import dumps
+
 from .._native import (
     is_secret,
+    is_visible_list,
     mask_header,
     mask_parameters,
     mask_target,
@@ -29,8 +32,8 @@ parameters = mask_parameters
 def json(value: object) -> object:
     """Return a JSON value without secrets.
 
-    Below a secret name and in a pair with one, numbers, booleans and null stay, and everything else
-    is masked.
+    Below a secret name and in a pair with one, numbers, booleans, null and lists of them stay, and
+    everything else is masked.
     """
     match value:
         case dict():
@@ -59,4 +62,10 @@ def _is_pair(value: object) -> bool:
 
 
 def _concealed(value: object) -> object:
-    return value if value in (None, "") or isinstance(value, bool | int | float) else MASK
+    match value:
+        case None | "" | bool() | int() | float():
+            return value
+        case list() if is_visible_list(dumps(value, default=str)):
+            return value
+        case _:
+            return MASK

@@ -1,9 +1,9 @@
 //! Bodies, by what they are.
 
-use super::fields::pairs;
-use super::json::json;
 use super::charset::WideText;
 use super::credentials::credentials;
+use super::fields::pairs;
+use super::json::json;
 use super::text::{code, text};
 use super::{events, parts, yaml};
 

@@ -46,7 +46,9 @@ impl WideText {
             2 => char::decode_utf16(units.map(|unit| u16::try_from(unit).unwrap_or_default()))
                 .map(|letter| letter.unwrap_or(char::REPLACEMENT_CHARACTER))
                 .collect(),
-            _ => units.map(|unit| char::from_u32(unit).unwrap_or(char::REPLACEMENT_CHARACTER)).collect(),
+            _ => units
+                .map(|unit| char::from_u32(unit).unwrap_or(char::REPLACEMENT_CHARACTER))
+                .collect(),
         };
         let (broken, all) = text.chars().fold((0, 0), |(broken, all), letter| {
             (broken + usize::from(letter == char::REPLACEMENT_CHARACTER), all + 1)
@@ -93,7 +95,10 @@ impl WideForm {
         let count = units.len();
         let is_ascii = |unit: &u32| (1..0x80).contains(unit);
         let ascii = units.clone().filter(is_ascii).count();
-        let is_text = units.all(|unit| unit != 0 && char::from_u32(unit).is_some_and(|it| !is_control(it)) || self.unit == 2 && (0xd800..0xe000).contains(&unit));
+        let is_text = units.all(|unit| {
+            unit != 0 && char::from_u32(unit).is_some_and(|it| !is_control(it))
+                || self.unit == 2 && (0xd800..0xe000).contains(&unit)
+        });
         count > 1 && is_text && ascii * 100 >= count * MIN_ASCII_PERCENT
     }
 }
@@ -111,7 +116,8 @@ mod tests {
     #[test]
     fn wide_texts_are_masked_in_their_form() {
         for form in FORMS {
-            let wide = |text: &str| WideText { form, text: String::new(), rest: Vec::new() }.encode(text);
+            let wide =
+                |text: &str| WideText { form, text: String::new(), rest: Vec::new() }.encode(text);
             for mark in ["\u{feff}", ""] {
                 for (media_type, text) in [
                     ("application/json", "{\"password\": \"#\", \"größe\": \"kept\"}"),
@@ -129,13 +135,24 @@ mod tests {
             let mut cut = wide("{\"password\": \"swordfish");
             let expected = [wide(&format!("{{\"password\": \"{MASK}\"")), vec![b'a']].concat();
             cut.push(b'a');
-            assert_eq!(crate::api::mask::body("application/json", &cut), Some(expected), "{form:?}");
+            assert_eq!(
+                crate::api::mask::body("application/json", &cut),
+                Some(expected),
+                "{form:?}"
+            );
         }
     }
 
     #[test]
     fn other_bodies_are_not_wide() {
-        for body in [&b"{\"a\": 1}"[..], b"", b"a", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", b"\0\x01\0\x02", &[7; 64]] {
+        for body in [
+            &b"{\"a\": 1}"[..],
+            b"",
+            b"a",
+            b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR",
+            b"\0\x01\0\x02",
+            &[7; 64],
+        ] {
             assert!(WideText::of(body).is_none(), "{body:?}");
         }
     }

@@ -47,14 +47,8 @@ const CREDENTIALS: &str = r#"(?x)
         (?P<word>"[^"]*"|'[^']*'|[^\s"'-][^\s"']*)
 "#;
 /// Words behind `Basic` and `Bearer` that are not credentials.
-const OTHER_WORDS: [&str; 6] = [
-    "authentication",
-    "authorization",
-    "credentials",
-    "information",
-    "knowledge",
-    "understanding",
-];
+const OTHER_WORDS: [&str; 6] =
+    ["authentication", "authorization", "credentials", "information", "knowledge", "understanding"];
 /// Fields of a digest that prove that the sender has the password, or name the sender.
 const DIGEST_FIELDS: [&str; 4] = ["response", "cnonce", "username", "rspauth"];
 /// Words of lines that are commands, whose options may have credentials.
@@ -218,16 +212,16 @@ mod tests {
                 "https://discord.com/api/webhooks/1/sword-fish?wait=true",
                 "https://discord.com/api/webhooks/$",
             ),
-            ("https://discordapp.com/api/v10/webhooks/1/f", "https://discordapp.com/api/v10/webhooks/$"),
+            (
+                "https://discordapp.com/api/v10/webhooks/1/f",
+                "https://discordapp.com/api/v10/webhooks/$",
+            ),
             (
                 "https://a.webhook.office.com/webhookb2/1@2/IncomingWebhook/fish/3",
                 "https://a.webhook.office.com/webhookb2/$",
             ),
             ("https://outlook.office.com/webhook/fish", "https://outlook.office.com/webhook/$"),
-            (
-                "Digest username=\"a\", realm=\"r\", cnonce=\"b\", response=\"fish\"",
-                "Digest $",
-            ),
+            ("Digest username=\"a\", realm=\"r\", cnonce=\"b\", response=\"fish\"", "Digest $"),
             ("Digest realm=\"shop\", nonce=\"b\"", "Digest realm=\"shop\", nonce=\"b\""),
             ("a cnonce=fish, rspauth=\"fish\"", "a cnonce=$, rspauth=$"),
             ("curl -u a:fish https://b.test", "curl -u a:$ https://b.test"),
@@ -246,8 +240,11 @@ mod tests {
 
     #[test]
     fn private_keys_are_hidden_in_any_text() {
-        for kind in ["PRIVATE KEY", "RSA PRIVATE KEY", "OPENSSH PRIVATE KEY", "PGP PRIVATE KEY BLOCK"] {
-            for (before, after) in [("", "\n"), ("a: |\n  ", "\nb: kept\n"), ("say \"", "\" kept")] {
+        for kind in
+            ["PRIVATE KEY", "RSA PRIVATE KEY", "OPENSSH PRIVATE KEY", "PGP PRIVATE KEY BLOCK"]
+        {
+            for (before, after) in [("", "\n"), ("a: |\n  ", "\nb: kept\n"), ("say \"", "\" kept")]
+            {
                 let key = |inner: &str| {
                     format!("{before}-----BEGIN {kind}-----\n{inner}\n-----END {kind}-----{after}")
                 };

@@ -6,12 +6,12 @@ use std::path::Path;
 
 use percent_encoding::percent_decode_str;
 
-use super::mark::MASK;
-use super::name_value::{LabelReach, PairRole, pair_role};
 use super::credentials::credentials;
 use super::graphql;
-use super::work;
+use super::mark::MASK;
+use super::name_value::{LabelReach, PairRole, pair_role};
 use super::text::text;
+use super::work;
 use crate::api::secrets::{is_secret, is_secret_parameter, is_visible_scalar, last_word};
 
 /// Headers whose values are addresses.
@@ -264,9 +264,9 @@ fn has_secret_variables(pairs: &str) -> bool {
         named.find(|(name, _)| *name == wanted).map(|(_, value)| decoded(value))
     };
     let document = find(GRAPHQL.0).filter(|document| document.contains('$'));
-    document.zip(find(GRAPHQL.1)).is_some_and(|(document, variables)| {
-        graphql::secret_form_variables(&document, &variables)
-    })
+    document
+        .zip(find(GRAPHQL.1))
+        .is_some_and(|(document, variables)| graphql::secret_form_variables(&document, &variables))
 }
 
 /// Finds parameters whose values are names of secrets, such as `vars[0][name]=password`.

@@ -6,15 +6,14 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde_json::{Map, Value};
 
-use super::json::conceal;
 use super::brackets;
 use crate::api::secrets::is_secret;
 
 /// The declaration of a variable with its type, as in `$name: [String!]`.
-const DECLARED: &str = r"\$([A-Za-z_][A-Za-z0-9_]*)\s{0,8}:\s{0,8}\[?\s?[A-Z_a-z][A-Za-z0-9_]*[!\]\s,)=@]";
+const DECLARED: &str =
+    r"\$([A-Za-z_][A-Za-z0-9_]*)\s{0,8}:\s{0,8}\[?\s?[A-Z_a-z][A-Za-z0-9_]*[!\]\s,)=@]";
 /// An argument with its value, which may follow comments.
-const ARGUMENT: &str =
-    r"([A-Za-z_][A-Za-z0-9_]*)\s{0,8}:(?:\s|\#[^\n]{0,200}\n){0,16}(\$[A-Za-z_][A-Za-z0-9_]*|[\[{])";
+const ARGUMENT: &str = r"([A-Za-z_][A-Za-z0-9_]*)\s{0,8}:(?:\s|\#[^\n]{0,200}\n){0,16}(\$[A-Za-z_][A-Za-z0-9_]*|[\[{])";
 /// A use of a variable.
 const VARIABLE: &str = r"\$([A-Za-z_][A-Za-z0-9_]*)";
 /// The members of a request that have the document and its variables.
@@ -80,26 +79,15 @@ pub(super) fn secret_variables(document: &str) -> BTreeSet<String> {
     names
 }
 
-/// Hides the values of variables of requests that are passed to secret arguments.
-pub(super) fn hide_in_value(shown: &mut Value) {
-    match shown {
-        Value::Object(members) => {
-            hide_in_request(members);
-            members.values_mut().for_each(hide_in_value);
-        }
-        Value::Array(items) => items.iter_mut().for_each(hide_in_value),
-        _ => {}
-    }
-}
-
-fn hide_in_request(members: &mut Map<String, Value>) {
+/// Hides the variables of a request that are passed to secret arguments. Its variables may be JSON in a string.
+pub(super) fn hide_in_request(members: &mut Map<String, Value>, conceal: &dyn Fn(&mut Value)) {
     let names = members.get(QUERY).and_then(Value::as_str).map(secret_variables);
     let Some(names) = names.filter(|names| !names.is_empty()) else { return };
     match members.get_mut(VARIABLES) {
-        Some(Value::Object(variables)) => conceal_variables(variables, &names),
+        Some(Value::Object(variables)) => conceal_variables(variables, &names, conceal),
         Some(Value::String(coded)) => match serde_json::from_str(coded) {
             Ok(Value::Object(mut variables)) => {
-                conceal_variables(&mut variables, &names);
+                conceal_variables(&mut variables, &names, conceal);
                 *coded = Value::Object(variables).to_string();
             }
             _ => *coded = super::MASK.to_owned(),
@@ -108,7 +96,12 @@ fn hide_in_request(members: &mut Map<String, Value>) {
     }
 }
 
-pub(super) fn conceal_variables(variables: &mut Map<String, Value>, names: &BTreeSet<String>) {
+/// Hides the variables of these names.
+pub(super) fn conceal_variables(
+    variables: &mut Map<String, Value>,
+    names: &BTreeSet<String>,
+    conceal: &dyn Fn(&mut Value),
+) {
     let variables = variables.iter_mut().filter(|(name, _)| names.contains(*name));
     variables.for_each(|(_, value)| conceal(value));
 }
@@ -122,7 +115,7 @@ pub(super) fn secret_form_variables(document: &str, variables: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::mask::{MASK, json, pairs, value};
+    use crate::api::mask::{MASK, json, pairs, value, value_in_form};
 
     fn request(query: &str, variables: &Value) -> Value {
         serde_json::json!({"query": query, "variables": variables})
@@ -165,8 +158,19 @@ mod tests {
         );
         let shown = json(&coded.to_string());
         assert!(!shown.contains("fish") && shown.contains("kept"), "{shown}");
-        let shown = pairs("query=mutation($x:String!){login(password:$x)}&variables={\"x\":\"fish\"}");
+        let shown =
+            pairs("query=mutation($x:String!){login(password:$x)}&variables={\"x\":\"fish\"}");
         assert!(!shown.contains("fish"), "{shown}");
+    }
+
+    #[test]
+    fn variables_keep_their_form() {
+        let query = "mutation($c:Login!){login(credentials:$c)}";
+        let mut shown = request(query, &serde_json::json!({"c": {"a": ["fish"]}}));
+
+        value_in_form(&mut shown);
+
+        assert_eq!(shown["variables"], serde_json::json!({"c": {"a": [MASK]}}));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use serde::de::IgnoredAny;
 use serde_json::{Deserializer, Value};
 
 use super::credentials::private_keys;
+use super::name_value::{KIND, SECRET_DATA, SECRET_LIST_KIND};
 use super::{MASK, anchors, brackets, escapes, graphql, name_value, text, work};
 use crate::api::secrets::{is_secret, is_visible_scalar};
 
@@ -115,12 +116,13 @@ impl SecretMembers {
     /// Returns variables that are JSON inside of a string, without the secret ones.
     fn coded_variables(&self, source: &str, value: &Range<usize>) -> Option<String> {
         let quoted = source.get(value.clone()).filter(|quoted| quoted.starts_with('"'))?;
-        let Ok(Value::Object(mut variables)) =
-            serde_json::from_str::<String>(quoted).map_err(|_| ()).and_then(|inner| serde_json::from_str(&inner).map_err(|_| ()))
+        let Ok(Value::Object(mut variables)) = serde_json::from_str::<String>(quoted)
+            .map_err(|_| ())
+            .and_then(|inner| serde_json::from_str(&inner).map_err(|_| ()))
         else {
             return Some(format!("\"{MASK}\""));
         };
-        graphql::conceal_variables(&mut variables, &self.variables);
+        graphql::conceal_variables(&mut variables, &self.variables, &conceal);
         serde_json::to_string(&json(&Value::Object(variables).to_string())).ok()
     }
 }
@@ -131,7 +133,7 @@ fn is_variables(name: &str) -> bool {
 
 /// Masks what is secret in a value, as [`json`] does.
 pub fn value(shown: &mut Value) {
-    graphql::hide_in_value(shown);
+    hide_by_place(shown, &conceal);
     value_by_names(shown);
 }
 
@@ -146,6 +148,30 @@ fn value_by_names(shown: &mut Value) {
         Value::String(inner) => *inner = text(inner).into_owned(),
         _ => {}
     }
+}
+
+/// Hides values because of another value at some distance: the variables of GraphQL requests, and the data in lists of
+/// Secrets of Kubernetes.
+fn hide_by_place(shown: &mut Value, conceal: &dyn Fn(&mut Value)) {
+    match shown {
+        Value::Object(members) => {
+            graphql::hide_in_request(members, conceal);
+            if members.get(KIND).and_then(Value::as_str) == Some(SECRET_LIST_KIND) {
+                let lists = members.values_mut().filter_map(Value::as_array_mut).flatten();
+                for secret in lists.filter_map(Value::as_object_mut) {
+                    let data = secret.iter_mut().filter(|(name, _)| is_secret_data(name));
+                    data.for_each(|(_, value)| conceal(value));
+                }
+            }
+            members.values_mut().for_each(|member| hide_by_place(member, conceal));
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| hide_by_place(item, conceal)),
+        _ => {}
+    }
+}
+
+fn is_secret_data(name: &str) -> bool {
+    SECRET_DATA.contains(&name)
 }
 
 /// Visits the members of an object or the items of a list: true for those that are below the name of a secret, or
@@ -183,7 +209,7 @@ pub(super) fn conceal(member: &mut Value) {
 /// Masks the secrets in a value and keeps its form: texts become the mask, and numbers inside of hidden lists
 /// and objects become 0.
 pub fn value_in_form(shown: &mut Value) {
-    graphql::hide_in_value(shown);
+    hide_by_place(shown, &|hidden| conceal_in_form(hidden, false));
     in_form_by_names(shown);
 }
 
@@ -201,7 +227,8 @@ fn in_form_by_names(shown: &mut Value) {
 }
 
 fn is_visible_list(list: &Value) -> bool {
-    let is_nested = |items: &Vec<Value>| !items.iter().any(|item| item.is_object() || item.is_string());
+    let is_nested =
+        |items: &Vec<Value>| !items.iter().any(|item| item.is_object() || item.is_string());
     list.as_array().is_some_and(is_nested) && is_visible_scalar("", &list.to_string(), true)
 }
 
@@ -337,11 +364,9 @@ mod tests {
         value(&mut shown);
         assert_eq!(shown["private_key"], MASK);
         assert_eq!(json(&bytes.to_string()), shown.to_string());
-        let mut shown =
-            serde_json::json!({"token": 1, "tokens": [1, {"a": true}], "ids_of_tokens": [1], "a": "x"});
+        let mut shown = serde_json::json!({"token": 1, "tokens": [1, {"a": true}], "ids_of_tokens": [1], "a": "x"});
         value_in_form(&mut shown);
-        let expected =
-            serde_json::json!({"token": 1, "tokens": [0, {"a": true}], "ids_of_tokens": [1], "a": "x"});
+        let expected = serde_json::json!({"token": 1, "tokens": [0, {"a": true}], "ids_of_tokens": [1], "a": "x"});
         assert_eq!(shown, expected);
     }
 
@@ -350,10 +375,18 @@ mod tests {
         let mut shown = serde_json::json!({
             "env": [{"name": "PASSWORD", "value": "x"}, {"name": "max_tokens", "value": 5}],
             "headers": [["Cookie", "x"], ["Accept", "kept"]],
+            "list": {"kind": "SecretList", "items": [{"data": "x"}]},
+            "jwk": {"kty": "RSA", "n": "kept", "d": "x"},
+            "row": {"field": "password", "content": "x", "type": "kept", "other": "x"},
+            "file": {"key": "kept", "size": 5},
         });
         let expected = serde_json::json!({
             "env": [{"name": "PASSWORD", "value": MASK}, {"name": "max_tokens", "value": 5}],
             "headers": [["Cookie", MASK], ["Accept", "kept"]],
+            "list": {"kind": "SecretList", "items": [{"data": MASK}]},
+            "jwk": {"kty": "RSA", "n": "kept", "d": MASK},
+            "row": {"field": "password", "content": MASK, "type": "kept", "other": MASK},
+            "file": {"key": "kept", "size": 5},
         });
         assert_eq!(json(&shown.to_string()), expected.to_string());
         let mut in_form = shown.clone();

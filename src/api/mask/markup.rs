@@ -199,7 +199,8 @@ fn tag(piece: &str, entities: &Entities<'_>, masked: &mut String) -> bool {
     let element = local(name.trim_start_matches('<'));
     // In listings and property lists, the element is the name of a file or a label.
     let is_key = element.eq_ignore_ascii_case("key");
-    let is_name = !element.contains(|letter: char| letter.is_ascii_punctuation() && !"_-.".contains(letter));
+    let is_name =
+        !element.contains(|letter: char| letter.is_ascii_punctuation() && !"_-.".contains(letter));
     is_named || is_name && !is_key && is_secret(element)
 }
 
@@ -275,7 +276,10 @@ mod tests {
             ("<p pass&#119;ord='abc'/>", "<p pass&#119;ord='$'/>"),
             ("<p field='password' text='abc'/>d", "<p field='password' text='$'/>d"),
             ("<p>pass&#119;ord=abc</p>", "<p>password=$</p>"),
-            ("<p d='{&quot;token&quot;:&quot;abc&quot;}'/>", "<p d='{&quot;token&quot;:&quot;$&quot;}'/>"),
+            (
+                "<p d='{&quot;token&quot;:&quot;abc&quot;}'/>",
+                "<p d='{&quot;token&quot;:&quot;$&quot;}'/>",
+            ),
             ("<p>a &amp; b, shown</p>", "<p>a &amp; b, shown</p>"),
             (
                 "<!DOCTYPE a [<!ENTITY p \"abc\"><!ENTITY n '&#160;'>]><a>&p;</a>",
@@ -290,7 +294,10 @@ mod tests {
                 "<!DOCTYPE a [<!ENTITY w '$'>]><p name='pass&w;ord'>$</p>",
             ),
             ("<!ATTLIST a password CDATA 'abc'>", "<!ATTLIST a password CDATA '$'>"),
-            ("<Contents><Key>a/shown.jpg</Key></Contents>", "<Contents><Key>a/shown.jpg</Key></Contents>"),
+            (
+                "<Contents><Key>a/shown.jpg</Key></Contents>",
+                "<Contents><Key>a/shown.jpg</Key></Contents>",
+            ),
             ("<token_type>shown</token_type>", "<token_type>shown</token_type>"),
             ("<cardNumber>4111</cardNumber>", "<cardNumber>$</cardNumber>"),
             ("a <tokens.length; b> shown", "a <tokens.length; b> shown"),

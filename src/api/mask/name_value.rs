@@ -11,9 +11,11 @@ use std::ops::Range;
 
 use serde_json::Value;
 
-use super::{MASK, work};
 use super::escapes::unescaped;
-use crate::api::secrets::{describes, is_exact, is_scalar, is_secret, is_visible_scalar, last_word};
+use super::{MASK, work};
+use crate::api::secrets::{
+    describes, is_exact, is_scalar, is_secret, is_visible_scalar, last_word,
+};
 
 /// The last words of members that have a name. Members that are called so as a whole are labels as well.
 const NAMES: [&str; 20] = [
@@ -42,8 +44,8 @@ const NAMES: [&str; 20] = [
 const VALUES: [&str; 5] = ["default", "val", "value", "values", "vals"];
 /// Members that have a value if the name next to them is the name of a secret and of nothing else.
 const CONTENTS: [&str; 14] = [
-    "answer", "body", "content", "contents", "current", "data", "input", "literal", "new", "old", "plain", "raw",
-    "response", "text",
+    "answer", "body", "content", "contents", "current", "data", "input", "literal", "new", "old",
+    "plain", "raw", "response", "text",
 ];
 /// Members that have a name or a value only if they have no other words.
 const WHOLE_NAMES: [&str; 2] = ["id", "k"];
@@ -52,13 +54,44 @@ const WHOLE_VALUE: &str = "v";
 const PATHS: [&str; 3] = ["loc", "path", "pointer"];
 /// Members that describe the value of the member next to them, besides those whose names describe secrets.
 const DESCRIPTIONS: [&str; 26] = [
-    "category", "code", "comment", "constraint", "description", "email", "error", "group", "help", "hint", "message",
-    "msg", "op", "operator", "owner", "pattern", "placeholder", "reason", "rule", "scope", "section", "severity",
-    "state", "summary", "title", "username",
+    "category",
+    "code",
+    "comment",
+    "constraint",
+    "description",
+    "email",
+    "error",
+    "group",
+    "help",
+    "hint",
+    "message",
+    "msg",
+    "op",
+    "operator",
+    "owner",
+    "pattern",
+    "placeholder",
+    "reason",
+    "rule",
+    "scope",
+    "section",
+    "severity",
+    "state",
+    "summary",
+    "title",
+    "username",
 ];
 /// Members of an object with a `key` that is the name of a file.
 const FILE_MEMBERS: [&str; 9] = [
-    "bucket", "contenttype", "etag", "lastmodified", "sequencer", "size", "storageclass", "uploadid", "versionid",
+    "bucket",
+    "contenttype",
+    "etag",
+    "lastmodified",
+    "sequencer",
+    "size",
+    "storageclass",
+    "uploadid",
+    "versionid",
 ];
 /// Names are not longer than this, in bytes.
 const MAX_NAME_BYTES: usize = 64;
@@ -127,7 +160,8 @@ impl LabelReach {
             true => text.rsplit(['/', '.', ',']).next().unwrap_or_default(),
             false => text,
         };
-        let text = text.trim_matches(|letter: char| letter.is_whitespace() || "[]\"'\\".contains(letter));
+        let text =
+            text.trim_matches(|letter: char| letter.is_whitespace() || "[]\"'\\".contains(letter));
         if !is_secret(text) {
             return None;
         }
@@ -199,8 +233,8 @@ pub fn secret_members<'a>(
     let is_label = members.clone().any(|(member, _)| makes_key_a_label(member));
     let is_hidden = |(member, text): (&str, Option<&str>)| {
         let role = member_role(member).filter(|role| *role != PairRole::Other || text.is_some());
-        let is_named = is_secret(member)
-            && !(is_key(member) && (is_label || text.is_some_and(is_file_name)));
+        let is_named =
+            is_secret(member) && !(is_key(member) && (is_label || text.is_some_and(is_file_name)));
         is_named
             || reach.zip(role).is_some_and(|(reach, role)| reach.hides(role))
             || kinds.iter().any(|kind| kind.hidden.contains(&member))

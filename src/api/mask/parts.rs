@@ -2,10 +2,10 @@
 
 use percent_encoding::percent_decode_str;
 
-use super::{body, work};
 use super::fields::{SecretGroups, find};
 use super::mark::MASK;
 use super::name_value::{PairRole, is_file_name, pair_role};
+use super::{body, work};
 use crate::api::secrets::is_secret_parameter;
 
 /// How many bodies in parts may stand inside each other; what is deeper is masked as a whole.
@@ -117,8 +117,8 @@ fn of_part(
     let is_too_deep = depth == 0 && media_type.starts_with("multipart/");
     let name = part_name(&head);
     // Stores of files have uploads with the name of the file in a part with this name.
-    let is_file = name.eq_ignore_ascii_case("key")
-        && std::str::from_utf8(content).is_ok_and(is_file_name);
+    let is_file =
+        name.eq_ignore_ascii_case("key") && std::str::from_utf8(content).is_ok_and(is_file_name);
     let is_named = is_secret_parameter(&name) && !is_file;
     match is_too_deep || is_named || secret_groups.hide(&name) {
         true => Some(MASK.as_bytes().to_vec()),
@@ -289,7 +289,8 @@ mod tests {
                 assert_eq!(shown, form(MASK), "{parameter}");
             }
         }
-        let form = "--B\r\nContent-Disposition: form-data; name=\"key\"\r\n\r\na/b.png\r\n--B--\r\n";
+        let form =
+            "--B\r\nContent-Disposition: form-data; name=\"key\"\r\n\r\na/b.png\r\n--B--\r\n";
         assert_eq!(parts(form.as_bytes()), Some(form.as_bytes().to_vec()));
     }
 

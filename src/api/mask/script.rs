@@ -115,7 +115,10 @@ mod tests {
     fn only_text_literals_of_source_text_are_hidden() {
         for (source, expected) in [
             ("const token = getToken()", "const token = getToken()"),
-            ("const token = await getToken();\nuse(token)", "const token = await getToken();\nuse(token)"),
+            (
+                "const token = await getToken();\nuse(token)",
+                "const token = await getToken();\nuse(token)",
+            ),
             ("if (token === null) next(token)", "if (token === null) next(token)"),
             ("for (i = 0; i<tokens.length; i++) f()", "for (i = 0; i<tokens.length; i++) f()"),
             ("f({token: this.token, key: \"id\"})", "f({token: this.token, key: \"id\"})"),

@@ -16,7 +16,8 @@ use crate::api::secrets::{is_secret, is_visible_scalar};
 pub(super) const MAX_DEPTH: u8 = 8;
 
 /// A name that a value follows: `name: value`, `name=value`, `"name": "value"`.
-const NAMED: &str = r#"(\$?)([A-Za-z0-9_.%\u{80}-\u{10ffff}-]+)(\\?["']?)\s{0,8}(?:=>|[:=])\s{0,8}"#;
+const NAMED: &str =
+    r#"(\$?)([A-Za-z0-9_.%\u{80}-\u{10ffff}-]+)(\\?["']?)\s{0,8}(?:=>|[:=])\s{0,8}"#;
 /// The value that follows a name.
 const VALUE: &str = r#"(?xs)^(?:
     (?:[\[\]A-Za-z0-9_!]+\s{0,8}=\s{0,8})?"""(?:[^"]|"[^"]|""[^"])*(?:""")?
@@ -185,20 +186,31 @@ fn value_length(value: &Regex, rest: &str) -> usize {
     length
 }
 
+/// Returns true for the name of a header with a sentence, which is not its value.
+pub(super) fn is_sentence_about(name: &str, text: &str) -> bool {
+    let is_header = HEADERS.iter().any(|known| name.eq_ignore_ascii_case(known));
+    is_header && is_sentence(text)
+}
+
 /// Returns the length of a header's value: up to the end of its line or the next tag. A sentence is not a value.
 fn header_length(rest: &str) -> usize {
     let line_end = rest.find(['\r', '\n', '<']).unwrap_or(rest.len());
     work::count(line_end);
-    let line = rest.get(..line_end).unwrap_or_default();
+    match is_sentence(rest.get(..line_end).unwrap_or_default()) {
+        true => 0,
+        false => line_end,
+    }
+}
+
+fn is_sentence(line: &str) -> bool {
     let mut words = line.split_whitespace();
     let is_word = |word: &str| {
         let word = word.trim_matches(['"', '\'', '(', ')', '.', ',', ';', ':', '!', '?']);
         word.chars().all(|letter| letter.is_alphabetic() || letter == '\'' || letter == '-')
     };
-    let is_sentence = words.clone().count() >= MIN_SENTENCE_WORDS
+    words.clone().count() >= MIN_SENTENCE_WORDS
         && words.clone().all(is_word)
-        && !words.next().is_some_and(is_scheme);
-    if is_sentence { 0 } else { line_end }
+        && !words.next().is_some_and(is_scheme)
 }
 
 fn is_masked(value: &str) -> bool {
@@ -299,7 +311,10 @@ mod tests {
                 "mutation($p:String!) { login(password:$p) { id } }",
                 "mutation($p:String!) { login(password:$p) { id } }",
             ),
-            ("mutation { login(password: # c\n \"swordfish\") }", "mutation { login(password: #) }"),
+            (
+                "mutation { login(password: # c\n \"swordfish\") }",
+                "mutation { login(password: #) }",
+            ),
         ] {
             assert_eq!(text(shown), expected.replace('#', MASK), "{shown}");
         }

@@ -118,7 +118,9 @@ fn hide_lines<'a>(
             lines.next();
         }
         let scalar = value.split(" #").next().unwrap_or_default();
-        let is_visible = value.is_empty() || is_visible_scalar(&found.name, scalar, is_declared);
+        let is_visible = value.is_empty()
+            || is_visible_scalar(&found.name, scalar, is_declared)
+            || !is_declared && text::is_sentence_about(&found.name, value);
         masked.push_str(start);
         if is_visible && !hides_more {
             masked.push_str(value);
@@ -270,7 +272,9 @@ fn keys_below(source: &str) -> BTreeMap<usize, String> {
             keys.insert(number, String::new());
         } else if let Some((number, outer)) = open.filter(|_| !line.trim().is_empty()) {
             match keys.get_mut(&number).filter(|_| indent > outer) {
-                Some(name) if name.len() < MAX_KEY_BYTES => name.push_str(&scalar_text(line.trim())),
+                Some(name) if name.len() < MAX_KEY_BYTES => {
+                    name.push_str(&scalar_text(line.trim()))
+                }
                 Some(_) => {}
                 None => open = None,
             }
@@ -440,6 +444,8 @@ mod tests {
         ] {
             assert_eq!(masked(source, true), expected.replace('@', MASK), "{source}");
         }
+        let sentence = "a: b\nauthorization: see the manual\n";
+        assert_eq!(masked(sentence, false), sentence);
         assert_eq!(
             masked("pin: 1234\nmax_tokens: 1\n", false),
             format!("pin: {MASK}\nmax_tokens: 1\n")
@@ -491,7 +497,10 @@ mod tests {
             ("? \"pass\\x77ord\"\n: fish\nb: kept\n", "? \"pass\\x77ord\" @\nb: kept\n"),
             ("? |-\n  shop\n: kept\nb: kept\n", "? |-\n  shop\n: kept\nb: kept\n"),
             ("a: &p password\n*p : fish\nb: kept\n", "a: &p password\n*p : @\nb: kept\n"),
-            ("a: &p \"pass\\x77ord\"\n*p :\n  c: fish\nb: kept\n", "a: &p \"pass\\x77ord\"\n*p : @\nb: kept\n"),
+            (
+                "a: &p \"pass\\x77ord\"\n*p :\n  c: fish\nb: kept\n",
+                "a: &p \"pass\\x77ord\"\n*p : @\nb: kept\n",
+            ),
             ("a: &p shop\n*p : kept\n", "a: &p shop\n*p : kept\n"),
             ("*p : fish\n", "*p : @\n"),
             ("&a password: fish\nb: kept\n", "&a password: @\nb: kept\n"),
@@ -499,7 +508,10 @@ mod tests {
             ("contraseña: fish\n", "contraseña: @\n"),
             ("password (old): fish\n", "password (old): @\n"),
             ("a: {\"pass\\x77ord\": fish, b: kept}\n", "a: {\"pass\\x77ord\": @, b: kept}\n"),
-            ("passwordPolicy:\n  minLength: 12\n  name: kept\n", "passwordPolicy:\n  minLength: 12\n  name: kept\n"),
+            (
+                "passwordPolicy:\n  minLength: 12\n  name: kept\n",
+                "passwordPolicy:\n  minLength: 12\n  name: kept\n",
+            ),
             ("tokens: [1, 2, 3]\n", "tokens: [1, 2, 3]\n"),
             ("seed: 42\nseed_phrase: a b c\n", "seed: 42\nseed_phrase: @\n"),
         ] {

@@ -9,6 +9,7 @@ pub mod frames;
 pub mod ids;
 pub mod json;
 pub mod lists;
+pub mod masks;
 pub mod paths;
 pub mod policies;
 pub mod raw_targets;
