@@ -48,14 +48,22 @@ const SECRET_NAME_PARTS: &[&str] = &[
     "functionskey",
     "hmac",
     "jwt",
+    "geheimzahl",
+    "jelszo",
+    "katasandi",
     "kennwort",
+    "kodeord",
     "licensekey",
     "losenord",
+    "lozinka",
+    "motsdepasse",
+    "palavrapasse",
     "masterkey",
     "mnemonic",
     "motdepasse",
     "nextnonce",
     "passcode",
+    "passord",
     "passkey",
     "passphrase",
     "passwd",
@@ -89,7 +97,10 @@ const SECRET_NAME_PARTS: &[&str] = &[
     "userpass",
     "wachtwoord",
     "xsrf",
+    "zugangscode",
     "пароль",
+    "口令",
+    "暗証番号",
     "密码",
     "密碼",
     "パスワード",
@@ -97,13 +108,13 @@ const SECRET_NAME_PARTS: &[&str] = &[
 ];
 /// Names that hold secrets if one of their words is one of these.
 const SECRET_WORDS: &[&str] = &[
-    "auth", "cred", "creds", "cvc", "cvn", "cvv", "haslo", "heslo", "otp", "parola", "pin", "pwd",
-    "senha", "senhas", "sifre", "sig", "ssn", "totp",
+    "auth", "cred", "cvc", "cvn", "cvv", "haslo", "heslo", "jeton", "mdp", "otp", "parola", "parool",
+    "pin", "pwd", "senha", "sifre", "sig", "ssn", "totp",
 ];
 /// Names that hold secrets if their last word is one of these.
 const LAST_SECRET_WORDS: &[&str] = &["pass", "seed", "seeds"];
 /// Names that hold secrets if they are one of these.
-const SECRET_NAMES: &[&str] = &["key", "sid"];
+const SECRET_NAMES: &[&str] = &["clave", "key", "sid"];
 /// Beginnings of words that contain the name of a secret and mean something else.
 const OTHER_WORDS: &[&str] =
     &["cookieless", "passwordless", "secretar", "sessionless", "tokenis", "tokeniz"];
@@ -232,7 +243,7 @@ pub fn is_secret(name: &str) -> bool {
     let is_one = |known: &[&str], word: &str| known.contains(&word);
     is_one(SECRET_NAMES, &plain)
         || parts.is_match(&without_other_words(&plain))
-        || words.iter().any(|word| is_one(SECRET_WORDS, word))
+        || words.iter().any(|word| is_one(SECRET_WORDS, word.strip_suffix('s').unwrap_or(word)))
         || words.last().is_some_and(|word| is_one(LAST_SECRET_WORDS, word))
 }
 
@@ -443,6 +454,9 @@ mod tests {
             "BACKUP-CODES",
             "creds",
             "aws_creds",
+            "pins",
+            "mots_de_passe",
+            "clave",
             "mnemonic",
             "seed",
             "seed_phrase",

@@ -54,7 +54,7 @@ mod tests {
     }
 
     /// Texts that repeat one piece. Scanners that search from each piece to the end need quadratic time for them.
-    const HOSTILE_PIECES: [&str; 48] = [
+    const HOSTILE_PIECES: [&str; 50] = [
         "\\'",
         "\\\"",
         "'a\\\"",
@@ -96,6 +96,8 @@ mod tests {
         "$a:b{\"variables\":\"$",
         "<!ENTITY a \"",
         "<script>token=`",
+        "<script>token=[",
+        "let token=`${",
         "-----BEGIN PRIVATE KEY-----",
         "curl -u a:b ",
         "Digest a=b, ",

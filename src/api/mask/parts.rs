@@ -1,5 +1,7 @@
 //! Bodies in parts (`multipart/form-data` and its like), even where they are cut off.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use percent_encoding::percent_decode_str;
 
 use super::fields::{SecretGroups, find};
@@ -16,17 +18,8 @@ pub(super) const MAX_DEPTH: usize = 4;
 ///
 /// Lines should end with CR LF. Archives and copies have bodies whose lines end with LF.
 pub(super) fn masked(whole: &[u8], depth: usize) -> Option<Vec<u8>> {
-    let start = match whole.starts_with(b"--") {
-        true => 0,
-        // There may be a text before the first part.
-        false => find(whole, b"\n--")? + 1,
-    };
+    let (start, boundary) = first_boundary(whole)?;
     let from_start = whole.get(start..)?;
-    let line = from_start.get(..from_start.iter().position(|byte| *byte == b'\n')?)?;
-    let boundary = line.strip_suffix(b"\r").unwrap_or(line);
-    if boundary.len() <= 2 {
-        return None;
-    }
     let mut masked = Vec::with_capacity(whole.len());
     push(&mut masked, whole.get(..start)?);
     let (parts, rest) = split(from_start, boundary);
@@ -42,6 +35,30 @@ pub(super) fn masked(whole: &[u8], depth: usize) -> Option<Vec<u8>> {
     }
     push(&mut masked, rest);
     Some(masked)
+}
+
+/// The largest number of lines that are examined to find the first boundary.
+const MAX_BOUNDARY_LINES: usize = 64;
+
+/// Finds the first boundary and its place. There may be a text before it, whose lines may look like boundaries.
+fn first_boundary(whole: &[u8]) -> Option<(usize, &[u8])> {
+    let mut at = 0;
+    let mut first = None;
+    let mut lines = whole.split_inclusive(|byte| *byte == b'\n').peekable();
+    for _ in 0..MAX_BOUNDARY_LINES {
+        let Some(line) = lines.next() else { break };
+        let boundary = line.trim_ascii_end();
+        let next = lines.peek().copied().unwrap_or_default();
+        let is_head = next.contains(&b':') || next.trim_ascii().is_empty();
+        if line.ends_with(b"\n") && boundary.starts_with(b"--") && boundary.len() > 2 {
+            if is_head {
+                return Some((at, boundary));
+            }
+            first = first.or(Some((at, boundary)));
+        }
+        at += line.len();
+    }
+    first
 }
 
 /// A part of a body, which may be cut off.
@@ -120,17 +137,34 @@ fn of_part(
     let is_file =
         name.eq_ignore_ascii_case("key") && std::str::from_utf8(content).is_ok_and(is_file_name);
     let is_named = is_secret_parameter(&name) && !is_file;
-    match is_too_deep || is_named || secret_groups.hide(&name) {
+    let is_hidden = is_too_deep || is_named || secret_groups.hide(&name);
+    match is_hidden || has_coded_secret(&head, content, depth) {
         true => Some(MASK.as_bytes().to_vec()),
         false => body::masked(&media_type, content, depth.saturating_sub(1)),
     }
 }
 
+/// Returns true if the content of a part is in base64 and has secrets.
+fn has_coded_secret(head: &str, content: &[u8], depth: usize) -> bool {
+    if depth == 0 || field(head, "content-transfer-encoding") != "base64" {
+        return false;
+    }
+    let coded: Vec<u8> =
+        content.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect();
+    let decoded = STANDARD.decode(coded).unwrap_or_default();
+    body::masked(&media_type(head), &decoded, depth - 1).is_some()
+}
+
 /// The type in the head of a part, without parameters and in small letters.
 fn media_type(head: &str) -> String {
+    field(head, "content-type")
+}
+
+/// Returns a field in the head of a part, without parameters and in small letters.
+fn field(head: &str, wanted: &str) -> String {
     let value = head.lines().find_map(|line| {
         let (name, value) = line.split_once(':')?;
-        name.trim().eq_ignore_ascii_case("content-type").then_some(value)
+        name.trim().eq_ignore_ascii_case(wanted).then_some(value)
     });
     let without = value.unwrap_or_default().split(';').next().unwrap_or_default();
     without.trim().to_ascii_lowercase()
@@ -254,6 +288,23 @@ mod tests {
                 String::from_utf8(parts(form(media_type, content).as_bytes()).unwrap()).unwrap();
             assert_eq!(shown, form(media_type, &expected.replace('#', MASK)), "{content}");
         }
+    }
+
+    #[test]
+    fn boundaries_and_codings_of_parts_are_read() {
+        let part = |end: &str, secret: &str| {
+            format!("-- hello{end}--B {end}Content-Disposition: form-data; name=a{end}{end}kept{end}--B{end}Content-Disposition: form-data; name=\"pin\"{end}{end}{secret}{end}--B--{end}")
+        };
+        for end in ["\r\n", "\n"] {
+            let shown = parts(part(end, "fish").as_bytes());
+            assert_eq!(shown, Some(part(end, MASK).into_bytes()));
+        }
+        let coded = STANDARD.encode("{\"token\": \"swordfish\"}");
+        let form = |content: &str| {
+            format!("--B\nContent-Transfer-Encoding: BASE64\n\n{content}\n--B--\n").into_bytes()
+        };
+        assert_eq!(parts(&form(&coded)), Some(form(MASK)));
+        assert_eq!(parts(&form("a2VwdA==")), Some(form("a2VwdA==")));
     }
 
     #[test]

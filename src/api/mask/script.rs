@@ -5,7 +5,9 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use super::fields::is_scheme;
 use super::{brackets, pieces, work};
+use crate::api::secrets::is_exact;
 
 /// The start of a script in a page.
 const START_TAG: &str = r"(?i)<script(?-u:\b)[^>]{0,2000}>";
@@ -57,29 +59,62 @@ impl ScriptPlaces {
     }
 }
 
-/// Returns the place of the secret literal in a text behind a name, without its quotes. `name_text` is the name with
-/// the separator behind it.
-pub(super) fn literal(name: &str, name_text: &str, rest: &str) -> Option<Range<usize>> {
-    static PATTERN: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(DEFAULT).ok());
+/// A value in source text.
+#[derive(Debug, Default)]
+pub(super) struct ScriptValue {
+    /// The place of the secret literal, without its quotes.
+    pub secret: Option<Range<usize>>,
+    /// The length of the text that was looked at, in which no other secret is.
+    pub length: usize,
+}
+
+/// Reads the value behind a name. `name_text` is the name with the separator behind it.
+pub(super) fn value_of(name: &str, name_text: &str, rest: &str) -> ScriptValue {
     // `key` names everything, `=>` begins a function, and `==` compares.
     let is_other = name.eq_ignore_ascii_case("key")
         || name_text.trim_end().ends_with("=>")
         || rest.starts_with('=');
     if is_other {
-        return None;
+        return ScriptValue::default();
     }
-    let start = match rest.as_bytes().first()? {
-        b'"' | b'\'' | b'`' => 0,
-        b'[' | b'{' => {
-            let end = brackets::end(rest, 0);
-            let has_literal = rest.get(..end)?.contains(['"', '\'', '`']);
-            return has_literal.then_some(0..end);
-        }
-        _ => PATTERN.as_ref()?.find(rest)?.end(),
-    };
+    if rest.starts_with(['[', '{']) {
+        let length = brackets::end(rest, 0);
+        let inner = rest.get(..length).unwrap_or_default();
+        let has_literal = inner.contains(['"', '\'', '`']);
+        return ScriptValue { secret: has_literal.then_some(0..length), length };
+    }
+    match literal(rest).filter(|place| rest.get(place.clone()).is_some_and(may_be_secret)) {
+        Some(place) => ScriptValue { length: place.end, secret: Some(place) },
+        None => ScriptValue::default(),
+    }
+}
+
+/// Returns the place of the literal that a text begins with, or that is the default of an expression.
+fn literal(rest: &str) -> Option<Range<usize>> {
+    static PATTERN: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(DEFAULT).ok());
+    let is_literal = rest.starts_with(['"', '\'', '`']);
+    let start = if is_literal { 0 } else { PATTERN.as_ref()?.find(rest)?.end() };
     let quote = *rest.as_bytes().get(start)?;
     let is_quote = matches!(quote, b'"' | b'\'' | b'`');
     is_quote.then(|| start + 1..literal_end(rest.as_bytes(), start + 1, quote))
+}
+
+/// The minimum length of the constant text of a template that may be a secret, in bytes.
+const MIN_CONSTANT_BYTES: usize = 8;
+
+/// Returns false for the beginning of credentials, a template for them, and the name of a field.
+fn may_be_secret(literal: &str) -> bool {
+    static EXPRESSION: LazyLock<Option<Regex>> =
+        LazyLock::new(|| Regex::new(r"\$\{[^}]*\}").ok());
+    let text = literal.trim();
+    if text.is_empty() || is_scheme(text) || is_exact(text) {
+        return false;
+    }
+    let Some(constant) = EXPRESSION.as_ref().map(|pattern| pattern.replace_all(text, "")) else {
+        return true;
+    };
+    let words = constant.split_whitespace().filter(|word| !is_scheme(word));
+    constant == text || words.map(str::len).sum::<usize>() >= MIN_CONSTANT_BYTES
 }
 
 /// Returns the place of the quote that ends a literal, or the end of the text.
@@ -130,6 +165,10 @@ mod tests {
             ("token = process.env.TOKEN || \"fish\";", "token = process.env.TOKEN || \"#\";"),
             ("const passwords = [\"fish\", \"b\"];", "const passwords = #;"),
             ("const token = \"\"", "const token = \"\""),
+            ("h = {Authorization: 'Bearer ' + token}", "h = {Authorization: 'Bearer ' + token}"),
+            ("h = {Authorization: `Bearer ${token}`}", "h = {Authorization: `Bearer ${token}`}"),
+            ("const TOKEN_KEY = 'auth_token';", "const TOKEN_KEY = 'auth_token';"),
+            ("h = {Authorization: 'Bearer fish'}", "h = {Authorization: '#'}"),
         ] {
             let expected = expected.replace('#', MASK);
             assert_eq!(masked("text/javascript", source), expected, "{source}");

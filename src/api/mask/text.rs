@@ -1,6 +1,7 @@
 //! Texts of no form that is known: names with values, elements, and what credentials look like.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use percent_encoding::percent_decode_str;
@@ -15,9 +16,9 @@ use crate::api::secrets::{is_secret, is_visible_scalar};
 /// How many texts may be inside each other, such as JSON in a string of JSON.
 pub(super) const MAX_DEPTH: u8 = 8;
 
-/// A name that a value follows: `name: value`, `name=value`, `"name": "value"`.
+/// A name that a value follows: `name: value`, `name=value`, `"name": "value"`, `name is: value`.
 const NAMED: &str =
-    r#"(\$?)([A-Za-z0-9_.%\u{80}-\u{10ffff}-]+)(\\?["']?)\s{0,8}(?:=>|[:=])\s{0,8}"#;
+    r#"(\$?)([A-Za-z0-9_.%\u{80}-\u{10ffff}-]+)(\\?["']?)(?:\s{1,2}is)?\s{0,8}(?:=>|[:=])\s{0,8}"#;
 /// The value that follows a name.
 const VALUE: &str = r#"(?xs)^(?:
     (?:[\[\]A-Za-z0-9_!]+\s{0,8}=\s{0,8})?"""(?:[^"]|"[^"]|""[^"])*(?:""")?
@@ -38,6 +39,8 @@ const HEADERS: [&str; 6] = [
 ];
 /// A sentence behind the name of a header has at least so many words.
 const MIN_SENTENCE_WORDS: usize = 3;
+/// Longer numbers are not parts of a sentence, in bytes.
+const MAX_NUMBER_BYTES: usize = 5;
 
 /// The maximum length of a type in GraphQL, in bytes. Longer texts are values.
 const MAX_TYPE_BYTES: usize = 256;
@@ -94,7 +97,12 @@ fn named<'a>(shown: &'a str, is_typed: bool, scripts: &ScriptPlaces) -> Cow<'a, 
     work::count(shown.len());
     let mut masked = String::new();
     let mut copied = 0;
+    let mut read = 0;
     let variables = graphql::declared_variables(shown);
+    let secret_variables = match variables.is_empty() {
+        true => BTreeSet::new(),
+        false => graphql::secret_variables(shown),
+    };
     for found in name.captures_iter(shown) {
         let (Some(whole), Some(dollar), Some(name), Some(quote)) =
             (found.get(0), found.get(1), found.get(2), found.get(3))
@@ -109,17 +117,19 @@ fn named<'a>(shown: &'a str, is_typed: bool, scripts: &ScriptPlaces) -> Cow<'a, 
         .unwrap_or_else(|| decoded(name.as_str()));
         // In YAML, the next line is not the value of a key.
         let is_empty = is_typed && whole.as_str().contains('\n');
-        if whole.start() < copied || is_empty || !is_secret(&name) {
+        let is_variable = !dollar.is_empty() && secret_variables.contains(&*name);
+        if whole.start() < read || is_empty || !is_variable && !is_secret(&name) {
             continue;
         }
         if scripts.contains(shown, whole.start()) {
-            let literal = script::literal(&name, whole.as_str(), rest).filter(|it| !it.is_empty());
-            if let Some(literal) = literal {
+            let value = script::value_of(&name, whole.as_str(), rest);
+            if let Some(literal) = value.secret {
                 let start = whole.end() + literal.start;
                 masked.push_str(shown.get(copied..start).unwrap_or_default());
                 masked.push_str(MASK);
                 copied = whole.end() + literal.end;
             }
+            read = whole.end() + value.length;
             continue;
         }
         let is_header = HEADERS.iter().any(|known| name.eq_ignore_ascii_case(known));
@@ -155,6 +165,7 @@ fn named<'a>(shown: &'a str, is_typed: bool, scripts: &ScriptPlaces) -> Cow<'a, 
         masked.push_str(shown.get(copied..whole.end()).unwrap_or_default());
         masked.push_str(MASK);
         copied = whole.end() + length;
+        read = copied;
     }
     if copied == 0 {
         return shown.into();
@@ -206,7 +217,10 @@ fn is_sentence(line: &str) -> bool {
     let mut words = line.split_whitespace();
     let is_word = |word: &str| {
         let word = word.trim_matches(['"', '\'', '(', ')', '.', ',', ';', ':', '!', '?']);
-        word.chars().all(|letter| letter.is_alphabetic() || letter == '\'' || letter == '-')
+        let is_number = word.len() <= MAX_NUMBER_BYTES
+            && word.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+        is_number
+            || word.chars().all(|letter| letter.is_alphabetic() || letter == '\'' || letter == '-')
     };
     words.clone().count() >= MIN_SENTENCE_WORDS
         && words.clone().all(is_word)
@@ -276,6 +290,8 @@ mod tests {
             ("Authorization: Token sword fish", "Authorization: $"),
             ("Authorization: sword-1 fish it", "Authorization: $"),
             ("Cookie: a small file", "Cookie: a small file"),
+            ("Set-Cookie: see RFC 6265.", "Set-Cookie: see RFC 6265."),
+            ("your password is: swordfish", "your password is: $"),
             ("Cookie: a=sword; b=fish", "Cookie: $"),
             ("Authentication-Info: nextnonce=\"sword\", qop=auth", "Authentication-Info: $"),
             ("Proxy-Authentication-Info: rspauth=sword fish", "Proxy-Authentication-Info: $"),
@@ -310,6 +326,10 @@ mod tests {
             (
                 "mutation($p:String!) { login(password:$p) { id } }",
                 "mutation($p:String!) { login(password:$p) { id } }",
+            ),
+            (
+                "mutation($p: String = \"swordfish\") { login(password: $p) }",
+                "mutation($p: #) { login(password: $p) }",
             ),
             (
                 "mutation { login(password: # c\n \"swordfish\") }",
