@@ -108,8 +108,8 @@ const SECRET_NAME_PARTS: &[&str] = &[
 ];
 /// Names that hold secrets if one of their words is one of these.
 const SECRET_WORDS: &[&str] = &[
-    "auth", "cred", "cvc", "cvn", "cvv", "haslo", "heslo", "jeton", "mdp", "otp", "parola", "parool",
-    "pin", "pwd", "senha", "sifre", "sig", "ssn", "totp",
+    "auth", "cred", "cvc", "cvn", "cvv", "haslo", "heslo", "jeton", "mdp", "otp", "parola",
+    "parool", "pin", "pwd", "senha", "sifre", "sig", "ssn", "totp",
 ];
 /// Names that hold secrets if their last word is one of these.
 const LAST_SECRET_WORDS: &[&str] = &["pass", "seed", "seeds"];

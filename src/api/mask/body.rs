@@ -4,6 +4,7 @@ use super::charset::WideText;
 use super::credentials::credentials;
 use super::fields::pairs;
 use super::json::json;
+use super::mark::MASK;
 use super::text::{code, text};
 use super::{events, parts, yaml};
 
@@ -23,6 +24,9 @@ pub fn body(media_type: &str, body: &[u8]) -> Option<Vec<u8>> {
 /// The same, where `depth` more bodies in parts may stand inside each other.
 pub(super) fn masked(media_type: &str, body: &[u8], depth: usize) -> Option<Vec<u8>> {
     if let Some(wide) = WideText::of(body) {
+        if masked(media_type, &wide.ascii, 0).is_some() {
+            return Some(MASK.as_bytes().to_vec());
+        }
         let masked = masked(media_type, wide.text.as_bytes(), depth)?;
         return Some(wide.encode(&String::from_utf8_lossy(&masked)));
     }

@@ -22,6 +22,8 @@ pub(super) struct WideForm {
 pub(super) struct WideText {
     form: WideForm,
     pub text: String,
+    /// Runs of bytes that are ASCII, in lines. A text that is only in part in this form may have secrets there.
+    pub ascii: Vec<u8>,
     /// The bytes of a unit that is cut off.
     rest: Vec<u8>,
 }
@@ -32,6 +34,8 @@ const FORMS: [WideForm; 4] = [
     WideForm { unit: 2, is_little_endian: true },
     WideForm { unit: 2, is_little_endian: false },
 ];
+/// Letters of a wide form have no longer runs of ASCII bytes, except by chance.
+const MIN_RUN_BYTES: usize = 8;
 const BYTE_ORDER_MARK: u32 = 0xfeff;
 
 impl WideText {
@@ -53,7 +57,12 @@ impl WideText {
         let (broken, all) = text.chars().fold((0, 0), |(broken, all), letter| {
             (broken + usize::from(letter == char::REPLACEMENT_CHARACTER), all + 1)
         });
-        (broken * 100 <= all * MAX_BROKEN_PERCENT).then_some(Self { form, text, rest })
+        (broken * 100 <= all * MAX_BROKEN_PERCENT).then(|| Self {
+            form,
+            text,
+            ascii: ascii_runs(body),
+            rest,
+        })
     }
 
     /// Writes a text in the form of this one.
@@ -103,6 +112,13 @@ impl WideForm {
     }
 }
 
+/// Returns the runs of ASCII that are too long for a text in a wide form.
+fn ascii_runs(body: &[u8]) -> Vec<u8> {
+    let is_other = |byte: &u8| !byte.is_ascii_graphic() && !byte.is_ascii_whitespace();
+    let runs = body.split(is_other).filter(|run| run.len() >= MIN_RUN_BYTES);
+    runs.collect::<Vec<_>>().join(&b'\n')
+}
+
 fn is_control(letter: char) -> bool {
     letter.is_control() && !letter.is_whitespace()
 }
@@ -116,8 +132,10 @@ mod tests {
     #[test]
     fn wide_texts_are_masked_in_their_form() {
         for form in FORMS {
-            let wide =
-                |text: &str| WideText { form, text: String::new(), rest: Vec::new() }.encode(text);
+            let wide = |text: &str| {
+                WideText { form, text: String::new(), ascii: Vec::new(), rest: Vec::new() }
+                    .encode(text)
+            };
             for mark in ["\u{feff}", ""] {
                 for (media_type, text) in [
                     ("application/json", "{\"password\": \"#\", \"größe\": \"kept\"}"),
@@ -140,6 +158,20 @@ mod tests {
                 Some(expected),
                 "{form:?}"
             );
+        }
+    }
+
+    #[test]
+    fn text_that_is_only_in_part_wide_is_hidden() {
+        let wide: Vec<u8> = b"{\"a\": \"kept and kept and kept and kept\"}"
+            .iter()
+            .flat_map(|byte| [*byte, 0])
+            .collect();
+        let mixed = [b"{\"token\":\"swordfish\"}\n", &wide[..]].concat();
+        let marked = [b"\xff\xfe", &mixed[..]].concat();
+        for body in [mixed, marked] {
+            let shown = crate::api::mask::body("application/json", &body).unwrap();
+            assert!(!String::from_utf8_lossy(&shown).contains("swordfish"));
         }
     }
 

@@ -293,7 +293,9 @@ mod tests {
     #[test]
     fn boundaries_and_codings_of_parts_are_read() {
         let part = |end: &str, secret: &str| {
-            format!("-- hello{end}--B {end}Content-Disposition: form-data; name=a{end}{end}kept{end}--B{end}Content-Disposition: form-data; name=\"pin\"{end}{end}{secret}{end}--B--{end}")
+            format!(
+                "-- hello{end}--B {end}Content-Disposition: form-data; name=a{end}{end}kept{end}--B{end}Content-Disposition: form-data; name=\"pin\"{end}{end}{secret}{end}--B--{end}"
+            )
         };
         for end in ["\r\n", "\n"] {
             let shown = parts(part(end, "fish").as_bytes());

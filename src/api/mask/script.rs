@@ -104,8 +104,7 @@ const MIN_CONSTANT_BYTES: usize = 8;
 
 /// Returns false for the beginning of credentials, a template for them, and the name of a field.
 fn may_be_secret(literal: &str) -> bool {
-    static EXPRESSION: LazyLock<Option<Regex>> =
-        LazyLock::new(|| Regex::new(r"\$\{[^}]*\}").ok());
+    static EXPRESSION: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\$\{[^}]*\}").ok());
     let text = literal.trim();
     if text.is_empty() || is_scheme(text) || is_exact(text) {
         return false;
