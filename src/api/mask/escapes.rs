@@ -76,16 +76,19 @@ fn resolve(text: &str, entities: &Entities<'_>, depth: u8, read: &mut String) {
         let name = after.get(1..).unwrap_or_default();
         let end = name.bytes().take(MAX_REFERENCE_BYTES).position(|byte| byte == b';');
         let name = end.and_then(|end| name.get(..end));
-        let replaced = name.and_then(|name| match (character(name), entities.get(name)) {
-            (Some(letter), _) => Some(read.push(letter)),
-            (None, Some(inner)) if depth > 0 && read.len() < limit => {
-                Some(resolve(inner, entities, depth - 1, read))
+        let length = name.map_or(0, |name| name.len() + 2);
+        let inner = name.and_then(|name| entities.get(name));
+        let inner = inner.filter(|_| depth > 0 && read.len() < limit);
+        let length = match (name.and_then(character), inner) {
+            (Some(letter), _) => {
+                read.push(letter);
+                length
             }
-            _ => None,
-        });
-        let length = match (replaced, name) {
-            (Some(()), Some(name)) => name.len() + 2,
-            _ => {
+            (None, Some(inner)) => {
+                resolve(inner, entities, depth - 1, read);
+                length
+            }
+            (None, None) => {
                 read.push('&');
                 1
             }

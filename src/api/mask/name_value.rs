@@ -155,7 +155,7 @@ impl LabelReach {
     /// Returns what a label hides whose text is the name of a secret; `None` if it is not.
     pub(super) fn of(label: &str, text: &str) -> Option<Self> {
         let is = |known: &&str| label.eq_ignore_ascii_case(known);
-        let is_path = PATHS.iter().any(|known| is(known));
+        let is_path = PATHS.iter().any(is);
         let text = match is_path {
             true => text.rsplit(['/', '.', ',']).next().unwrap_or_default(),
             false => text,
@@ -166,8 +166,8 @@ impl LabelReach {
             return None;
         }
         // Identifiers of records have numbers, such as `session_1`.
-        let is_record = WHOLE_NAMES.iter().any(|known| is(known))
-            && text.contains(|letter: char| letter.is_ascii_digit());
+        let is_record =
+            WHOLE_NAMES.iter().any(is) && text.contains(|letter: char| letter.is_ascii_digit());
         Some(match is_exact(text) && !is_record {
             true if is_path => Self::Contents,
             true => Self::Texts,
@@ -253,7 +253,7 @@ fn makes_key_a_label(member: &str) -> bool {
         member.len() <= MAX_NAME_BYTES
             && letters.map(|letter| letter.to_ascii_lowercase()).eq(known.bytes())
     };
-    pair_role(member) == Some(PairRole::Value) || FILE_MEMBERS.iter().any(|known| is_file(known))
+    pair_role(member) == Some(PairRole::Value) || FILE_MEMBERS.iter().any(is_file)
 }
 
 /// The longest ending of a file's name, in bytes.

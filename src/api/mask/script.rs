@@ -27,7 +27,8 @@ pub(super) struct ScriptPlaces {
 impl ScriptPlaces {
     /// The whole text is source text.
     pub fn everywhere() -> Self {
-        Self { places: vec![0..usize::MAX] }
+        let whole = 0..usize::MAX;
+        Self { places: Vec::from([whole]) }
     }
 
     /// The contents of the scripts of a page.
