@@ -10,6 +10,7 @@ use super::credentials::credentials;
 use super::graphql;
 use super::mark::MASK;
 use super::name_value::{LabelReach, PairRole, pair_role};
+use super::schemes::is_scheme;
 use super::text::text;
 use super::work;
 use crate::api::secrets::{is_secret, is_secret_parameter, is_visible_scalar, last_word};
@@ -25,36 +26,6 @@ const SECRETS: [&str; 2] = ["authentication", "dpop"];
 const GRAPHQL: (&str, &str) = ("query", "variables");
 /// How credentials begin where a colon stands instead of a space.
 const BEARER: &str = "bearer:";
-/// How a value begins that is made of credentials (the registry of HTTP authentication schemes, and what
-/// others made up).
-const SCHEMES: [&str; 26] = [
-    "apikey",
-    "api-key",
-    "aws",
-    "aws4-hmac-sha256",
-    "basic",
-    "bearer",
-    "digest",
-    "dpop",
-    "gnap",
-    "googlelogin",
-    "hawk",
-    "hmac",
-    "hoba",
-    "jwt",
-    "mac",
-    "negotiate",
-    "ntlm",
-    "oauth",
-    "privatetoken",
-    "scram-sha-1",
-    "scram-sha-256",
-    "sharedkey",
-    "sharedkeylite",
-    "ssws",
-    "token",
-    "vapid",
-];
 /// How many times an address may stand inside a parameter of another.
 const NESTED: u8 = 2;
 
@@ -102,10 +73,6 @@ fn scheme(value: &str) -> Option<&str> {
     }
     let (scheme, rest) = value.split_once([' ', '\t'])?;
     (is_scheme(scheme) && !rest.trim().is_empty()).then_some(scheme)
-}
-
-pub(super) fn is_scheme(word: &str) -> bool {
-    SCHEMES.iter().any(|known| word.eq_ignore_ascii_case(known))
 }
 
 /// Returns true if the name of a WebSocket protocol carries credentials or announces the next name as credentials.

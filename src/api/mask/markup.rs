@@ -8,18 +8,21 @@ use regex::Regex;
 use super::escapes::{Entities, referenced, resolved};
 use super::name_value::{LabelReach, PairRole, pair_role};
 use super::pieces::{Pieces, VOID_ELEMENTS, local, tag_name};
-use super::{MASK, markup_pairs, text};
+use super::{MASK, markup_pairs};
 use crate::api::secrets::{is_secret, is_visible_scalar};
 
-/// How many texts may be inside of a text or an attribute with references.
-const MAX_TEXT_DEPTH: u8 = 2;
+/// A function that masks a text.
+type MaskText<'f> = &'f dyn Fn(&str) -> String;
+
 /// The declaration of an entity with its text.
 const ENTITY: &str = r#"<!ENTITY\s+(?:%\s+)?([^\s"'<>]+)\s+(?:"([^"]*)"|'([^']*)')"#;
 
 /// The text with the attributes masked whose names are secret, and all that is in elements that are.
 /// An element is secret by its own name, by the name that an attribute gives it, or because the element before it or
 /// next to it has the name of a secret.
-pub(super) fn masked(text: &str) -> String {
+///
+/// `mask` masks texts and attributes that are written with references.
+pub(super) fn masked(text: &str, mask: MaskText<'_>) -> String {
     let mut masked = String::with_capacity(text.len());
     let mut secret: Option<SecretElement<'_>> = None;
     let entities = entities(text);
@@ -45,12 +48,12 @@ pub(super) fn masked(text: &str) -> String {
             [b'<', b'?' | b'/', ..] => masked.push_str(piece),
             [b'<', first, ..] if !first.is_ascii_whitespace() => {
                 let pair = pairs.get(&start).map(String::as_str);
-                let is_secret = tag(piece, &entities, &mut masked) || pair.is_some();
+                let is_secret = tag(piece, (&entities, mask), &mut masked) || pair.is_some();
                 if is_secret && !piece.ends_with("/>") {
                     secret = Some(SecretElement::new(piece, pair));
                 }
             }
-            _ => masked.push_str(&with_references(piece, &entities)),
+            _ => masked.push_str(&with_references(piece, &entities, mask)),
         }
     }
     if let Some(element) = &secret {
@@ -101,7 +104,11 @@ fn declaration(piece: &str) -> Cow<'_, str> {
 }
 
 /// Returns a text whose secrets are hidden if they are written with references.
-fn with_references<'a>(piece: &'a str, entities: &Entities<'_>) -> Cow<'a, str> {
+fn with_references<'a>(
+    piece: &'a str,
+    entities: &Entities<'_>,
+    mask: MaskText<'_>,
+) -> Cow<'a, str> {
     if !piece.contains('&') {
         return piece.into();
     }
@@ -109,7 +116,7 @@ fn with_references<'a>(piece: &'a str, entities: &Entities<'_>) -> Cow<'a, str> 
     if read == piece {
         return piece.into();
     }
-    let shown = text::nested(&read, MAX_TEXT_DEPTH);
+    let shown = mask(&read);
     match shown == read {
         true => piece.into(),
         false => referenced(&shown).into(),
@@ -165,7 +172,7 @@ const CONTENT: &str = "content";
 const TAG_NAMES: [&str; 5] = ["id", "type", "path", "pointer", "loc"];
 
 /// Writes a tag with its secret attributes masked, and returns true if its element is secret.
-fn tag(piece: &str, entities: &Entities<'_>, masked: &mut String) -> bool {
+fn tag(piece: &str, (entities, mask): (&Entities<'_>, MaskText<'_>), masked: &mut String) -> bool {
     let name_end = piece.find([' ', '\t', '\r', '\n', '/', '>']).unwrap_or(piece.len());
     let (name, attributes) = piece.split_at(name_end);
     // A form is not a field: its name is not that of a value.
@@ -192,7 +199,7 @@ fn tag(piece: &str, entities: &Entities<'_>, masked: &mut String) -> bool {
         let is_masked = (is_secret(&resolved(name, entities)) || is_value)
             && !value.is_empty()
             && !is_visible_scalar(name, value, false);
-        let shown = if is_masked { MASK.into() } else { with_references(value, entities) };
+        let shown = if is_masked { MASK.into() } else { with_references(value, entities, mask) };
         masked.extend([before, quote, &*shown, end]);
     });
     masked.push_str(rest);
@@ -233,6 +240,11 @@ fn each_attribute<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::mask::text;
+
+    fn masked(source: &str) -> String {
+        super::masked(source, &|inner| text(inner).into_owned())
+    }
 
     #[test]
     fn elements_and_attributes_are_masked_and_nothing_else_changes() {

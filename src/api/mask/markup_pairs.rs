@@ -144,7 +144,11 @@ impl<'a> OpenElements<'a> {
 #[cfg(test)]
 mod tests {
     use super::super::MASK;
-    use super::super::markup::masked;
+    use super::super::markup;
+
+    fn masked(source: &str) -> String {
+        markup::masked(source, &str::to_owned)
+    }
 
     #[test]
     fn values_in_pairs_with_a_secret_name_are_hidden() {

@@ -25,6 +25,7 @@ mod message;
 mod name_value;
 mod parts;
 mod pieces;
+mod schemes;
 mod script;
 mod text;
 mod work;

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::fields::is_scheme;
+use super::schemes::is_scheme;
 use super::{brackets, pieces, work};
 use crate::api::secrets::is_exact;
 

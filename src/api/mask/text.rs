@@ -8,13 +8,16 @@ use percent_encoding::percent_decode_str;
 use regex::Regex;
 
 use super::credentials::{credentials, is_plain};
-use super::fields::is_scheme;
+use super::schemes::is_scheme;
 use super::script::ScriptPlaces;
 use super::{MASK, brackets, escapes, graphql, json, markup, name_value, script, work, yaml};
 use crate::api::secrets::{is_secret, is_visible_scalar};
 
 /// How many texts may be inside each other, such as JSON in a string of JSON.
 pub(super) const MAX_DEPTH: u8 = 8;
+
+/// How many texts may be inside of a text of XML that is written with references.
+const MAX_REFERENCE_DEPTH: u8 = 2;
 
 /// A name that a value follows: `name: value`, `name=value`, `"name": "value"`, `name is: value`.
 const NAMED: &str =
@@ -59,7 +62,9 @@ pub(super) fn nested(shown: &str, depth: u8) -> Cow<'_, str> {
         return json::nested(shown, depth).into();
     }
     let elements = match shown.contains('<') {
-        true => Cow::Owned(markup::masked(shown)),
+        true => Cow::Owned(markup::masked(shown, &|inner| {
+            nested(inner, depth.min(MAX_REFERENCE_DEPTH)).into_owned()
+        })),
         false => Cow::Borrowed(shown),
     };
     match yaml::looks_like_yaml(&elements) {
