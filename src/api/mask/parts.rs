@@ -146,7 +146,7 @@ fn of_part(
 
 /// Returns true if the content of a part is in base64 and has secrets.
 fn has_coded_secret(head: &str, content: &[u8], depth: usize) -> bool {
-    if depth == 0 || field(head, "content-transfer-encoding") != "base64" {
+    if depth == 0 || field(head, "Content-Transfer-Encoding") != "base64" {
         return false;
     }
     let coded: Vec<u8> =
