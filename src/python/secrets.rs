@@ -30,8 +30,8 @@ pub(super) fn secret_members(members: Vec<(String, Option<String>)>) -> Vec<bool
 
 /// Returns true if a list, as JSON, is visible below the name of a secret.
 #[pyfunction]
-pub(super) fn is_visible_list(list: &str) -> bool {
-    secrets::is_visible_scalar("", list, true)
+pub(super) fn is_visible_list(items: &str) -> bool {
+    secrets::is_visible_scalar("", items, true)
 }
 
 /// A text without what looks like a secret.

@@ -1,5 +1,6 @@
 //! Anchors and aliases of YAML: an alias below the name of a secret hides the anchored node.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
@@ -13,6 +14,8 @@ const ALIAS: &str = r"(?:^|[\s\[{,:(])\*([^\s\[\]{},]+)";
 const ANCHOR: &str = r"(?:^|[\s\[{,:(])&([^\s\[\]{},]+)(?:\s|$)";
 /// An anchor with a scalar, which may be in the next line.
 const SCALAR: &str = r#"(?:^|[\s\[{,:(])&([^\s\[\]{},]+)\s+(?:[|>][0-9+-]*\s*\n\s*)?("(?:[^"\\]|\\.)*"|'[^']*'|[^\s\[\]{},"'#&*][^\n,\]}:#]*)"#;
+/// A key in braces that is an alias.
+const ALIAS_KEY: &str = r"[{,]\s{0,8}\*([^\s\[\]{},]+)\s{1,8}:\s{1,8}";
 /// Aliases may lead to aliases. After this many steps, all anchors are hidden.
 const MAX_STEPS: usize = 3;
 
@@ -53,6 +56,30 @@ pub(super) fn scalars(source: &str) -> BTreeMap<&str, &str> {
     let found = pattern.iter().flat_map(|pattern| pattern.captures_iter(source));
     let pairs = found.filter_map(|found| found.get(1).zip(found.get(2)));
     pairs.map(|(name, text)| (name.as_str(), text.as_str().trim())).collect()
+}
+
+/// Hides the values of keys in braces that are aliases of the name of a secret, or that cannot be resolved.
+pub(super) fn hide_alias_keys<'a>(source: &'a str, scalars: &BTreeMap<&str, &str>) -> Cow<'a, str> {
+    static PATTERN: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(ALIAS_KEY).ok());
+    let pattern = PATTERN.as_ref().filter(|_| source.contains('*') && source.contains('{'));
+    let mut masked = String::new();
+    let mut copied = 0;
+    for found in pattern.iter().flat_map(|pattern| pattern.captures_iter(source)) {
+        let (Some(whole), Some(alias)) = (found.get(0), found.get(1)) else { continue };
+        let is_other = scalars.get(alias.as_str()).is_some_and(|text| !is_secret(text));
+        let end = if is_other { whole.end() } else { node_end(source, whole.end()) };
+        if whole.start() < copied || end == whole.end() {
+            continue;
+        }
+        masked.push_str(source.get(copied..whole.end()).unwrap_or_default());
+        masked.push_str(MASK);
+        copied = end;
+    }
+    if copied == 0 {
+        return source.into();
+    }
+    masked.push_str(source.get(copied..).unwrap_or_default());
+    masked.into()
 }
 
 fn names(source: &str) -> BTreeSet<String> {

@@ -117,6 +117,12 @@ fn hide(found: &Captures<'_>, is_command: bool) -> String {
     format!("{}{MASK}", part("hook").unwrap_or_default())
 }
 
+/// Hides the password in an argument of a command whose option is the argument before it.
+pub(super) fn argument(option: &str, argument: &str) -> Option<String> {
+    let shown = LOGIN_OPTIONS.contains(&option).then(|| option_value(option, argument))?;
+    (shown != argument).then_some(shown)
+}
+
 /// Hides the content of a private key. The lines around it stay.
 fn private_key(begin: &str, inner: &str, end: &str) -> String {
     let content = inner.trim();

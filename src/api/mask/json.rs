@@ -9,7 +9,7 @@ use serde_json::{Deserializer, Value};
 
 use super::credentials::private_keys;
 use super::name_value::{KIND, SECRET_DATA, SECRET_LIST_KIND};
-use super::{MASK, anchors, brackets, escapes, graphql, name_value, text, work};
+use super::{MASK, anchors, brackets, credentials, escapes, graphql, name_value, text, work};
 use crate::api::secrets::{is_secret, is_visible_scalar};
 
 /// Masks JSON, or JSON values that follow each other.
@@ -68,6 +68,8 @@ impl SecretMembers {
         let mut copied = 0;
         let mut at = 0;
         let mut variables_end = 0;
+        let has_commands = source.contains("\"curl\"");
+        let mut before = 0..0;
         while let Some(found) = next_string(source, at) {
             at = found.end;
             let (place, instead) = match value_after(source, found.end) {
@@ -96,7 +98,13 @@ impl SecretMembers {
                     (value, Some(format!("\"{MASK}\"")))
                 }
                 NextToken::Other => {
-                    (found.clone(), string(source.get(found).unwrap_or_default(), depth))
+                    let last = std::mem::replace(&mut before, found.clone());
+                    let hidden = match has_commands {
+                        true => hidden_argument(source, last, &found),
+                        false => None,
+                    };
+                    let written = source.get(found.clone()).unwrap_or_default();
+                    (found, hidden.or_else(|| string(written, depth)))
                 }
             };
             let Some(instead) = instead else { continue };
@@ -125,6 +133,15 @@ impl SecretMembers {
         graphql::conceal_variables(&mut variables, &self.variables, &conceal);
         serde_json::to_string(&json(&Value::Object(variables).to_string())).ok()
     }
+}
+
+/// Hides the password in an argument of a command, if the string before it is its option.
+fn hidden_argument(source: &str, option: Range<usize>, place: &Range<usize>) -> Option<String> {
+    let between = source.get(option.end..place.start)?;
+    let argument: String = serde_json::from_str(source.get(place.clone())?).ok()?;
+    let option = source.get(option)?.trim_matches('"');
+    let shown = credentials::argument(option, &argument).filter(|_| between.trim() == ",")?;
+    serde_json::to_string(&shown).ok()
 }
 
 fn is_variables(name: &str) -> bool {
@@ -444,6 +461,8 @@ mod tests {
             (r#"{"a": "say \"token=abc\" twice"}"#, r#"{"a": "say \"token=#\" twice"}"#),
             (r#"{"a": "token=ab"#, r#"{"a": "token=#"#),
             (r#"{"a": "b", "c": ["d"]}"#, r#"{"a": "b", "c": ["d"]}"#),
+            (r#"["curl", "-u", "me:fish", "b.test"]"#, r##"["curl", "-u", "me:#", "b.test"]"##),
+            (r#"["docker", "-u", "me:kept"]"#, r#"["docker", "-u", "me:kept"]"#),
         ] {
             assert_eq!(json(source), expected.replace('#', MASK), "{source}");
         }

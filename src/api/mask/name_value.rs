@@ -18,7 +18,7 @@ use crate::api::secrets::{
 };
 
 /// The last words of members that have a name. Members that are called so as a whole are labels as well.
-const NAMES: [&str; 20] = [
+const NAMES: [&str; 21] = [
     "argument",
     "attribute",
     "column",
@@ -33,6 +33,7 @@ const NAMES: [&str; 20] = [
     "option",
     "param",
     "parameter",
+    "prop",
     "property",
     "setting",
     "slug",
@@ -52,6 +53,9 @@ const WHOLE_NAMES: [&str; 2] = ["id", "k"];
 const WHOLE_VALUE: &str = "v";
 /// Members that have a name at the end of a path or of a list.
 const PATHS: [&str; 3] = ["loc", "path", "pointer"];
+/// Members that say what the value next to them is, and what they say of a secret.
+const TYPES: [&str; 3] = ["format", "purpose", "type"];
+const SECRET_TYPES: [&str; 4] = ["credential", "passwd", "password", "secret"];
 /// Members that describe the value of the member next to them, besides those whose names describe secrets.
 const DESCRIPTIONS: [&str; 26] = [
     "category",
@@ -120,7 +124,7 @@ pub(super) fn pair_role(member: &str) -> Option<PairRole> {
     if is(WHOLE_VALUE) {
         return Some(PairRole::Value);
     }
-    if WHOLE_NAMES.into_iter().chain(PATHS).any(is) {
+    if WHOLE_NAMES.into_iter().chain(PATHS).chain(TYPES).any(is) {
         return Some(PairRole::Name);
     }
     let word = last_word(member);
@@ -155,6 +159,10 @@ impl LabelReach {
     /// Returns what a label hides whose text is the name of a secret; `None` if it is not.
     pub(super) fn of(label: &str, text: &str) -> Option<Self> {
         let is = |known: &&str| label.eq_ignore_ascii_case(known);
+        if TYPES.iter().any(is) {
+            let is_secret = SECRET_TYPES.iter().any(|known| text.eq_ignore_ascii_case(known));
+            return is_secret.then_some(Self::Values);
+        }
         let is_path = PATHS.iter().any(is);
         let text = match is_path {
             true => text.rsplit(['/', '.', ',']).next().unwrap_or_default(),
@@ -635,7 +643,7 @@ impl<'a> PairScan<'a> {
                 let written = text.get(place).unwrap_or_default();
                 let name = examined_part(unquoted(written));
                 let label = unquoted(text.get(group.key.clone()).unwrap_or_default());
-                group.has_name = true;
+                group.has_name |= !TYPES.iter().any(|known| label.eq_ignore_ascii_case(known));
                 let is_group = name.starts_with(['[', '{', '(']) && !is_list_of_words(label, name);
                 let name = unescaped(name);
                 let reach = LabelReach::of(label, &name).filter(|_| !is_group);
@@ -884,6 +892,11 @@ mod tests {
                 r#"{"field":"password","rejectedValue":"fish","code":"kept"}"#,
                 r##"{"field":"password","rejectedValue":"#","code":"kept"}"##,
             ),
+            (
+                r#"{"type":"password","value":"fish","other":"kept"}"#,
+                r##"{"type":"password","value":"#","other":"kept"}"##,
+            ),
+            (r#"[{"type":"text","value":"fi"#, r##"[{"type":"text","value":"#""##),
             ("{'slug': 'mot_de_passe', 'reply': 'fish'}", "{'slug': 'mot_de_passe', 'reply': '#'}"),
         ] {
             let expected = expected.replace('#', MASK);

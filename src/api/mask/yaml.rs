@@ -31,7 +31,9 @@ pub(super) fn masked(source: &str, is_declared: bool) -> String {
     anchors::masked(source, |anchors| {
         let (pairs, keys_below, scalars) = (&pairs, &keys_below, &scalars);
         let lines = Lines { is_declared, anchors, pairs, keys_below, scalars };
-        text::loose_with(&lines.masked(source), is_declared).into_owned()
+        let masked = lines.masked(source);
+        let masked = anchors::hide_alias_keys(&masked, scalars);
+        text::loose_with(&masked, is_declared).into_owned()
     })
 }
 
@@ -103,11 +105,14 @@ fn hide_lines<'a>(
         let mut hides_more = false;
         // Empty lines and comments belong to the value only if more of it follows.
         let mut pending = String::new();
+        let block_start = offset;
+        let mut block_end = offset;
         while let Some((_, next)) = lines.peek().copied() {
             work::count(next.len());
             if offset < flow_end || open_quote.is_some() || found.contains(next, value) {
                 open_quote = open_quote.filter(|quote| !next.contains(*quote));
                 hides_more = true;
+                block_end = offset + next.len();
                 pending.clear();
             } else if is_blank(next) {
                 pending.push_str(next);
@@ -122,8 +127,14 @@ fn hide_lines<'a>(
             || is_visible_scalar(&found.name, scalar, is_declared)
             || !is_declared && text::is_sentence_about(&found.name, value);
         masked.push_str(start);
+        let block = source.get(block_start..block_end).unwrap_or_default();
         if is_visible && !hides_more {
             masked.push_str(value);
+        } else if is_declared && value.is_empty() && is_list_of_numbers(block) {
+            masked.push_str(line.get(found.value_start..).unwrap_or_default());
+            masked.push_str(block);
+            masked.push_str(&pending);
+            continue;
         } else {
             if !start.ends_with([' ', '\t']) {
                 masked.push(' ');
@@ -136,6 +147,14 @@ fn hide_lines<'a>(
         masked.push_str(&pending);
     }
     masked
+}
+
+/// Returns true for lines that are items of a list and whose values are visible below the name of a secret.
+fn is_list_of_numbers(block: &str) -> bool {
+    let lines = block.lines().filter(|line| !is_blank(line));
+    let items: Option<Vec<&str>> = lines.map(|line| line.trim().strip_prefix("- ")).collect();
+    let items = items.filter(|items| !items.is_empty());
+    items.is_some_and(|items| is_visible_scalar("", &format!("[{}]", items.join(",")), true))
 }
 
 /// Returns true for a line that is empty or a comment.
@@ -503,6 +522,13 @@ mod tests {
             ),
             ("a: &p shop\n*p : kept\n", "a: &p shop\n*p : kept\n"),
             ("*p : fish\n", "*p : @\n"),
+            (
+                "a: [&p password]\nb: {*p : fish, c: kept}\n",
+                "a: [&p password]\nb: {*p : @, c: kept}\n",
+            ),
+            ("a: [&p shop]\nb: {*p : kept}\n", "a: [&p shop]\nb: {*p : kept}\n"),
+            ("tokens:\n  - 1\n  - 2\nb: kept\n", "tokens:\n  - 1\n  - 2\nb: kept\n"),
+            ("tokens:\n  - 1\n  - fish\nb: kept\n", "tokens: @\nb: kept\n"),
             ("&a password: fish\nb: kept\n", "&a password: @\nb: kept\n"),
             ("!!str password: fish\n", "!!str password: @\n"),
             ("contraseña: fish\n", "contraseña: @\n"),
