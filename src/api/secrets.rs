@@ -247,7 +247,7 @@ pub fn is_secret(name: &str) -> bool {
         || words.last().is_some_and(|word| is_one(LAST_SECRET_WORDS, word))
 }
 
-/// Returns true if a text is the name of a secret and of nothing else: `DB_PASSWORD`, but not `auth-service`.
+/// Returns true if the whole text is the name of a secret: `DB_PASSWORD`, but not `auth-service`.
 pub(super) fn is_exact(label: &str) -> bool {
     if label.len() > MAX_LABEL_BYTES
         || label.split_whitespace().count() > MAX_LABEL_WORDS

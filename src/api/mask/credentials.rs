@@ -7,7 +7,7 @@ use regex::{Captures, Regex};
 
 use super::{MASK, work};
 
-/// Credentials after a scheme, before the host of an address and in commands, tokens that say what they are by their
+/// Credentials after a scheme, before the host of an address and in commands, tokens with a known
 /// beginning, JSON Web Tokens, addresses that are secrets, and private keys. Borders of words are those of ASCII, since
 /// searches for others are slow.
 const CREDENTIALS: &str = r#"(?x)
@@ -59,7 +59,7 @@ const LOGIN_OPTIONS: [&str; 6] = ["-u", "-U", "-a", "--user", "--proxy-user", "-
 const JOINED_BEGINNINGS: [&str; 5] = ["AIza", "AKIA", "ASIA", "LS0tLS1CRUdJTi", "AT"];
 /// Beginnings of credentials with a dot.
 const DOTTED_BEGINNINGS: [&str; 5] = ["eyJ", "SG.", "ya29.", "hvs.", "hvb."];
-/// The minimum length of a token that says what it is by its beginning, in bytes.
+/// The minimum length of a token with a known beginning, in bytes.
 const MIN_TOKEN_BYTES: usize = 11;
 
 /// Returns a text without credentials that need no name.

@@ -244,7 +244,7 @@ fn secret_groups(pairs: &str, separators: &[char]) -> SecretGroups {
     SecretGroups::of(labels.map(|(name, value)| (name, decoded(value))))
 }
 
-/// The groups of parameters or parts in which a label has the name of a secret, with what the label hides.
+/// The groups of parameters or parts in which a label has the name of a secret, with the reach of the label.
 #[derive(Debug, Default)]
 pub(super) struct SecretGroups(BTreeMap<String, LabelReach>);
 

@@ -37,7 +37,7 @@ struct Element<'a> {
     start: usize,
     /// The beginning of the text in it.
     text: String,
-    /// The name of a secret that a child has, and what it hides.
+    /// The name of a secret that a child has, and its reach.
     secret: Option<(String, LabelReach)>,
     /// The name of a secret, if the last child was a key that has it.
     key: Option<String>,

@@ -43,7 +43,7 @@ const NAMES: [&str; 21] = [
 ];
 /// The last words of members that have a value.
 const VALUES: [&str; 5] = ["default", "val", "value", "values", "vals"];
-/// Members that have a value if the name next to them is the name of a secret and of nothing else.
+/// Members that have a value if the whole name next to them is the name of a secret.
 const CONTENTS: [&str; 14] = [
     "answer", "body", "content", "contents", "current", "data", "input", "literal", "new", "old",
     "plain", "raw", "response", "text",
@@ -53,7 +53,7 @@ const WHOLE_NAMES: [&str; 2] = ["id", "k"];
 const WHOLE_VALUE: &str = "v";
 /// Members that have a name at the end of a path or of a list.
 const PATHS: [&str; 3] = ["loc", "path", "pointer"];
-/// Members that say what the value next to them is, and what they say of a secret.
+/// Members that have the type of the value next to them, and the types of secrets.
 const TYPES: [&str; 3] = ["format", "purpose", "type"];
 const SECRET_TYPES: [&str; 4] = ["credential", "passwd", "password", "secret"];
 /// Members that describe the value of the member next to them, besides those whose names describe secrets.
@@ -109,7 +109,7 @@ const MAX_DEPTH: usize = 256;
 pub(super) enum PairRole {
     Name,
     Value,
-    /// A value only next to the name of a secret and of nothing else.
+    /// A value only if the whole name next to it is the name of a secret.
     Content,
     /// A text next to a name, which may be its value.
     Other,
@@ -156,7 +156,7 @@ pub(super) enum LabelReach {
 }
 
 impl LabelReach {
-    /// Returns what a label hides whose text is the name of a secret; `None` if it is not.
+    /// Returns the reach of a label whose text is the name of a secret; `None` if it is not.
     pub(super) fn of(label: &str, text: &str) -> Option<Self> {
         let is = |known: &&str| label.eq_ignore_ascii_case(known);
         if TYPES.iter().any(is) {
@@ -340,7 +340,7 @@ struct PairGroup {
     /// The bracket that opens it; 0 for a line.
     open: u8,
     start: usize,
-    /// The name of the secret, if a member has one, and what it hides.
+    /// The name of the secret, if a member has one, and its reach.
     secret: Option<(String, LabelReach)>,
     has_name: bool,
     values: Vec<PairValue>,
@@ -758,7 +758,7 @@ impl<'a> PairScan<'a> {
 }
 
 impl PairGroup {
-    /// Notes a member that says of which kind the object is, or is hidden because of a kind.
+    /// Notes a member that has the kind of the object, or is hidden because of a kind.
     fn add_kind_member(&mut self, text: &str, place: Range<usize>) {
         let member = unquoted(text.get(self.key.clone()).unwrap_or_default());
         if member.len() > MAX_NAME_BYTES {

@@ -326,7 +326,7 @@ fn item_in(line: &str) -> Option<SecretKey<'_>> {
 struct Mapping {
     /// How far its keys are indented.
     column: usize,
-    /// The name of the secret, if a key has one, and what it hides.
+    /// The name of the secret, if a key has one, and its reach.
     secret: Option<(String, LabelReach)>,
     /// The numbers of the lines with values.
     values: Vec<(usize, PairRole)>,
