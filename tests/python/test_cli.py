@@ -250,6 +250,7 @@ def test_each_way_to_fail_has_its_code(api: Run, tmp_path: Path) -> None:
     wrong.write_text('{"descriptoin": "typo"}')
     key = tmp_path / "key"
     key.write_text("no key at all\n")
+    key.chmod(0o600)
     cases: list[tuple[int, list[str], dict[str, str | None]]] = [
         (2, ["api-keys"], {}),
         (2, ["api-keys", "dance"], {}),
@@ -326,7 +327,8 @@ def test_the_agent_is_called_without_a_key() -> None:
         (("holds", "add", "--max-wait", "0"), "invalid hold: max_wait: 0 is not from 1 to 600000"),
         (
             ("tunnels", "start", "--name", "w", "--proto", "http", "--addr", "99999"),
-            'invalid tunnel configuration: addr: "99999" is not a port',
+            'invalid tunnel configuration: addr: "99999" is not a port from 1 to 65535 without '
+            "leading zeros",
         ),
     ],
 )

@@ -16,7 +16,9 @@ pub(super) fn address(text: &str, proto: &str) -> Result<UpstreamAddress, Addres
 pub(super) fn problem(text: &str, problem: &AddressError) -> String {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     match problem {
-        AddressError::Port { .. } if is_number => "is not a port".to_owned(),
+        AddressError::Port { .. } if is_number => {
+            "is not a port from 1 to 65535 without leading zeros".to_owned()
+        }
         problem if text.contains(":/") || text.starts_with("unix:") => problem.to_string(),
         AddressError::Login | AddressError::Path | AddressError::Query | AddressError::Fragment => {
             problem.to_string()

@@ -1,5 +1,6 @@
 //! Schemes with hosts and ports, as URLs have them.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
@@ -122,6 +123,27 @@ impl Authority {
     }
 }
 
+/// Returns a URL with its host in the `xn--` form. All other parts stay as they were written.
+///
+/// # Errors
+/// If the host has letters outside ASCII and is not a host name.
+pub fn with_ascii_host(url: &str) -> Result<Cow<'_, str>, AddressError> {
+    let Some((scheme, rest)) = url.split_once("://") else { return Ok(Cow::Borrowed(url)) };
+    let end = rest.find(['/', '?', '#', '\\']).unwrap_or(rest.len());
+    let (place, rest) = rest.split_at_checked(end).unwrap_or((rest, ""));
+    let (login, place) = match place.rsplit_once('@') {
+        Some((login, place)) => (format!("{login}@"), place),
+        None => (String::new(), place),
+    };
+    if place.is_ascii() {
+        return Ok(Cow::Borrowed(url));
+    }
+    let (host, port) = split_port(place)?;
+    let host = Host::parse(host)?;
+    let port = port.map(|port| format!(":{port}")).unwrap_or_default();
+    Ok(Cow::Owned(format!("{scheme}://{login}{host}{port}{rest}")))
+}
+
 /// Rejects a path, query or fragment behind an authority.
 pub(super) fn reject_rest(rest: &str) -> Result<(), AddressError> {
     match rest.bytes().next() {
@@ -194,6 +216,23 @@ mod tests {
         }
         assert!(matches!(Authority::parse("ftp://a"), Err(AddressError::Scheme(_))));
         assert!(matches!(Authority::parse("a.test"), Err(AddressError::Scheme(_))));
+    }
+
+    #[test]
+    fn only_the_host_of_a_url_is_put_into_its_ascii_form() {
+        for (url, expected) in [
+            (
+                "https://b\u{fc}cher.test:8443/\u{fc}?q=\u{fc}",
+                "https://xn--bcher-kva.test:8443/\u{fc}?q=\u{fc}",
+            ),
+            ("ws://ada:b@B\u{dc}CHER.test.", "ws://ada:b@xn--bcher-kva.test"),
+            ("HTTP://A.test.:080/x", "HTTP://A.test.:080/x"),
+            ("b\u{fc}cher.test", "b\u{fc}cher.test"),
+        ] {
+            assert_eq!(with_ascii_host(url).as_deref(), Ok(expected));
+        }
+        let look_alike = AddressError::LookAlike("a.test".to_owned());
+        assert_eq!(with_ascii_host("http://\u{ff41}.test/"), Err(look_alike));
     }
 
     #[test]

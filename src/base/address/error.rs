@@ -32,6 +32,15 @@ pub enum AddressError {
     /// An IPv6 address without brackets, so that its last group could be a port.
     #[error("has more than one colon; write an IPv6 address in brackets, as in [::1]:80")]
     Brackets,
+    /// An IP address where only a name belongs.
+    #[error("is an IP address, which is not supported here; use a host name")]
+    IpAddress,
+    /// A port where only a host belongs.
+    #[error("has a port, which is not supported here; write only the host")]
+    HasPort,
+    /// A URL where only a host belongs.
+    #[error("is a URL; write only the host")]
+    UrlOfHost,
     /// A URL where only a host and a port belong.
     #[error("is a URL; write only host:port")]
     Url,
@@ -58,6 +67,9 @@ pub enum AddressError {
         "has a path, which is not supported here; leave out what follows the host and the port"
     )]
     Path,
+    /// The path of a URL has a character that must be percent-encoded.
+    #[error("has a path with a character that must be percent-encoded")]
+    PathCharacter,
     /// A URL has a query.
     #[error(
         "has a query, which is not supported here; leave out what follows the host and the port"
@@ -68,6 +80,15 @@ pub enum AddressError {
         "has a fragment, which is not supported here; leave out what follows the host and the port"
     )]
     Fragment,
+    /// A socket without a path.
+    #[error("has no path; write {0}")]
+    NoPath(&'static str),
+    /// The path of a socket leads through `..`.
+    #[error("has `..` in its path; write the path without it")]
+    ParentFolder,
+    /// The path of a socket ends with a slash, or begins with two.
+    #[error("has an empty name in its path; write {0}")]
+    EmptySegment(&'static str),
     /// A folder or socket without an absolute path.
     #[error("does not name an absolute path, as in {0}")]
     RelativePath(&'static str),
@@ -75,7 +96,9 @@ pub enum AddressError {
     #[error("is a {0}, which only {1} tunnels forward to")]
     Protocol(&'static str, &'static str),
     /// The path of a Unix socket is too long.
-    #[error("is the path of a Unix socket with more than {0} bytes")]
+    #[error(
+        "is the path of a Unix socket with more than {0} bytes; move the socket to a shorter path"
+    )]
     SocketPath(usize),
     /// Unix sockets do not exist on this system.
     #[error("is a Unix socket, which this system does not support")]

@@ -4,8 +4,8 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-use super::host_name::has_blank;
-use super::{AddressError, HostName};
+use super::host_name::{has_blank, reject_port, reject_url};
+use super::{AddressError, HostName, parse_port};
 
 /// A host name or an IP address. Prints IPv6 addresses in brackets.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -27,10 +27,17 @@ impl Host {
         if has_blank(text) {
             return Err(AddressError::Blank);
         }
+        reject_url(text)?;
         if let Some(rest) = text.strip_prefix('[') {
-            return parse_v6(rest.strip_suffix(']').ok_or(AddressError::Ipv6)?);
+            let is_port = |(_, port): (&str, &str)| parse_port(port).is_ok();
+            return match rest.strip_suffix(']') {
+                Some(address) => parse_v6(address),
+                None if rest.split_once("]:").is_some_and(is_port) => Err(AddressError::HasPort),
+                None => Err(AddressError::Ipv6),
+            };
         }
         if text.contains(':') {
+            reject_port(text)?;
             return parse_v6(text);
         }
         match text.parse() {
@@ -134,6 +141,11 @@ mod tests {
         for (text, problem) in [
             ("", AddressError::NoHost),
             ("[]", AddressError::Ipv6),
+            ("[::1]:80", AddressError::HasPort),
+            ("a.test:80", AddressError::HasPort),
+            ("127.0.0.1:0", AddressError::HasPort),
+            ("a.test:", AddressError::HasPort),
+            ("http://a.test", AddressError::UrlOfHost),
             ("[::1", AddressError::Ipv6),
             ("::1]", AddressError::Ipv6),
             ("[a.test]", AddressError::Ipv6),

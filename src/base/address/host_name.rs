@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::net::IpAddr;
 use std::str::FromStr;
 
 use super::AddressError;
@@ -24,6 +25,11 @@ impl HostName {
         if has_blank(text) {
             return Err(AddressError::Blank);
         }
+        reject_url(text)?;
+        if text.trim_matches(['[', ']']).parse::<IpAddr>().is_ok() {
+            return Err(AddressError::IpAddress);
+        }
+        reject_port(text)?;
         if text.is_ascii() { Self::parse_ascii(text) } else { Self::parse_international(text) }
     }
 
@@ -111,6 +117,20 @@ impl FromStr for HostName {
 /// Returns true for a text with a character that no address contains and that parsers treat differently.
 pub(super) fn has_blank(text: &str) -> bool {
     text.chars().any(|letter| letter.is_whitespace() || letter.is_control() || letter == '\\')
+}
+
+/// Rejects a URL where a host belongs.
+pub(super) fn reject_url(text: &str) -> Result<(), AddressError> {
+    if text.contains("://") { Err(AddressError::UrlOfHost) } else { Ok(()) }
+}
+
+/// Rejects a host with a port where only a host belongs.
+pub(super) fn reject_port(text: &str) -> Result<(), AddressError> {
+    let port = text.split_once(':').map(|(_, port)| port);
+    match port.is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit())) {
+        true => Err(AddressError::HasPort),
+        false => Ok(()),
+    }
 }
 
 fn is_label(label: &str) -> bool {

@@ -27,7 +27,7 @@ mod tests;
 mod upstream_address;
 mod web_url;
 
-pub use authority::{Authority, Scheme};
+pub use authority::{Authority, Scheme, with_ascii_host};
 pub use cidr::{Cidr, NotCidr};
 pub use endpoint_url::EndpointUrl;
 pub use error::AddressError;

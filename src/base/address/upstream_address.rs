@@ -11,6 +11,9 @@ use super::{AddressError, Host, HostPort, Scheme, parse_port};
 /// The longest path of a Unix socket in bytes: `sun_path` of Linux without its final NUL.
 pub const MAX_SOCKET_PATH_BYTES: usize = 107;
 
+/// The address of a Unix socket, for messages.
+const SOCKET_EXAMPLE: &str = "unix:/run/app.sock";
+
 /// The place that a tunnel forwards to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UpstreamAddress {
@@ -95,17 +98,22 @@ impl UnixPath {
         if cfg!(not(unix)) {
             return Err(AddressError::NoUnixSockets);
         }
+        if path.is_empty() {
+            return Err(AddressError::NoPath(SOCKET_EXAMPLE));
+        }
         if path.chars().any(char::is_control) {
             return Err(AddressError::Blank);
         }
         if path.len() > MAX_SOCKET_PATH_BYTES {
             return Err(AddressError::SocketPath(MAX_SOCKET_PATH_BYTES));
         }
-        let is_plain = path.split('/').all(|segment| segment != "..");
-        let names_a_file = !path.ends_with('/') && !path.starts_with("//");
-        match path.starts_with('/') && is_plain && names_a_file {
-            true => Ok(Self(path.to_owned())),
-            false => Err(AddressError::RelativePath("unix:/run/app.sock")),
+        match () {
+            () if !path.starts_with('/') => Err(AddressError::RelativePath(SOCKET_EXAMPLE)),
+            () if path.split('/').any(|segment| segment == "..") => Err(AddressError::ParentFolder),
+            () if path.ends_with('/') || path.starts_with("//") => {
+                Err(AddressError::EmptySegment(SOCKET_EXAMPLE))
+            }
+            () => Ok(Self(path.to_owned())),
         }
     }
 
