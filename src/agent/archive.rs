@@ -14,6 +14,8 @@ use serde_json::{Map, Value};
 use super::capture::{
     CaptureSource, CapturedExchange, CapturedMessage, ExchangeMarks, ImportedCapture,
 };
+use crate::api::mask;
+use crate::base::address::with_ascii_host;
 use crate::http1::HeadWriter;
 
 /// How many entries an archive may have.
@@ -29,6 +31,8 @@ const MAX_NAME_BYTES: usize = 200;
 const MAX_TEXT_BYTES: usize = 2000;
 /// How long an exchange may have taken.
 const MAX_MILLISECONDS: f64 = 1e10;
+/// The field with the bytes of a target, in base64, if the URL does not show them.
+pub(super) const RAW_TARGET: &str = "_rawTarget";
 /// What cannot stand in the target of a request as it is.
 const NOT_IN_TARGETS: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>');
 
@@ -69,7 +73,8 @@ pub(super) fn read(log: &Map<String, Value>, max_body: usize) -> Result<ReadArch
 
 fn read_entry(entry: &Value, max_body: usize) -> Result<ImportedCapture, String> {
     let request = &entry["request"];
-    let (origin, target) = url(text(request, "url")).ok_or("request.url: is no URL of HTTP")?;
+    let (origin, target) = url(text(request, "url"))?;
+    let target = raw_target(request, &target).unwrap_or_else(|| target.into_bytes());
     let start = DateTime::parse_from_rfc3339(text(entry, "startedDateTime"));
     let start = start.map_err(|error| format!("startedDateTime: {error}"))?.with_timezone(&Utc);
     let error = bounded(text(entry, "comment"), MAX_TEXT_BYTES);
@@ -90,13 +95,18 @@ fn read_entry(entry: &Value, max_body: usize) -> Result<ImportedCapture, String>
     Ok(ImportedCapture { tunnel_name, source, start, exchange })
 }
 
-fn read_request(request: &Value, target: &str, max_body: usize) -> Result<CapturedMessage, String> {
+fn read_request(
+    request: &Value,
+    target: &[u8],
+    max_body: usize,
+) -> Result<CapturedMessage, String> {
     let method = text(request, "method");
     if !is_token(method) || method.len() > MAX_METHOD_BYTES {
         return Err("request.method: is no method".to_owned());
     }
     let version = version(request);
-    let head = head(&format!("{method} {target} {version}"), &request["headers"], "request")?;
+    let line = [method.as_bytes(), target, version.as_bytes()].join(&b' ');
+    let head = head(&line, &request["headers"], "request")?;
     let data = &request["postData"];
     // What browsers write does not say it, and what this agent writes says it in the comment.
     let is_base64 = [text(data, "encoding"), text(data, "comment")].contains(&"base64");
@@ -140,7 +150,7 @@ fn read_response(response: &Value, max_body: usize) -> Result<Option<CapturedMes
     let version = version(response);
     let reason = printable(&bounded(text(response, "statusText"), MAX_TEXT_BYTES));
     let line = format!("{version} {status} {reason}");
-    let head = head(line.trim_end(), &response["headers"], "response")?;
+    let head = head(line.trim_end().as_bytes(), &response["headers"], "response")?;
     let content = &response["content"];
     let is_base64 = text(content, "encoding").eq_ignore_ascii_case("base64");
     let body = decode(text(content, "text"), is_base64);
@@ -173,12 +183,15 @@ fn message(head: &[u8], body: &[u8], sent: Option<u64>, max_body: usize) -> Capt
 }
 
 /// Scheme, host and port of a URL, and the target of a request for it.
-fn url(url: &str) -> Option<(String, String)> {
+fn url(url: &str) -> Result<(String, String), String> {
+    const NO_URL: &str = "request.url: is no URL of HTTP";
     let url = url.split('#').next().unwrap_or_default();
-    let (scheme, rest) = url.split_once("://")?;
+    let url = with_ascii_host(url)
+        .map_err(|problem| format!("request.url: {:?} {problem}", mask::url(url)))?;
+    let (scheme, rest) = url.split_once("://").ok_or(NO_URL)?;
     let scheme = scheme.to_ascii_lowercase();
     if !["http", "https", "ws", "wss"].contains(&scheme.as_str()) {
-        return None;
+        return Err(NO_URL.to_owned());
     }
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
     let (authority, target) = rest.split_at(end);
@@ -187,13 +200,31 @@ fn url(url: &str) -> Option<(String, String)> {
         !host.is_empty() && host.len() <= 300 && host.bytes().all(|it| it.is_ascii_graphic());
     let target = utf8_percent_encode(target, NOT_IN_TARGETS).to_string();
     let target = if target.starts_with('/') { target } else { format!("/{target}") };
-    (is_host && target.len() <= MAX_HEAD_BYTES / 2).then(|| (format!("{scheme}://{host}"), target))
+    match is_host && target.len() <= MAX_HEAD_BYTES / 2 {
+        true => Ok((format!("{scheme}://{host}"), target)),
+        false => Err(NO_URL.to_owned()),
+    }
+}
+
+/// Returns the bytes of a target as exports of this agent contain them, if the URL shows the same target.
+fn raw_target(request: &Value, target: &str) -> Option<Vec<u8>> {
+    let raw = STANDARD.decode(request[RAW_TARGET].as_str()?).ok()?;
+    let shown = String::from_utf8_lossy(&raw);
+    let is_same =
+        utf8_percent_encode(shown.split('#').next()?, NOT_IN_TARGETS).to_string() == target;
+    let is_plain = raw.starts_with(b"/") && !raw.iter().any(|it| *it <= b' ' || *it == 0x7f);
+    (is_same && is_plain && raw.len() <= MAX_HEAD_BYTES / 2).then_some(raw)
+}
+
+/// Returns true if an import of the URL that contains a target returns the same target.
+pub(super) fn is_kept_by_url(target: &[u8]) -> bool {
+    target.iter().all(|byte| byte.is_ascii() && !b"\"<>#".contains(byte))
 }
 
 /// A head of this line and these headers; names that are none are left out.
-fn head(line: &str, headers: &Value, whose: &str) -> Result<Vec<u8>, String> {
+fn head(line: &[u8], headers: &Value, whose: &str) -> Result<Vec<u8>, String> {
     let mut head = Vec::new();
-    let mut writer = HeadWriter::begin(line.as_bytes(), &mut head);
+    let mut writer = HeadWriter::begin(line, &mut head);
     let headers = headers.as_array().map_or(&[][..], Vec::as_slice);
     let named = headers.iter().map(|header| (text(header, "name"), text(header, "value")));
     let (mut count, mut bytes) = (0, line.len());

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use super::capture::{CaptureSource, CapturedMessage};
 use super::outgoing::{OutgoingRequest, RequestConnection, host_of_origin, replayed};
 use crate::api::mask;
+use crate::base::address::{Authority, RequestHost, Scheme};
 use crate::http1::may_trail;
 
 /// How long the head of a changed request may be, in bytes.
@@ -158,12 +159,34 @@ fn edited_target(edited: &str, original: &str) -> Result<String, EditError> {
         let problem = "target: has a masked secret; show secrets before changing it";
         return Err(EditError::Invalid(problem.to_owned()));
     }
-    let usable = edited == "*" || edited.starts_with('/');
-    if !usable || !edited.bytes().all(|byte| matches!(byte, b'!'..=b'~')) {
-        let problem = format!("target: {edited:?} is not a path with an optional query");
-        return Err(EditError::Invalid(problem));
+    let problem = match edited {
+        "*" => return Ok(edited.to_owned()),
+        _ if !edited.starts_with('/') => {
+            "is not a path with an optional query; write it from its first slash on"
+        }
+        _ if edited.contains('#') => {
+            "has a fragment, which requests do not contain; leave it out, or write # as %23"
+        }
+        _ if !edited.bytes().all(|byte| byte.is_ascii_graphic()) => {
+            "has a character that must be percent-encoded"
+        }
+        _ => return Ok(edited.to_owned()),
+    };
+    let shown = mask::target(edited);
+    Err(EditError::Invalid(format!("target: {shown:?} {problem}")))
+}
+
+/// Reads a host that was edited. Letters outside ASCII become their `xn--` form.
+fn edited_host(value: &str) -> Result<Vec<u8>, EditError> {
+    let value = value.trim();
+    let problem =
+        |problem| EditError::Invalid(format!("headers: Host: {:?} {problem}", mask::url(value)));
+    if value.is_ascii() {
+        RequestHost::parse(value).map_err(problem)?;
+        return Ok(value.as_bytes().to_vec());
     }
-    Ok(edited.to_owned())
+    let authority = Authority::with_scheme(Scheme::Http, value).map_err(problem)?;
+    Ok(authority.host_header().into_bytes())
 }
 
 fn edited_headers(
@@ -199,6 +222,7 @@ fn edited_headers(
                 let problem = format!("headers: the value of {name} is masked");
                 Err(EditError::Invalid(problem))
             }
+            None if name.eq_ignore_ascii_case("host") => Ok((name, edited_host(&value)?)),
             None => Ok((name, value.trim().as_bytes().to_vec())),
         }
     });
@@ -287,11 +311,18 @@ mod tests {
             json!({"headers": [["Cookie", "••••••"]]}),
             json!({"headers": vec![["X", "y"]; 101]}),
             json!({"headers": [["Host", "a"], ["host", "b"]]}),
+            json!({"headers": [["Host", "a b"]]}),
+            json!({"headers": [["Host", "http://a.test"]]}),
+            json!({"headers": [["Host", "127.1"]]}),
+            json!({"target": "/a#b"}),
+            json!({"target": "/\u{fc}"}),
             json!({"headers": [["X", "y".repeat(70_000)]]}),
             json!({"body": "no base64"}),
         ] {
             assert!(apply(changes.clone()).is_err(), "{changes}");
         }
+        let raw = apply(json!({"headers": [["Host", "b\u{fc}cher.test:8080"]]})).unwrap();
+        assert!(raw.contains("Host: xn--bcher-kva.test:8080\r\n"), "{raw}");
         let raw = apply(json!({"headers": [["Content-Length", "99"]]})).unwrap();
         assert!(!raw.contains("99"), "{raw}");
     }

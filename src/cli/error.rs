@@ -67,7 +67,6 @@ impl From<Error> for CliError {
             | Error::SecretFile { .. }
             | Error::MalformedAuthtoken
             | Error::UnknownAuthtoken
-            | Error::PublicUrl(_)
             | Error::BackupFolder(_)
             | Error::ConnectionLimit(_)
             | Error::TwoStores

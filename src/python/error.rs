@@ -59,7 +59,6 @@ pub(super) fn not_started(py: Python<'_>, error: &service::Error) -> PyErr {
         | Error::MalformedAuthtoken
         | Error::UnknownAuthtoken
         | Error::SecretFile { .. }
-        | Error::PublicUrl(_)
         | Error::ConnectionLimit(_)
         | Error::RateLimit
         | Error::TwoStores

@@ -93,7 +93,7 @@ mod _native {
         mask_parameters, mask_target, mask_text, secret_members,
     };
     #[pymodule_export]
-    use super::service::{PyService, main};
+    use super::service::{PyService, main, with_ascii_host};
     #[pymodule_export]
     use super::table::{operations, service_settings, shapes};
     #[pymodule_export]

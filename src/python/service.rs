@@ -1,16 +1,18 @@
 //! The embedded service and the command, as Python sees them.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use serde_json::Value;
 
 use super::traffic::TrafficEvents;
 use super::{error, shutdown};
-use crate::api::{Origin, Secret};
-use crate::base::address::HostPort;
+use crate::api::{Origin, Secret, mask};
+use crate::base::address::{self, HostPort};
 use crate::policy::path::AmbiguousPaths;
 use crate::service::config::{load_embedded, replace_settings};
 use crate::service::store::PostgresOptions;
@@ -146,7 +148,7 @@ impl ServiceArguments {
         let ambiguous_paths = self.ambiguous_paths.parse::<AmbiguousPaths>();
         let store = self.store.map(|address| address.parse::<PostgresOptions>());
         let admin_addr = self.admin_addr.map(|text| {
-            let problem = |problem| format!("admin_addr: {text:?} {problem}");
+            let problem = |problem| format!("admin_addr: {:?} {problem}", mask::url(&text));
             HostPort::parse_to_listen(&text).map_err(problem)
         });
         Ok(Options {
@@ -313,6 +315,13 @@ impl Drop for PyService {
         }
         drop((service, runtime));
     }
+}
+
+/// Returns a URL with its host in the `xn--` form.
+#[pyfunction]
+pub(super) fn with_ascii_host(url: &str) -> PyResult<String> {
+    let ascii = address::with_ascii_host(url).map(Cow::into_owned);
+    ascii.map_err(|problem| PyValueError::new_err(format!("{:?} {problem}", mask::url(url))))
 }
 
 /// Runs the command; gives its exit code.

@@ -41,7 +41,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// There is no folder for backups.
-    #[error("{}: backups go to a folder that exists", .0.display())]
+    #[error("{}: backups go to a folder that exists", mask::path(.0))]
     BackupFolder(std::path::PathBuf),
     /// Both a file and a server are set for the database.
     #[error("path and store exclude each other: the database is in a file, or on PostgreSQL")]
@@ -94,9 +94,6 @@ pub enum Error {
         /// What the operating system said.
         source: std::io::Error,
     },
-    /// The public address is no `http` or `https` address.
-    #[error("{0:?} is not an http:// or https:// address")]
-    PublicUrl(String),
     /// Certificates cannot be obtained by ACME with these options.
     #[error("certificates by ACME: {0}")]
     Acme(String),
@@ -127,7 +124,6 @@ impl Error {
             Self::Setting { key, .. }
             | Self::PeerAddress { key, .. }
             | Self::ConnectionLimit(key) => key,
-            Self::PublicUrl(_) => "public_url",
             Self::BackupFolder(_) => "backup.to",
             Self::MalformedAdminKey => "admin_key",
             Self::MalformedAuthtoken => "authtoken",

@@ -1,10 +1,12 @@
 //! Clients that the operator has registered at providers of OAuth, for policies that name none.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use super::Error;
 use super::options::read_secret;
 use crate::api::{Secret, mask};
+use crate::base::address::with_ascii_host;
 use crate::policy::login::{
     ClientSecret, Endpoints, LoginProvider, OauthApplication, OauthClient, OauthProvider,
     is_login_url,
@@ -211,7 +213,11 @@ impl OauthProviderOptions {
             return Err(Error::setting(key, problem));
         }
         match (&self.issuer_url, urls) {
-            (issuer, [None, None, None]) => Ok(issuer.clone().map(LoginProvider::Issuer)),
+            (issuer, [None, None, None]) => {
+                let ascii = |url: &String| with_ascii_host(url).map(Cow::into_owned);
+                let issuer = issuer.as_ref().and_then(|url| ascii(url).ok());
+                Ok(issuer.map(LoginProvider::Issuer))
+            }
             (None, [Some(authorization_url), Some(token_url), Some(userinfo_url)]) => {
                 Ok(Some(LoginProvider::Endpoints(Endpoints {
                     authorization_url: authorization_url.clone(),

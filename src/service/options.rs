@@ -1,5 +1,6 @@
 //! How a service is to run.
 
+use std::borrow::Cow;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
@@ -17,8 +18,10 @@ use super::live::ApiLimits;
 use super::oauth::OauthOptions;
 use super::store::{self, PostgresOptions};
 use super::{Error, TrustedProxies};
-use crate::api::{Origin, Secret, id};
-use crate::base::address::{Authority, HostName, HostPort, Scheme, reachable};
+use crate::api::{Origin, Secret, id, mask};
+use crate::base::address::{
+    AddressError, Authority, HostName, HostPort, Scheme, reachable, with_ascii_host,
+};
 use crate::gateway;
 use crate::http1::HeadLimits;
 use crate::mux::{DEFAULT_BACKLOG_BYTES, LoginLimits};
@@ -311,6 +314,12 @@ impl Options {
         problems.into_iter().flatten().collect()
     }
 
+    /// The public address with its host in the `xn--` form.
+    pub(super) fn own_url(&self) -> Option<String> {
+        let url = self.public_url.as_deref()?;
+        Some(with_ascii_host(url).map_or_else(|_| url.to_owned(), Cow::into_owned))
+    }
+
     /// The files that the service reads and writes.
     fn own_files(&self) -> impl Iterator<Item = &Path> {
         let certificate = self.certificate.iter().flat_map(|(chain, key)| [chain, key]);
@@ -371,7 +380,7 @@ impl Options {
             paths.into_iter().filter_map(|(kind, path)| Some((kind, path.as_ref()?)))
         {
             files.add(kind, path).map_err(|error| {
-                Error::setting(kind.setting(), format!("{}: {error}", path.display()))
+                Error::setting(kind.setting(), format!("{}: {error}", mask::path(path)))
             })?;
         }
         let is_empty = files.kinds() == AddressKinds::default();
@@ -489,9 +498,24 @@ fn check_key(key: Secret) -> Result<Secret, Error> {
 }
 
 fn check_url(url: &str) -> Result<(), Error> {
-    let invalid = || Error::PublicUrl(url.to_owned());
-    let (authority, rest) = Authority::split(url).map_err(|_| invalid())?;
-    let is_http = matches!(authority.scheme, Scheme::Http | Scheme::Https);
-    let is_path = !rest.contains(['?', '#']) && rest.parse::<http::uri::PathAndQuery>().is_ok();
-    if is_http && (rest.is_empty() || is_path) { Ok(()) } else { Err(invalid()) }
+    let invalid = |cause: String| {
+        let form = "is not an http:// or https:// address";
+        Error::setting("public_url", format!("{:?} {form}{cause}", mask::url(url)))
+    };
+    // The form shows the cause if it is the scheme.
+    let (authority, rest) = Authority::split(url).map_err(|problem| match problem {
+        AddressError::Scheme(_) => invalid(String::new()),
+        problem => invalid(format!(": it {problem}")),
+    })?;
+    if !matches!(authority.scheme, Scheme::Http | Scheme::Https) {
+        return Err(invalid(String::new()));
+    }
+    let problem = match rest {
+        "" => return Ok(()),
+        rest if rest.contains('#') => AddressError::Fragment,
+        rest if rest.contains('?') => AddressError::Query,
+        rest if rest.parse::<http::uri::PathAndQuery>().is_err() => AddressError::PathCharacter,
+        _ => return Ok(()),
+    };
+    Err(invalid(format!(": it {problem}")))
 }

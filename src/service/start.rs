@@ -54,7 +54,7 @@ impl Service {
         gateway_settings.addresses = options.addresses()?;
         let applications = options.oauth.applications()?;
         let audit_settings = options.audit_settings();
-        let base = Base::new(options.public_url.as_deref().unwrap_or(&url));
+        let base = Base::new(options.own_url().as_deref().unwrap_or(&url));
         let path = options.path.as_deref().map(store::resolve);
         let tokens =
             Tokens { admin_key: options.admin_key.clone(), authtoken: options.authtoken.clone() };

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from queue import Queue
 from typing import Any
+from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 import pytest
@@ -45,6 +46,7 @@ class House:
     client: ginnel.AgentClient
     upstream: Strict
     base: str
+    url: str
 
     def load(self, headers: list[tuple[str, str]], **request: Any) -> str:
         entry = {
@@ -76,8 +78,11 @@ def house() -> Iterator[House]:
         service = stack.enter_context(ginnel.Service())
         agent = stack.enter_context(ginnel.Agent(service))
         client = agent.client()
-        client.tunnels.start(addr=upstream.port, proto="http", name="web")
-        yield House(client, upstream, (agent.url or "").removesuffix("/"))
+        tunnel = client.tunnels.start(
+            addr=upstream.port, proto="http", name="web", schemes=["http"]
+        )
+        base = (agent.url or "").removesuffix("/")
+        yield House(client, upstream, base, tunnel.public_url)
 
 
 HOST = ("Host", "shop.test")
@@ -194,3 +199,84 @@ def test_a_composed_request_has_one_host(house: House) -> None:
         house.client.requests.send(
             method="GET", target="/", headers={"Host": ["a.test", "b.test"]}, tunnel_name="web"
         )
+
+
+def export(house: House, ids: list[str]) -> list[dict[str, Any]]:
+    """The entries of an archive with these requests, without what is of one capture only."""
+    address = f"{house.base}/inspect/data/export.har?reveal=1&{'&'.join(f'id={id}' for id in ids)}"
+    with urlopen(address, timeout=30) as response:
+        archive: dict[str, Any] = json.load(response)
+    return [
+        {key: it for key, it in entry.items() if key != "_id"}
+        for entry in archive["log"]["entries"]
+    ]
+
+
+PACKED = gzip.compress(b"hello", mtime=0)
+ARCHIVED = {
+    "odd target": b'GET /a|b{c}?q="x"&%C3%A9&a=1&a=2 HTTP/1.1\r\n\r\n',
+    "fields": b"PUT / HTTP/1.1\r\nX-B: 2\r\nX-A: 1\r\nx-b: 3\r\nX-B: \r\nCookie: a=b; c\r\n\r\n",
+    "binary body": b"POST / HTTP/1.1\r\nContent-Length: 256\r\n\r\n" + bytes(range(256)),
+    "text": b"PATCH /t HTTP/1.1\r\nContent-Length: 5\r\nContent-Type: text/plain\r\n\r\n"
+    b"h\x00\xc3\xa9o",
+    "form": b"POST /f HTTP/1.1\r\nContent-Length: 11\r\nContent-Type: "
+    b"application/x-www-form-urlencoded\r\n\r\na=1&a=%202+",
+    "packed body": b"POST / HTTP/1.1\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n"
+    % len(PACKED)
+    + PACKED,
+    "other method": b"X-SPECIAL /x HTTP/1.1\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("kind", ARCHIVED)
+def test_an_archive_that_is_imported_and_exported_is_the_same(house: House, kind: str) -> None:
+    line, rest = ARCHIVED[kind].split(b"\r\n", 1)
+    known = {it.id for it in house.client.requests.list()}
+    place = urlsplit(house.url)
+    with socket.create_connection((place.hostname or "", place.port or 80), timeout=20) as visitor:
+        visitor.sendall(line + f"\r\nHost: {place.netloc}\r\n".encode() + rest)
+        visitor.recv(65536)
+    seen, body = house.sent()
+    [id] = {it.id for it in house.client.requests.list()} - known
+    [exported] = export(house, [id])
+
+    [imported] = house.client.requests.load(log={"entries": [exported]}).ids
+
+    [again] = export(house, [imported])
+    assert again == exported
+    house.client.requests.replay(imported, tunnel_name="web")
+    head, replayed = house.sent()
+    assert head.split(b"\r\n")[0] == line == seen.split(b"\r\n")[0]
+    assert replayed == (b"hello" if kind == "packed body" else body)
+    for name in (b"x-a", b"x-b", b"cookie"):
+        assert values_of(head, name) == values_of(seen, name)
+
+
+def test_a_target_in_an_archive_is_the_one_that_its_url_shows(house: House) -> None:
+    other = base64.b64encode(b"/admin?\xff").decode()
+    known = house.load([HOST], _rawTarget=other)
+
+    house.client.requests.replay(known, tunnel_name="web")
+
+    assert house.sent()[0].startswith(b"POST /orders?a=1 HTTP/1.1\r\n")
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"target": "/a#b"}, "fragment"),
+        ({"target": "/\u00fc"}, "percent-encoded"),
+        ({"target": "http://a.test/"}, "first slash"),
+        ({"target": "/a b"}, "percent-encoded"),
+        ({"target": "/", "headers": {"Host": ["a b"]}}, "Host: .* white space"),
+        ({"target": "/", "headers": {"host": ["http://ada:swordfish@a.test"]}}, "Host: "),
+        ({"target": "/", "headers": {"Host": ["127.1"]}}, "Host: .* IPv4"),
+    ],
+)
+def test_a_composed_request_that_cannot_be_sent_is_refused(
+    house: House, fields: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(ginnel.APIError, match=problem) as refused:
+        house.client.requests.send(method="GET", tunnel_name="web", **fields)
+
+    assert "swordfish" not in str(refused.value)

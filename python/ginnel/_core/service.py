@@ -259,13 +259,17 @@ class Service(InProcess):
         """The address of an edge by its host: HTTPS, or HTTP where there is no TLS.
 
         No name needs to resolve for `opener`, nor for curl with `--connect-to ::127.0.0.1:PORT`.
+        Letters outside ASCII in `host` become their `xn--` form.
+
+        Raises:
+            ValueError: `host` is not a host name, or the service serves no public HTTP.
         """
         address, scheme = self._service.https_address, "https"
         if address is None:
             address, scheme = self._service.http_address, "http"
         if address is None:
             raise ValueError("the service serves no public HTTP: http_port and https_port are None")
-        return f"{scheme}://{host}:{address.rpartition(':')[2]}{path}"
+        return _native.with_ascii_host(f"{scheme}://{host}:{address.rpartition(':')[2]}") + path
 
     def use_certificate(self, chain: str | PathLike[str], key: str | PathLike[str]) -> None:
         """Show a certificate from now on for the names that it covers; connections stay.

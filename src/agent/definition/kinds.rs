@@ -16,12 +16,13 @@ use crate::agent::tls;
 use crate::agent::unix_sockets::{self, UnixSocketRoots};
 use crate::api::local::tunnels;
 use crate::api::{Description, Metadata, mask};
-use crate::base::address::{HostPort, UpstreamAddress, parse_port};
+use crate::base::address::{AddressError, HostPort, UpstreamAddress, parse_port};
 use crate::net::check_socket;
 use crate::net::tls::certificate;
 use crate::protocol::message::{
     Base64Bytes, Empty, HttpOpts, MutualTlsOptions, TcpOpts, TlsOpts, TlsTerminationOptions,
 };
+use crate::settings::warn_if_readable;
 
 /// Where visitors can be asked for certificates.
 const ONLY_WHERE_TLS_ENDS: &str = "is only supported if the service or the agent terminates TLS";
@@ -122,7 +123,7 @@ impl DefinitionReader {
         let description = self.limited("description", description, Description::MAX);
         let host_header = self.host_header(address.as_ref());
         let app_protocol = self.app_protocol(address.as_ref());
-        let verify = self.verify();
+        let verify = self.verify(address.as_ref());
         Some(Definition {
             name,
             ends_tls: self.ends_tls.take(),
@@ -211,12 +212,12 @@ impl DefinitionReader {
 
     fn http(&mut self) -> Option<EndpointDefinition> {
         let schemes = self.schemes()?;
-        let version = self.proxy_proto();
+        let (field, version) = self.proxy_proto();
         if version != 0 {
             // The relay would read the header as a request.
             let problem = "is only for tcp and tls; a web service finds the visitor's address in \
                 X-Forwarded-For";
-            self.problem("proxy_proto", &format!("{version} {problem}"));
+            self.problem(field, &format!("{version} {problem}"));
         }
         let mut options = HttpOpts {
             subdomain: self.subdomain(),
@@ -250,7 +251,7 @@ impl DefinitionReader {
     fn tcp(&mut self) -> EndpointDefinition {
         EndpointDefinition::Tcp(TcpOpts {
             addr: self.remote_addr(),
-            proxy_proto: self.proxy_proto(),
+            proxy_proto: self.proxy_proto().1,
             ip_restriction: self.ip_restriction(),
             traffic_policy: self.policy(),
             ..TcpOpts::default()
@@ -267,15 +268,22 @@ impl DefinitionReader {
             return addr;
         }
         HostPort::parse(&addr).map(|place| place.to_string()).unwrap_or_else(|problem| {
-            self.problem("remote_addr", &format!("{addr:?} is not host:port: it {problem}"));
+            // A port without a host is an address here.
+            let problem = match addr.starts_with(':') {
+                true => AddressError::Port { lowest: 1 },
+                false => problem,
+            };
+            let shown = mask::url(&addr);
+            self.problem("remote_addr", &format!("{shown:?} is not host:port: it {problem}"));
             addr
         })
     }
 
     fn tls(&mut self) -> EndpointDefinition {
+        let (proxy_field, proxy_proto) = self.proxy_proto();
         let mut options = TlsOpts {
             subdomain: self.subdomain(),
-            proxy_proto: self.proxy_proto(),
+            proxy_proto,
             ip_restriction: self.ip_restriction(),
             traffic_policy: self.policy(),
             ..TlsOpts::default()
@@ -294,7 +302,9 @@ impl DefinitionReader {
                     ..TlsTerminationOptions::default()
                 });
             }
-            Some("agent") => options.mutual_tls_at_agent = self.end_tls(pair, options.proxy_proto),
+            Some("agent") => {
+                options.mutual_tls_at_agent = self.end_tls(pair, (proxy_field, proxy_proto))
+            }
             Some(_) => self.problem("terminate_at", "must be edge, agent or upstream"),
         }
         options.hostname = self.domain();
@@ -336,11 +346,15 @@ impl DefinitionReader {
     }
 
     /// Reads how TLS ends at the agent; true where visitors have to show a certificate.
-    fn end_tls(&mut self, pair: Option<(Vec<u8>, Vec<u8>)>, proxy_proto: u8) -> bool {
+    fn end_tls(
+        &mut self,
+        pair: Option<(Vec<u8>, Vec<u8>)>,
+        (proxy_field, proxy_proto): (&str, u8),
+    ) -> bool {
         let authorities = self.authorities();
         if proxy_proto != 0 {
             // The service writes that header before the TLS of the visitor.
-            self.problem("proxy_proto", "is not supported if the agent terminates TLS");
+            self.problem(proxy_field, "is not supported if the agent terminates TLS");
         }
         let Some((certificate, key)) = pair else {
             self.problem("crt", "is required if the agent terminates TLS");
@@ -375,6 +389,9 @@ impl DefinitionReader {
     /// What the file of this field holds.
     fn pem(&mut self, field: &str, path: Option<String>) -> Option<Vec<u8>> {
         let path = path?;
+        if field == "key" {
+            warn_if_readable(Path::new(&path));
+        }
         let read = certificate::read_file(Path::new(&path));
         Some(read.unwrap_or_else(|error| {
             self.problem(field, &format!("{}: {error}", mask::path(Path::new(&path))));
@@ -395,7 +412,7 @@ impl DefinitionReader {
             Ok(address) => return Some(address),
             Err(problem) => address::problem(&text, &problem),
         };
-        self.problem("addr", &format!("{:?} {problem}", mask::target(&text)));
+        self.problem("addr", &format!("{:?} {problem}", mask::url(&text)));
         None
     }
 

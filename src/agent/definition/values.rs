@@ -8,9 +8,12 @@ use serde_json::Value;
 
 use super::kinds::DefinitionReader;
 use crate::agent::relay::HostHeader;
+use crate::agent::tls::Trust;
 use crate::api::local::tunnels::{HeaderChanges, Start};
 use crate::api::{mask, policy_document};
-use crate::base::address::{HostPattern, HostPort, UpstreamAddress};
+use crate::base::address::{
+    Authority, HostName, HostPattern, HostPort, Scheme, UpstreamAddress, with_ascii_host,
+};
 use crate::net::tls::certificate;
 use crate::protocol::message::{
     BasicAuthCredential, BasicAuthOptions, CircuitBreakerOptions, HeaderOptions,
@@ -37,7 +40,12 @@ impl DefinitionReader {
 
     /// The first label of a host.
     pub(super) fn subdomain(&mut self) -> String {
-        let label = self.start.subdomain.take().unwrap_or_default();
+        let mut label = self.start.subdomain.take().unwrap_or_default();
+        if !label.is_ascii()
+            && let Ok(name) = HostName::parse(&label)
+        {
+            label = name.to_string();
+        }
         if !label.is_empty() && !is_label(&label) {
             let rule = "1 to 63 letters, digits and hyphens, with no hyphen at either end";
             self.problem("subdomain", &format!("{label:?} is not a label of a host name: {rule}"));
@@ -51,11 +59,30 @@ impl DefinitionReader {
         if text.is_empty() && matches!(address, Some(UpstreamAddress::Unix(_))) {
             return HostHeader::Rewrite;
         }
+        let is_ascii = text.is_ascii();
+        let host = if is_ascii { Ok(text) } else { Self::ascii_authority(&text) };
         // A line end would begin another header.
-        if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-            self.problem("host_header", "must be preserve, rewrite or a host");
+        match host {
+            Ok(host) if host.bytes().all(|byte| byte.is_ascii_graphic()) => {
+                HostHeader::of_setting(&host)
+            }
+            Ok(_) => {
+                self.problem("host_header", "must be preserve, rewrite or a host");
+                HostHeader::Preserve
+            }
+            Err(problem) => {
+                self.problem("host_header", &problem);
+                HostHeader::Preserve
+            }
         }
-        HostHeader::of_setting(&text)
+    }
+
+    /// Returns a host with an optional port in its `xn--` form.
+    fn ascii_authority(text: &str) -> Result<String, String> {
+        let authority = Authority::with_scheme(Scheme::Http, text);
+        authority
+            .map(|it| it.host_header())
+            .map_err(|problem| format!("{:?} {problem}", mask::url(text)))
     }
 
     pub(super) fn domain(&mut self) -> String {
@@ -77,7 +104,7 @@ impl DefinitionReader {
             Ok(domain) => domain,
             Err(_) if is_address() => text,
             Err(problem) => {
-                self.problem(field, &format!("{text:?} {problem}"));
+                self.problem(field, &format!("{:?} {problem}", mask::url(&text)));
                 String::new()
             }
         }
@@ -128,13 +155,14 @@ impl DefinitionReader {
         Some(labels)
     }
 
-    pub(super) fn proxy_proto(&mut self) -> u8 {
-        let mut version = 0;
+    /// Returns the version of the PROXY protocol, 0 for none, and the name of the field with it.
+    pub(super) fn proxy_proto(&mut self) -> (&'static str, u8) {
+        let mut version = ("proxy_proto", 0);
         let (old, new) = (self.start.proxy_proto.take(), self.start.proxy_protocol.take());
         for (name, text) in [("proxy_proto", old), ("proxy_protocol", new)] {
             let Some(text) = text.filter(|text| !text.0.is_empty()) else { continue };
             match text.0.parse() {
-                Ok(known @ 0..=2) => version = known,
+                Ok(known @ 0..=2) => version = (name, known),
                 _ => self.problem(name, "must be 1 or 2"),
             }
         }
@@ -206,7 +234,7 @@ impl DefinitionReader {
             }
         }
         Some(LoginOptions {
-            issuer_url: login.issuer_url.unwrap_or_default(),
+            issuer_url: self.ascii_url("oidc.issuer_url", login.issuer_url.unwrap_or_default()),
             client_id: login.client_id.unwrap_or_default(),
             client_secret: login.client_secret.unwrap_or_default().0.into(),
             allow_emails: login.allow_emails.unwrap_or_default(),
@@ -214,6 +242,17 @@ impl DefinitionReader {
             scopes: login.scopes.unwrap_or_default(),
             ..LoginOptions::default()
         })
+    }
+
+    /// Returns a URL with its host in the `xn--` form.
+    fn ascii_url(&mut self, field: &str, url: String) -> String {
+        match with_ascii_host(&url) {
+            Ok(url) => url.into_owned(),
+            Err(problem) => {
+                self.problem(field, &format!("{:?} {problem}", mask::url(&url)));
+                url
+            }
+        }
     }
 
     pub(super) fn webhook(&mut self) -> Option<WebhookOptions> {
@@ -279,11 +318,18 @@ impl DefinitionReader {
         }
     }
 
-    pub(super) fn verify(&mut self) -> Option<Option<PathBuf>> {
+    pub(super) fn verify(&mut self, address: Option<&UpstreamAddress>) -> Option<Option<PathBuf>> {
         let is_enabled = self.start.upstream_tls_verify.unwrap_or_default();
         let file = self.start.upstream_tls_verify_cas.take().map(PathBuf::from);
         if file.as_deref().is_some_and(mask::is_content) {
             self.problem("upstream_tls_verify_cas", certificate::CONTENT);
+        } else if let Some(path) = file.as_deref().filter(|_| is_enabled) {
+            let is_tls = matches!(address, Some(UpstreamAddress::Tls(_)));
+            let trust = Trust::file(path);
+            let used = trust.and_then(|it| if is_tls { it.config().map(drop) } else { Ok(()) });
+            if let Err(problem) = used {
+                self.problem("upstream_tls_verify_cas", &problem.to_string());
+            }
         }
         is_enabled.then_some(file)
     }

@@ -4,6 +4,8 @@ use serde::Deserialize;
 
 use crate::agent::edits::is_token;
 use crate::api::local::match_fields::match_fields;
+use crate::api::mask;
+use crate::base::address::HostName;
 use crate::http1::{behind_first_line, fields_in};
 
 /// What rules see of a request.
@@ -69,7 +71,7 @@ impl RequestMatcher {
             problems.push(format!("path: {:?} is not a path, which begins with / or *", self.path));
         }
         if self.host.contains(['/', ' ']) {
-            problems.push(format!("host: {:?} is not a host", self.host));
+            problems.push(format!("host: {:?} is not a host", mask::url(&self.host)));
         }
         for name in self.match_headers.keys() {
             if name.is_empty() || !name.bytes().all(is_token) {
@@ -102,6 +104,30 @@ impl RequestMatcher {
     }
 }
 
+/// Returns the pattern of a host with its labels in the `xn--` form, as requests name them.
+///
+/// # Errors
+/// If a label has letters outside ASCII and no such form.
+pub(super) fn ascii_host(pattern: &str) -> Result<String, String> {
+    if pattern.is_ascii() {
+        return Ok(pattern.to_owned());
+    }
+    let (host, port) = pattern.split_at(pattern.find(':').unwrap_or(pattern.len()));
+    let label = |label: &str| match label.is_ascii() {
+        true => Ok(label.to_owned()),
+        false if label.contains('*') => {
+            let problem = "has `*` in a label with letters outside ASCII; write its xn-- form";
+            Err(format!("host: {:?} {problem}", mask::url(pattern)))
+        }
+        false => {
+            let name = HostName::parse(label).map(|name| name.to_string());
+            name.map_err(|problem| format!("host: {:?} {problem}", mask::url(pattern)))
+        }
+    };
+    let labels: Vec<_> = host.split('.').map(label).collect::<Result<_, _>>()?;
+    Ok(labels.join(".") + port)
+}
+
 /// Whether all of a text is like a pattern, in which `*` stands for anything.
 fn is_like(pattern: &[u8], text: &[u8]) -> bool {
     let (mut at, mut read) = (0, 0);
@@ -130,6 +156,18 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+
+    #[test]
+    fn hosts_are_compared_in_their_ascii_form() {
+        for (pattern, expected) in [
+            ("*.b\u{fc}cher.test:8080", Some("*.xn--bcher-kva.test:8080")),
+            ("A*.test", Some("A*.test")),
+            ("b\u{fc}*.test", None),
+            ("\u{ff41}.test", None),
+        ] {
+            assert_eq!(ascii_host(pattern).ok().as_deref(), expected, "{pattern}");
+        }
+    }
 
     #[test]
     fn a_pattern_is_the_whole_text_but_for_stars() {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Map, Value};
 
-use super::matcher::{RequestMatcher, RequestView};
+use super::matcher::{RequestMatcher, RequestView, ascii_host};
 
 /// How many rules of one kind there may be.
 const MAX_RULES: usize = 100;
@@ -181,10 +181,13 @@ impl<A: RuleAction> InterceptRules<A> {
 impl<A: RuleAction> InterceptRule<A> {
     fn read(
         id: String,
-        fields: Map<String, Value>,
+        mut fields: Map<String, Value>,
         from_file: bool,
         hits: i64,
     ) -> Result<Self, RuleError> {
+        if let Some(Value::String(host)) = fields.get_mut("host") {
+            *host = ascii_host(host).map_err(RuleError::of)?;
+        }
         let matcher = serde_json::from_value::<RequestMatcher>(Value::Object(fields.clone()));
         let matcher = matcher.map_err(|error| RuleError::of(error.to_string()))?;
         let mut problems = matcher.problems();

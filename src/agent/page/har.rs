@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 
 use super::content;
 use super::view::{HeaderView, MessageView, TimingView, call_of, url};
+use crate::agent::archive::{RAW_TARGET, is_kept_by_url};
 use crate::agent::capture::{CaptureRecord, CapturedMessage, ExchangeTiming};
 use crate::agent::inner::AgentInner;
 use crate::api::mask::{self, CallMask, CallSide};
@@ -138,6 +139,10 @@ fn request(
         "headersSize": message.head.len(),
         "bodySize": message.body_length,
     });
+    let [_, raw, _] = message.exact_start_line();
+    if !is_kept_by_url(raw) && (reveal || mask::target(&target) == target) {
+        request[RAW_TARGET] = STANDARD.encode(raw).into();
+    }
     if message.body_length > 0 {
         request["postData"] = post_data(&part, &content_type(message));
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::api::remote::edges::modules::Oidc;
+use crate::base::address::with_ascii_host;
 use crate::gateway::modules::edge_module::{
     CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker,
 };
@@ -26,7 +27,12 @@ impl EdgeModule for Oidc {
     type Change = Self;
 
     fn check(change: Self, checker: &ModuleChecker) -> Result<CheckedModule<Self>, InvalidModule> {
-        let module = Self { enabled: change.enabled.or(Some(true)), ..change };
+        let issuer = change.issuer.map(|url| match with_ascii_host(&url) {
+            Ok(ascii) => ascii.into_owned(),
+            // The rule below refuses it.
+            Err(_) => url,
+        });
+        let module = Self { enabled: change.enabled.or(Some(true)), issuer, ..change };
         let policy = checker.policies.policy(&module.rule(), Scope::HttpTunnel);
         let policy = policy.map_err(|problems| {
             let problems = problems.into_iter().map(|problem| of_module(problem, &FIELDS));

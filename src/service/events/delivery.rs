@@ -1,5 +1,6 @@
 //! One attempt to deliver events to a destination, and what its failure means.
 
+use std::borrow::Cow;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use super::payload::OutgoingEvent;
 use super::secret::DestinationSecret;
 use super::{file, otlp, webhook};
 use crate::api::remote::event_destinations::EventDestination;
-use crate::base::address::{AddressError, HostName, WebUrl};
+use crate::base::address::{AddressError, HostName, WebUrl, with_ascii_host};
 use crate::gateway::Gateway;
 use crate::http1::retry_after;
 use crate::net::{DialRefusal, Reach, private};
@@ -226,9 +227,12 @@ impl DeliveryError {
     }
 }
 
-/// What is wrong with the URL of a destination, for a sentence behind the name of the field. Where a name leads is
-/// seen when an event is sent.
-pub(in crate::service) fn check_url(text: &str, reach: Reach) -> Result<(), String> {
+/// Returns the URL of a destination as it is stored, with its host in the `xn--` form. Where a name leads is seen
+/// when an event is sent.
+///
+/// # Errors
+/// With the problem, for a sentence behind the name of the field.
+pub(in crate::service) fn checked_url(text: &str, reach: Reach) -> Result<String, String> {
     if text.len() > MAX_URL_BYTES {
         return Err(format!("is {} bytes long, the limit is {MAX_URL_BYTES}", text.len()));
     }
@@ -256,7 +260,8 @@ pub(in crate::service) fn check_url(text: &str, reach: Reach) -> Result<(), Stri
     }
     match url.fragment() {
         Some(_) => Err("must not have a fragment, which is never sent".to_owned()),
-        None => Ok(()),
+        // The host was parsed, so that there is such a form.
+        None => Ok(with_ascii_host(text).map_or_else(|_| text.to_owned(), Cow::into_owned)),
     }
 }
 
@@ -268,7 +273,7 @@ mod tests {
     fn urls_of_destinations_are_http_without_users() {
         for url in ["http://127.0.0.1:1/x", "https://a.test/hook?x=1", "http://[::1]:4318/v1/logs"]
         {
-            assert_eq!(check_url(url, Reach::Any), Ok(()), "{url}");
+            assert_eq!(checked_url(url, Reach::Any).as_deref(), Ok(url));
         }
         let long = format!("http://a.test/{}", "x".repeat(MAX_URL_BYTES));
         for url in [
@@ -282,13 +287,13 @@ mod tests {
             "http://a.test/#x",
             &long,
         ] {
-            assert!(check_url(url, Reach::Any).is_err(), "{url}");
+            assert!(checked_url(url, Reach::Any).is_err(), "{url}");
         }
         for (url, problem) in [
             ("ftp://a.test", "invalid scheme \"ftp\"; expected \"http\" or \"https\""),
             ("http://", "invalid URL; expected http:// or https:// and a host: it has no host"),
         ] {
-            assert_eq!(check_url(url, Reach::Any), Err(problem.to_owned()));
+            assert_eq!(checked_url(url, Reach::Any), Err(problem.to_owned()));
         }
     }
 

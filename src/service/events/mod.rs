@@ -28,7 +28,7 @@ mod traffic;
 mod types;
 mod webhook;
 
-pub(super) use delivery::check_url;
+pub(super) use delivery::checked_url;
 pub(super) use dispatcher::{DispatchServices, EventDispatcher};
 pub(super) use file::check_name;
 pub(super) use metrics::{EventMetrics, FailedAttempt};

@@ -9,7 +9,7 @@ use crate::api::remote::event_destinations::{
 };
 use crate::service::context::{found, remove};
 use crate::service::events::{
-    DESTINATION, DestinationSecret, check_name, check_secret, check_url, new_secret,
+    DESTINATION, DestinationSecret, check_name, check_secret, checked_url, new_secret,
 };
 use crate::service::store::Transaction;
 use crate::service::{Refusal, code};
@@ -151,13 +151,14 @@ fn check_target(service: &Context, mut target: EventTarget) -> Result<CheckedTar
         let name = file.name.as_deref().unwrap_or_default();
         check_name(name).map_err(wrong("file.name:"))?;
     }
-    if let Some(otlp) = &target.otlp {
-        check_url(otlp.url.as_deref().unwrap_or_default(), reach).map_err(wrong("otlp.url:"))?;
+    if let Some(otlp) = &mut target.otlp {
+        let url = checked_url(otlp.url.as_deref().unwrap_or_default(), reach);
+        otlp.url = Some(url.map_err(wrong("otlp.url:"))?);
     }
     let mut secret = None;
     if let Some(webhook) = &mut target.webhook {
-        check_url(webhook.url.as_deref().unwrap_or_default(), reach)
-            .map_err(wrong("webhook.url:"))?;
+        let url = checked_url(webhook.url.as_deref().unwrap_or_default(), reach);
+        webhook.url = Some(url.map_err(wrong("webhook.url:"))?);
         secret = webhook.secret.take();
     }
     secret.as_ref().map_or(Ok(()), check_secret).map_err(wrong("webhook.secret:"))?;
