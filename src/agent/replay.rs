@@ -15,6 +15,7 @@ use super::relay::{HttpForwarder, LocalUpstream, once};
 use super::tls::Trust;
 use super::tunnels::{LocalService, RunningTunnel};
 
+use crate::api::mask;
 use crate::base::address::{EndpointUrl, UpstreamAddress};
 use crate::logging::or_debug;
 use crate::net::ShutdownPhase;
@@ -91,7 +92,8 @@ pub(super) fn number_within(
 
 /// Reads where a request is to be sent in place of the local service.
 pub(super) fn replay_address(addr: &str) -> Result<UpstreamAddress, ReplayError> {
-    local_address(addr).map_err(|problem| ReplayError::Address(format!("{addr:?} {problem}")))
+    local_address(addr)
+        .map_err(|problem| ReplayError::Address(format!("{:?} {problem}", mask::url(addr))))
 }
 
 /// Where requests are sent: the local service of a tunnel, or another in its place.

@@ -60,6 +60,11 @@ impl LogOptions {
         self.levels.or_else(environment).or_else(usual)
     }
 
+    /// Returns true if records are written at all.
+    pub(super) fn is_on(&self) -> bool {
+        self.levels().is_some()
+    }
+
     /// Applies levels that have changed since the log was started.
     pub(super) fn apply_levels(&self) {
         logging::set_levels(&self.levels().unwrap_or(LogLevels::all(LogLevel::Off)).0);

@@ -41,6 +41,8 @@ pub use ngrok::set_interpreter;
 use error::CliError;
 use help::HelpScope;
 
+use crate::settings::take_readable_files;
+
 /// A subcommand: its declaration, and the function that runs it.
 struct Subcommand {
     command: fn() -> Command,
@@ -124,6 +126,8 @@ pub fn main(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) ->
         Some(why) => Err(CliError::new(Exit::Failed, format!("standard output: {why}"))),
         None => Ok(()),
     });
+    // Commands that run for long have printed theirs at the start.
+    take_readable_files().iter().for_each(|warning| output::complain(warning));
     let exit = match done {
         Ok(()) => Exit::Clean,
         Err(failure) => {

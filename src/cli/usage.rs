@@ -22,10 +22,10 @@ pub(super) fn explain(error: &clap::Error) -> Result<(), CliError> {
     Err(CliError::usage(without_login(error, usage.join(" "))))
 }
 
-/// What is said of a wrong value, without the password of an address.
+/// Returns the text about a wrong value without the password of an address, which need not have a scheme.
 fn without_login(error: &clap::Error, text: String) -> String {
     match error.get(ContextKind::InvalidValue) {
-        Some(ContextValue::String(value)) if value.contains("://") => {
+        Some(ContextValue::String(value)) if value.contains('@') => {
             text.replace(value.as_str(), &mask::login(value))
         }
         _ => text,

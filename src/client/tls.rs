@@ -14,6 +14,9 @@ use super::config_error::ConfigError;
 use super::options::ClientCert;
 use crate::api::mask;
 
+/// The byte order mark in UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// Whom to trust, a bundle of the user's or the system, and the certificate to show to servers that
 /// ask for one. Clones share their sessions, so that a second connection resumes the first one's.
 #[derive(Clone)]
@@ -119,8 +122,8 @@ fn certificates(
     option: &'static str,
     path: &Path,
 ) -> Result<Vec<CertificateDer<'static>>, ConfigError> {
-    let found =
-        CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let pem = read_pem(option, path)?;
+    let found = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>();
     match found.map_err(|error| wrong(option, path, unreadable(&error)))? {
         none if none.is_empty() => Err(wrong(option, path, "holds no certificate")),
         found => Ok(found),
@@ -133,7 +136,8 @@ fn certified_key(
     files: &ClientCert,
 ) -> Result<Arc<CertifiedKey>, ConfigError> {
     let chain = certificates(option, &files.chain)?;
-    let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| {
+    let key = read_pem(option, &files.key)?;
+    let key = PrivateKeyDer::from_pem_slice(&key).map_err(|error| {
         let problem = match error {
             pem::Error::NoItemsFound => {
                 "holds no private key in PKCS #8, PKCS #1 or SEC 1; encrypted keys cannot be used"
@@ -156,11 +160,15 @@ fn certified_key(
     })
 }
 
+/// Reads a PEM file, without the byte order mark that editors of Windows write.
+fn read_pem(option: &'static str, path: &Path) -> Result<Vec<u8>, ConfigError> {
+    let read = std::fs::read(path);
+    let content = read.map_err(|error| wrong(option, path, format!("cannot be read: {error}")))?;
+    Ok(content.strip_prefix(BYTE_ORDER_MARK).map(<[u8]>::to_vec).unwrap_or(content))
+}
+
 fn unreadable(error: &pem::Error) -> String {
-    match error {
-        pem::Error::Io(error) => format!("cannot be read: {error}"),
-        error => format!("is not PEM: {error}"),
-    }
+    format!("is not PEM: {error}")
 }
 
 fn wrong(option: &'static str, path: &Path, problem: impl Into<String>) -> ConfigError {

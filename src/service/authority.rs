@@ -8,6 +8,7 @@ use super::Error;
 use super::store::{Store, StoreError, Transaction, View};
 use crate::gateway::tls::authority::LocalAuthority;
 use crate::gateway::tls::authority_key::AuthorityKey;
+use crate::settings::warn_if_readable;
 
 /// The setting with the certificate, as PEM.
 pub(super) const CERTIFICATE: &str = "ca_certificate";
@@ -34,6 +35,7 @@ pub(super) async fn open(
         };
         let authority = authority.map_err(Error::Authority)?;
         if let Some((chain, key)) = certificate {
+            warn_if_readable(&key);
             authority.provide(&chain, &key)?;
         }
         Ok::<_, Error>(authority)

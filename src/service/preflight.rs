@@ -4,6 +4,7 @@ use super::acme::AcmeManager;
 use super::options::Options;
 use super::vaults::VaultKey;
 use super::{Error, store};
+use crate::api::mask;
 use crate::base::address::{Host, HostName, HostPort};
 
 impl Options {
@@ -41,14 +42,18 @@ impl Options {
             let problem = |problem| {
                 Error::setting(
                     key,
-                    format!("{host:?} is no host name and no address: it {problem}"),
+                    format!("{:?} is no host name and no address: it {problem}", mask::url(host)),
                 )
             };
             Host::parse(host).map_err(problem)?;
         }
         if let Some(domain) = &self.base_domain {
-            let problem = format!("{domain:?} is not a domain such as tunnels.example.com");
-            HostName::parse(domain).map_err(|_| Error::setting("base_domain", problem))?;
+            let problem = |problem| {
+                let (shown, form) =
+                    (mask::url(domain), "is not a domain such as tunnels.example.com");
+                Error::setting("base_domain", format!("{shown:?} {form}: it {problem}"))
+            };
+            HostName::parse(domain).map_err(problem)?;
         }
         if self.code_prefix.chars().any(|it| it.is_control() || it.is_whitespace()) {
             let problem = format!("{:?} has spaces or control characters", self.code_prefix);

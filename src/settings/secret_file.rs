@@ -14,11 +14,14 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 /// Reads a file with one secret. Blanks and line ends around it do not count.
 ///
 /// # Errors
-/// If the file cannot be read, is empty, or is not UTF-8.
+/// If the file cannot be read, is empty, has more than one line, or is not UTF-8.
 pub fn read_secret(path: &Path) -> io::Result<Secret> {
     let text = read_secret_lines(path)?;
     match text.trim() {
         "" => Err(invalid("the file is empty")),
+        lines if lines.contains(['\n', '\r', '\u{2028}', '\u{2029}', '\u{85}']) => {
+            Err(invalid("the file has more than one line; write only the secret into it"))
+        }
         secret => Ok(Secret(secret.to_owned())),
     }
 }

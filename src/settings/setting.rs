@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 
 use super::value::{Bounds, ValueKind, quoted};
+use crate::api::mask;
 
 /// Settings that belong together, under a title.
 #[derive(Debug)]
@@ -234,9 +235,19 @@ impl<C> Setting<C> {
             let read = (self.field.read)(config, value, self.bounds);
             read.map_err(|problem| match self.field.kind {
                 // Of many values, it is said which.
-                ValueKind::List => format!("{}: {problem}", quoted(value)),
-                _ => problem,
+                ValueKind::List => {
+                    format!("{}: {}", quoted(value), without_login(value, &problem))
+                }
+                _ => without_login(value, &problem),
             })
         })
+    }
+}
+
+/// Returns a problem without the user and the password of a value. Users also write URLs at the wrong setting.
+fn without_login(value: &OsStr, problem: &str) -> String {
+    match value.to_string_lossy() {
+        text if text.contains('@') => problem.replace(text.as_ref(), &mask::login(&text)),
+        _ => problem.to_owned(),
     }
 }

@@ -76,7 +76,8 @@ fn utf8(text: &OsStr) -> Result<&str, String> {
 /// A quoted value for a message; long ones are cut off.
 pub(super) fn quoted(text: &OsStr) -> String {
     const MAX_CHARS: usize = 64;
-    let text = text.to_string_lossy();
+    // Users also write URLs at the wrong setting, with a login.
+    let text = mask::login(&text.to_string_lossy());
     match text.char_indices().nth(MAX_CHARS) {
         Some((end, _)) => format!("'{}…'", text[..end].escape_debug()),
         None => format!("'{}'", text.escape_debug()),

@@ -77,7 +77,9 @@ def check(folder: Path, text: str, *flags: str) -> tuple[int, list[str]]:
         ),
         (
             "base_domain: '*.foo'\n",
-            'F:1:14: base_domain: "*.foo" is not a domain such as tunnels.example.com',
+            'F:1:14: base_domain: "*.foo" is not a domain such as tunnels.example.com: it is not a '
+            "host name: labels have 1 to 63 letters, digits, hyphens or underscores, and a name at "
+            "most 253",
             2,
         ),
         (

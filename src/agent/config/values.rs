@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 
 use crate::agent::capture::CaptureLimit;
 use crate::agent::options::WebAddress;
+use crate::api::mask;
 use crate::base::address::HostPort;
 use crate::settings::{Bounds, SettingValue, ValueKind};
 
@@ -208,7 +209,7 @@ impl SettingValue for WebAddress {
                 let is_port = text.bytes().all(|byte| byte.is_ascii_digit());
                 let text = if is_port { format!("127.0.0.1:{text}") } else { text.to_owned() };
                 let address = HostPort::parse_to_listen(&text);
-                Self::At(address.map_err(|problem| format!("{text:?} {problem}"))?)
+                Self::At(address.map_err(|problem| format!("{:?} {problem}", mask::url(&text)))?)
             }
         };
         Ok(())

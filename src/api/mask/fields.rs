@@ -149,9 +149,19 @@ fn segments(path: &str) -> Cow<'_, str> {
     segments.collect::<Vec<_>>().join("/").into()
 }
 
-/// Returns the name of a file. The mask is returned if the text is the content of a file: users put keys there.
+/// Returns the name of a file. The mask is returned if the text is the content of a file: users put keys there. They
+/// also put URLs there, whose logins are masked.
 pub fn path(path: &Path) -> Cow<'_, str> {
-    if is_content(path) { MASK.into() } else { path.to_string_lossy() }
+    match path.to_string_lossy() {
+        _ if is_content(path) => MASK.into(),
+        text if is_address(&text) && text.contains('@') => login(&text).into(),
+        text => text,
+    }
+}
+
+/// Returns true if the text begins with a scheme, also with one slash. A letter and a colon are a drive.
+fn is_address(text: &str) -> bool {
+    text.find(":/").is_some_and(|end| end > 1)
 }
 
 /// Returns true if the text has several lines or is PEM, so that it cannot be the name of a file.

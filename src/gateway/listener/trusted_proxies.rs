@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use crate::api::mask;
 use crate::policy::Cidr;
 
 /// The addresses of proxies in front of the service; none by default.
@@ -11,7 +12,10 @@ pub struct TrustedProxies(Arc<[Cidr]>);
 
 /// One of `trusted_proxies` is no range of addresses.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("trusted_proxies: {0:?} is neither an address nor a CIDR such as 10.0.0.0/8")]
+#[error(
+    "trusted_proxies: {:?} is neither an address nor a CIDR such as 10.0.0.0/8",
+    mask::url(.0)
+)]
 pub struct TrustedProxyError(String);
 
 impl TrustedProxies {

@@ -114,7 +114,7 @@ pub fn certified(chain: &[u8], key: &[u8]) -> Result<Arc<CertifiedKey>, Unusable
 /// # Errors
 /// When there is none, or one is damaged.
 pub fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
-    check_form(pem)?;
+    let pem = check_form(pem)?;
     let read = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
     let read = read.map_err(|problem| format!("is damaged: {problem}"))?;
     if read.is_empty() { Err("holds no certificate in PEM".to_owned()) } else { Ok(read) }
@@ -161,7 +161,7 @@ fn check_version(der: &[u8], index: usize) -> Result<(), String> {
 }
 
 fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
-    check_form(pem)?;
+    let pem = check_form(pem)?;
     let is_encrypted = pem.windows(ENCRYPTED.len()).any(|window| window == ENCRYPTED);
     PrivateKeyDer::from_pem_slice(pem).map_err(|problem| match problem {
         _ if is_encrypted => "is encrypted; decrypt it first".to_owned(),
@@ -173,11 +173,13 @@ fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
 /// What says in PEM that a key needs a password, in both forms.
 const ENCRYPTED: &[u8] = b"ENCRYPTED";
 
-fn check_form(pem: &[u8]) -> Result<(), String> {
-    match pem.first() {
-        None => Err("is empty".to_owned()),
-        Some(&DER) => Err("is DER, not PEM".to_owned()),
-        Some(_) => Ok(()),
+/// Returns PEM without the byte order mark that editors of Windows write.
+fn check_form(pem: &[u8]) -> Result<&[u8], String> {
+    match pem.strip_prefix(b"\xef\xbb\xbf").unwrap_or(pem) {
+        [] => Err("is empty".to_owned()),
+        [DER, ..] => Err("is DER, not PEM".to_owned()),
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => Err("is in UTF-16; save it as UTF-8".to_owned()),
+        pem => Ok(pem),
     }
 }
 

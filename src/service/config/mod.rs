@@ -17,7 +17,7 @@ pub use sections::SECTIONS;
 use super::{Error, Options};
 use crate::gateway::tls::authority;
 use crate::logging::{LogFormat, LogLevels};
-use crate::settings::{ConfigFile, ResolvedSettings, SettingSources, resolve};
+use crate::settings::{ConfigFile, ResolvedSettings, SettingSources, resolve, warn_if_readable};
 
 /// Everything that can be set.
 #[derive(Debug, Clone)]
@@ -92,6 +92,7 @@ pub fn load(sources: &SettingSources<'_>) -> Result<ResolvedSettings<ServeConfig
     match (certificate.clone(), certificate_key.clone()) {
         (None, None) => {}
         (Some(chain), Some(key)) => {
+            warn_if_readable(&key);
             let checked = authority::check_certificate(&chain, &key);
             wrong = checked.err().map(|error| ("certificate", error.to_string()));
             options.certificate = Some((chain, key));
@@ -137,6 +138,39 @@ mod tests {
 
     /// Files that a service writes.
     const OUTPUTS: [&str; 3] = ["path", "log_file", "access_log"];
+
+    /// Addresses with a password, as they are written at the wrong setting or with a slip.
+    const LOGINS: [&str; 7] = [
+        "http://ada:swordfish@a.test",
+        "http://ada:swordfish@a.test:99999/x?y",
+        "ada:swordfish@a.test:80",
+        "swordfish@a.test:80",
+        "postgres://ada:swordfish@a.test/db",
+        "postgres://ada:swordfish@a.test:99999/db",
+        "postgres:/ada:swordfish@a.test",
+    ];
+
+    #[test]
+    fn no_problem_of_a_setting_shows_a_password() {
+        let settings = SECTIONS.iter().flat_map(|section| section.settings);
+        let is_tested =
+            |it: &&Setting<ServeConfig>| it.field.kind != ValueKind::Path || it.key == "path";
+        let settings = settings.filter(|setting| setting.field.kind != ValueKind::Secret);
+        for setting in settings.filter(is_tested) {
+            let Some(variable) = setting.environment() else { continue };
+            for login in LOGINS {
+                let environment = |name: &str| (name == variable).then(|| login.into());
+                let sources =
+                    SettingSources { flags: &|_| None, environment: &environment, files: &[] };
+                let problems = match load(&sources) {
+                    Ok(loaded) => preflight(&loaded).into_iter().map(|(it, _)| it).collect(),
+                    Err(problems) => problems,
+                };
+                let is_shown = |problem: &String| problem.contains("swordfish");
+                assert!(!problems.iter().any(is_shown), "{}: {problems:?}", setting.key);
+            }
+        }
+    }
 
     #[test]
     fn every_file_that_a_setting_names_is_read_before_the_start() {

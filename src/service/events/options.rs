@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::api::mask;
 use crate::net::Reach;
 use crate::service::Error;
 use crate::service::store::WaitingTotals;
@@ -62,7 +63,7 @@ impl EventOptions {
         let Some(folder) = &self.folder else { return Ok(()) };
         let wrong = |problem| Err(Error::setting("event_delivery.folder", problem));
         if !folder.is_dir() {
-            return wrong(format!("{} is not a folder", folder.display()));
+            return wrong(format!("{} is not a folder", mask::path(folder)));
         }
         let same = std::fs::canonicalize(folder).ok();
         let own = own_files.into_iter().find(|file| {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 
 use super::{Context, Handler, OperationResult, on};
-use crate::api::Timestamp;
 use crate::api::id::{has_prefix, prefix};
 use crate::api::remote::Ref;
 use crate::api::remote::reserved_domains::{
@@ -13,6 +12,7 @@ use crate::api::remote::reserved_domains::{
     DeletePolicy, DomainRegion, Get, List, ProvisioningJob, ReservedDomain, Update,
 };
 use crate::api::remote::tls_certificates::TlsCertificate;
+use crate::api::{Timestamp, mask};
 use crate::base::address::HostPattern;
 use crate::service::accounts::{self, Caller};
 use crate::service::address::Base;
@@ -193,7 +193,8 @@ fn check_owner(domain: &ReservedDomain, caller: &Caller) -> Result<(), Refusal> 
 /// Returns a host name in its normal form. A leading `*.` is allowed, an address is not.
 fn check_name(domain: &str) -> Result<String, Refusal> {
     let name = HostPattern::parse(domain).map_err(|problem| {
-        let message = format!("domain: {domain:?} is not a host name: it {problem}");
+        let shown = mask::url(domain);
+        let message = format!("domain: {shown:?} is not a host name: it {problem}");
         Refusal::new(code::INVALID_VALUE, message)
     })?;
     Ok(name.to_string())

@@ -4,33 +4,35 @@ use std::path::PathBuf;
 
 use rusqlite::ErrorCode;
 
+use crate::api::mask;
+
 /// Why the store failed, one variant per cause.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
     /// The folder of the database does not exist.
-    #[error("{}: the folder does not exist", .0.display())]
+    #[error("{}: the folder does not exist", mask::path(.0))]
     MissingDirectory(PathBuf),
     /// The path is one of SQLite's special names.
     #[error(
         "{}: is not the name of a file; leave out the path for a database in memory",
-        .0.display()
+        mask::path(.0)
     )]
     SpecialName(PathBuf),
     /// There is no database.
-    #[error("{}: does not exist", .0.display())]
+    #[error("{}: does not exist", mask::path(.0))]
     Missing(PathBuf),
     /// The path names something other than a file.
-    #[error("{}: is not a file", .0.display())]
+    #[error("{}: is not a file", mask::path(.0))]
     NotAFile(PathBuf),
     /// The file is no SQLite database.
-    #[error("{}: is not a database", .0.display())]
+    #[error("{}: is not a database", mask::path(.0))]
     NotADatabase(PathBuf),
     /// The database belongs to another program.
-    #[error("{}: is a database of another program", .0.display())]
+    #[error("{}: is a database of another program", mask::path(.0))]
     Foreign(PathBuf),
     /// The database was written by a newer version.
-    #[error("{path}: has format {found}, this version reads up to {known}", path = .path.display())]
+    #[error("{path}: has format {found}, this version reads up to {known}", path = mask::path(.path))]
     Newer {
         /// The file.
         path: PathBuf,
@@ -42,7 +44,7 @@ pub enum StoreError {
     /// The database cannot hold every text.
     #[error(
         "{path}: has the encoding {found}, and needs UTF8: make it with ENCODING 'UTF8' TEMPLATE template0",
-        path = .path.display()
+        path = mask::path(.path)
     )]
     Encoding {
         /// The address of the database.
@@ -54,8 +56,8 @@ pub enum StoreError {
     #[error(
         "{path}: was not closed, and its last changes are in {log}, which is missing: put it back, \
          restore a backup, or use --force-open to go on without them",
-        path = .path.display(),
-        log = .log.display()
+        path = mask::path(.path),
+        log = mask::path(.log)
     )]
     LogMissing {
         /// The file.
@@ -64,7 +66,7 @@ pub enum StoreError {
         log: PathBuf,
     },
     /// There is no copy of the database as it was before its tables change, so they do not change.
-    #[error("{path}: cannot copy the database there before it is migrated: {source}", path = .path.display())]
+    #[error("{path}: cannot copy the database there before it is migrated: {source}", path = mask::path(.path))]
     MigrationBackup {
         /// Where the copy was to be.
         path: PathBuf,
@@ -72,19 +74,19 @@ pub enum StoreError {
         source: Box<StoreError>,
     },
     /// A file has the name that a copy is to have.
-    #[error("{}: exists already", .0.display())]
+    #[error("{}: exists already", mask::path(.0))]
     Exists(PathBuf),
     /// A copy is to replace what is copied.
-    #[error("{}: is what is copied, and a copy goes to another file", .0.display())]
+    #[error("{}: is what is copied, and a copy goes to another file", mask::path(.0))]
     SameFile(PathBuf),
     /// What was to be empty is not.
-    #[error("{}: holds a database already, and a copy goes to an empty one", .0.display())]
+    #[error("{}: holds a database already, and a copy goes to an empty one", mask::path(.0))]
     NotEmpty(PathBuf),
     /// A copy of a table has other rows than the table.
     #[error("the copy of {0} does not hold what was copied")]
     CopyDiffers(&'static str),
     /// The database is damaged.
-    #[error("{path}: is damaged: {problem}", path = .path.display())]
+    #[error("{path}: is damaged: {problem}", path = mask::path(.path))]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -94,8 +96,8 @@ pub enum StoreError {
     /// The last changes are beside another name of the same file.
     #[error(
         "{path}: its last changes are in the log of another name of the file; start it as {other} once",
-        path = .path.display(),
-        other = .other.display()
+        path = mask::path(.path),
+        other = mask::path(.other)
     )]
     OtherName {
         /// The file.
@@ -104,16 +106,16 @@ pub enum StoreError {
         other: PathBuf,
     },
     /// Another process uses the database.
-    #[error("{}: is in use by another process", .0.display())]
+    #[error("{}: is in use by another process", mask::path(.0))]
     Locked(PathBuf),
     /// The file may not be written to.
-    #[error("{}: is read-only", .0.display())]
+    #[error("{}: is read-only", mask::path(.0))]
     ReadOnly(PathBuf),
     /// The folder may not be written to; the database needs files beside its own.
-    #[error("{}: is in a read-only folder", .0.display())]
+    #[error("{}: is in a read-only folder", mask::path(.0))]
     ReadOnlyDirectory(PathBuf),
     /// The operating system refused the file.
-    #[error("{path}: {source}", path = .path.display())]
+    #[error("{path}: {source}", path = mask::path(.path))]
     File {
         /// The file.
         path: PathBuf,
@@ -124,7 +126,7 @@ pub enum StoreError {
     #[error("the database failed: {0}")]
     Database(#[from] rusqlite::Error),
     /// SQLite reported an error of a file.
-    #[error("{path}: {source}", path = .path.display())]
+    #[error("{path}: {source}", path = mask::path(.path))]
     Sqlite {
         /// The file.
         path: PathBuf,

@@ -133,7 +133,7 @@ fn checked_server_name(name: &str) -> Result<String, Refusal> {
         return Ok(String::new());
     }
     let host = Host::parse(name).map_err(|problem| {
-        let message = format!("tls.server_name: {name:?} {problem}");
+        let message = format!("tls.server_name: {:?} {problem}", mask::url(name));
         Refusal::new(code::INVALID_VALUE, message)
     })?;
     Ok(host.to_string())

@@ -13,6 +13,7 @@ use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
 use super::address::ServerAddress;
 use super::{passwords, services};
+use crate::api::mask;
 use crate::base::address::{self, AddressError};
 
 /// How long a connection may take to be made.
@@ -56,7 +57,10 @@ pub struct PostgresOptions {
 #[non_exhaustive]
 pub enum PostgresAddressError {
     /// It is not of the form of an address.
-    #[error("{0:?} is not an address such as postgres://user@host:5432/database")]
+    #[error(
+        "{0:?} is not an address such as postgres://user@host:5432/database; a file of SQLite belongs to \
+         `path`, and without both the database is in memory"
+    )]
     Malformed(String),
     /// Its port is none.
     #[error("the port in the address of the database is not a number from 1 to 65535")]
@@ -325,13 +329,12 @@ fn parse_port(text: &str) -> Result<u16, PostgresAddressError> {
     port.ok_or(PostgresAddressError::Port)
 }
 
-/// The address as it may be shown: everything before the last `@` may be a password.
+/// The address as it may be shown: everything before the last `@` may be a password, and all behind its name.
 fn without_password(address: &str) -> String {
-    let login = address.rsplit_once('@').map_or("", |(login, _)| login);
-    let login = login.split_once("://").map_or(login, |(_, login)| login);
-    match login.contains(':') || address.contains("password") {
-        true => "postgres://***".to_owned(),
-        false => address.to_owned(),
+    let shown = mask::login(address);
+    match shown.to_ascii_lowercase().find("pass") {
+        Some(start) => format!("{}{}", shown.get(..start).unwrap_or_default(), mask::MASK),
+        None => shown,
     }
 }
 
