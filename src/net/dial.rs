@@ -109,7 +109,16 @@ pub(crate) fn is_loopback_only() -> bool {
 /// # Errors
 /// If the role may not reach the address.
 pub(crate) fn permit(role: DialRole, reach: Reach, address: SocketAddr) -> Result<(), DialRefusal> {
-    permit_ip(reach, address.ip())?;
+    permit_while(is_loopback_only(), role, reach, address)
+}
+
+fn permit_while(
+    is_loopback_only: bool,
+    role: DialRole,
+    reach: Reach,
+    address: SocketAddr,
+) -> Result<(), DialRefusal> {
+    permit_ip_while(is_loopback_only, reach, address.ip())?;
     if !role.rule().may_reach_own_apis && private::is_private(address) {
         return Err(DialRefusal::OwnApi(address));
     }
@@ -121,7 +130,15 @@ pub(crate) fn permit(role: DialRole, reach: Reach, address: SocketAddr) -> Resul
 /// # Errors
 /// If no connection may lead to the address.
 pub(crate) fn permit_ip(reach: Reach, address: IpAddr) -> Result<(), DialRefusal> {
-    if is_loopback_only() && !address.to_canonical().is_loopback() {
+    permit_ip_while(is_loopback_only(), reach, address)
+}
+
+fn permit_ip_while(
+    is_loopback_only: bool,
+    reach: Reach,
+    address: IpAddr,
+) -> Result<(), DialRefusal> {
+    if is_loopback_only && !address.to_canonical().is_loopback() {
         return Err(DialRefusal::OtherMachine(address));
     }
     Ok(reach.check(address)?)
@@ -196,6 +213,43 @@ mod tests {
         DialRole::Database,
         DialRole::CommandFile,
     ];
+
+    /// Fails to compile if a role is missing, which then belongs into `ROLES` and `test_loopback_only.py`.
+    const fn place(role: DialRole) -> usize {
+        match role {
+            DialRole::ApiClient => 0,
+            DialRole::AgentSession => 1,
+            DialRole::LocalService => 2,
+            DialRole::StaticBackend => 3,
+            DialRole::Policy => 4,
+            DialRole::Login => 5,
+            DialRole::EventDelivery => 6,
+            DialRole::Acme => 7,
+            DialRole::Node => 8,
+            DialRole::Database => 9,
+            DialRole::CommandFile => 10,
+        }
+    }
+
+    #[test]
+    fn every_role_is_tested() {
+        assert!(ROLES.into_iter().map(place).eq(0..ROLES.len()));
+    }
+
+    #[test]
+    fn no_role_reaches_another_machine_while_only_this_one_is_allowed() {
+        let here: SocketAddr = "[::ffff:127.0.0.1]:80".parse().unwrap();
+        for role in ROLES {
+            for address in ["192.0.2.9:80", "[2001:db8::9]:80", "[::ffff:192.0.2.9]:80"] {
+                let address: SocketAddr = address.parse().unwrap();
+                let refused = permit_while(true, role, Reach::Any, address).unwrap_err();
+
+                assert_eq!(refused, DialRefusal::OtherMachine(address.ip()), "{role:?}");
+                permit_while(false, role, Reach::Any, address).unwrap();
+            }
+            permit_while(true, role, Reach::Any, here).unwrap();
+        }
+    }
 
     #[test]
     fn roles_whose_target_others_choose_do_not_reach_own_apis() {

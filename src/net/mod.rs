@@ -60,6 +60,8 @@ pub(crate) use self::{
 pub use connection_limit::{AcceptFailures, Refusals};
 pub use dial::loopback_only;
 pub(crate) use dial::{DialRole, is_loopback_only, permit};
+#[cfg(all(test, feature = "service"))]
+pub(crate) use private_sockets::HeldSockets;
 pub(crate) use reach::Reach;
 #[cfg(feature = "service")]
 pub use resets::ResetOnClose;

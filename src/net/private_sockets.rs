@@ -61,6 +61,35 @@ fn is_same(one: &Path, other: &Path) -> bool {
     one == other
 }
 
+/// Holds up every call of [`check_socket`], as a file system does that does not respond.
+#[cfg(test)]
+#[derive(Debug)]
+pub struct HeldSockets {
+    release: std::sync::mpsc::Sender<()>,
+    thread: std::thread::JoinHandle<bool>,
+}
+
+#[cfg(test)]
+impl HeldSockets {
+    /// Holds up the calls until [`HeldSockets::release`], at most for 10 seconds.
+    pub fn hold() -> Self {
+        let (release, released) = std::sync::mpsc::channel();
+        let (holding, held) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let _sockets = SOCKETS.write().unwrap_or_else(PoisonError::into_inner);
+            holding.send(()).is_ok()
+                && released.recv_timeout(std::time::Duration::from_secs(10)).is_ok()
+        });
+        assert!(held.recv().is_ok(), "the sockets cannot be held");
+        Self { release, thread }
+    }
+
+    /// Lets the calls go on. Returns false if that came too late.
+    pub fn release(self) -> bool {
+        self.release.send(()).is_ok() && self.thread.join().unwrap_or(false)
+    }
+}
+
 #[cfg(all(test, unix))]
 #[allow(clippy::unwrap_used)]
 mod tests {

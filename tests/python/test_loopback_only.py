@@ -400,3 +400,27 @@ def test_certificates_by_acme(
             certificate_management_policy={"authority": "letsencrypt", "private_key_type": "ecdsa"},
         )
         until(lambda: [it for it in caplog.records if "only this mach" in it.getMessage()])
+
+
+def test_a_database(elsewhere: Elsewhere, ginnel_loopback_only: None) -> None:
+    with pytest.raises(ginnel.GinnelError, match="only this machine"):
+        ginnel.Service(store=f"postgres://me@{elsewhere.place}/tunnels")
+
+
+def test_other_nodes(
+    store: str, elsewhere: Elsewhere, ginnel_loopback_only: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "ginnel")
+    one: ServiceSettings = {"node_name": "one", "peer_addr": "127.0.0.1:0"}
+    # The other node says that it is reached at another machine.
+    two: ServiceSettings = {
+        "node_name": "two",
+        "peer_addr": elsewhere.place,
+        "peer_listen_addr": "127.0.0.1:0",
+    }
+
+    with (
+        ginnel.Service(store=store, settings=one),
+        ginnel.Service(store=store, settings=two),
+    ):
+        until(lambda: [it for it in caplog.records if "only this mach" in it.getMessage()])

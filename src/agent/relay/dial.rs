@@ -259,3 +259,22 @@ fn explained(error: io::Error) -> io::Error {
 fn disagreement() -> io::Error {
     io::Error::other("its TLS does not agree on HTTP/2 (h2 by ALPN)")
 }
+
+#[cfg(all(test, unix))]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::net::HeldSockets;
+
+    #[tokio::test]
+    async fn a_file_system_that_does_not_respond_does_not_hold_up_the_runtime() {
+        let path = UnixPath::parse("/nowhere/at/all.sock").unwrap();
+        let held = HeldSockets::hold();
+
+        // Only this thread runs tasks, so that the release comes too late if it waits for the socket.
+        let dialing = dial_unix(&path, None, ReuseBan::default());
+        let (dialed, in_time) = tokio::join!(dialing, async { held.release() });
+
+        assert!(in_time && dialed.is_err());
+    }
+}

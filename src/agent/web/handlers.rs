@@ -89,8 +89,19 @@ async fn list_tunnels(agent: Shared, _: tunnels::List) -> WebResult<tunnels::Lis
 }
 
 async fn start_tunnel(agent: Shared, start: tunnels::Start) -> WebResult<tunnels::Start> {
-    let tunnel = start_defined(&agent, Definition::of(start, &agent.socket_roots)).await?;
+    let roots = agent.socket_roots.clone();
+    let definition = read_definition(move || Definition::of(start, &roots)).await;
+    let tunnel = start_defined(&agent, definition).await?;
     Ok(agent.show(&tunnel))
+}
+
+/// Reads a definition on a thread that may block: it names files, folders and sockets, and a file system may not
+/// respond.
+async fn read_definition(
+    read: impl FnOnce() -> Result<Definition, Vec<String>> + Send + 'static,
+) -> Result<Definition, Vec<String>> {
+    let unread = |_| Err(vec!["the definition cannot be read: the agent is stopping".to_owned()]);
+    tokio::task::spawn_blocking(read).await.unwrap_or_else(unread)
 }
 
 /// Starts what a definition asks for, where it is right.
@@ -147,7 +158,9 @@ async fn list_endpoints(agent: Shared, _: endpoints::List) -> WebResult<endpoint
 }
 
 async fn start_endpoint(agent: Shared, start: endpoints::Start) -> WebResult<endpoints::Start> {
-    let tunnel = start_defined(&agent, Definition::of_endpoint(start, &agent.socket_roots)).await?;
+    let roots = agent.socket_roots.clone();
+    let definition = read_definition(move || Definition::of_endpoint(start, &roots)).await;
+    let tunnel = start_defined(&agent, definition).await?;
     Ok(tunnel.show_endpoint())
 }
 
@@ -161,7 +174,8 @@ async fn replace_endpoint(
     replace: endpoints::Replace,
 ) -> WebResult<endpoints::Replace> {
     let old = agent.tunnels.find(&replace.name);
-    let definition = replace.definition(old.as_deref(), &agent.socket_roots);
+    let (running, roots) = (old.clone(), agent.socket_roots.clone());
+    let definition = read_definition(move || replace.definition(running.as_deref(), &roots)).await;
     let Some(old) = old else {
         return Ok(start_defined(&agent, definition).await?.show_endpoint());
     };
@@ -318,5 +332,18 @@ mod tests {
         declared.sort();
 
         assert_eq!(handled, declared);
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn a_definition_is_read_while_other_calls_go_on() {
+        let document = serde_json::json!({"addr": "unix:/nowhere/at/all.sock", "proto": "http"});
+        let document = document.as_object().cloned().unwrap_or_default();
+        let held = crate::net::HeldSockets::hold();
+
+        let reading = read_definition(move || Definition::read(&document));
+        let (read, in_time) = tokio::join!(reading, async { held.release() });
+
+        assert!(in_time && read.is_ok(), "{read:?}");
     }
 }
