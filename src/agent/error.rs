@@ -48,3 +48,12 @@ pub enum Error {
     #[error("the service refused the agent: {0}")]
     Refused(String),
 }
+
+impl Error {
+    /// The first of several problems.
+    pub(super) fn first(problems: Vec<Self>) -> Self {
+        let none =
+            || Self::Option { option: "options".to_owned(), problem: "cannot be read".to_owned() };
+        problems.into_iter().next().unwrap_or_else(none)
+    }
+}

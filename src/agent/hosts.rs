@@ -21,14 +21,19 @@ enum HostRule {
 
 impl AllowedHosts {
     /// Reads the entries of `web_allow_hosts`: an address, a network, a name, or `.` and the end of
-    /// names. `local_only` says that the API listens on loopback.
+    /// names.
     ///
     /// # Errors
     /// With the entry that has none of these forms.
-    pub fn read(entries: &[String], local_only: bool) -> Result<Self, String> {
+    pub fn read(entries: &[String]) -> Result<Self, String> {
         let entries =
             entries.iter().map(|entry| HostRule::read(entry).ok_or_else(|| entry.clone()));
-        Ok(Self { entries: entries.collect::<Result<_, _>>()?, local_only })
+        Ok(Self { entries: entries.collect::<Result<_, _>>()?, local_only: true })
+    }
+
+    /// The same for an API that listens on more than loopback, unless `local_only` is true.
+    pub fn for_listener(self, local_only: bool) -> Self {
+        Self { local_only, ..self }
     }
 
     /// Whether a `Host` header is answered; its port does not matter.
@@ -90,7 +95,7 @@ mod tests {
 
     fn allowed(entries: &[&str]) -> AllowedHosts {
         let entries = entries.iter().map(|entry| (*entry).to_owned()).collect::<Vec<_>>();
-        AllowedHosts::read(&entries, true).unwrap()
+        AllowedHosts::read(&entries).unwrap()
     }
 
     #[test]
@@ -182,7 +187,7 @@ mod tests {
     fn a_listener_for_all_answers_to_addresses_and_to_names_that_are_listed() {
         let hosts = |entries: &[&str]| {
             let entries = entries.iter().map(|entry| (*entry).to_owned()).collect::<Vec<_>>();
-            AllowedHosts::read(&entries, false).unwrap()
+            AllowedHosts::read(&entries).unwrap().for_listener(false)
         };
 
         for host in ["localhost", "127.0.0.1", "192.168.0.1:4040", "[2001:db8::1]:4040"] {
@@ -199,7 +204,7 @@ mod tests {
     #[test]
     fn entries_of_no_form_are_refused() {
         for entry in ["", ".", "a b", "10.0.0.0/33", "10.0.0/8", "*.test", "a:80"] {
-            assert_eq!(AllowedHosts::read(&[entry.to_owned()], true).unwrap_err(), entry);
+            assert_eq!(AllowedHosts::read(&[entry.to_owned()]).unwrap_err(), entry);
         }
     }
 }

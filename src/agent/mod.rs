@@ -20,6 +20,7 @@ pub mod intercept;
 mod messages;
 pub mod metrics;
 mod monitoring;
+mod option_parts;
 mod options;
 mod outgoing;
 mod page;
@@ -55,7 +56,6 @@ pub use tunnels::{LocalService, RunningTunnel, TunnelStatus};
 
 use crate::admin::AdminListener;
 use crate::api::local::tunnels::AgentTunnel;
-use crate::api::mask;
 use crate::base::address::{UpstreamAddress, reachable};
 use crate::logging::or_debug;
 use crate::net::{Shutdown, ShutdownPhase};
@@ -63,15 +63,13 @@ use crate::protocol::rules_header;
 use crate::reuse::ReuseBans;
 use capture::{CaptureStore, FileLimits, InspectFile};
 use definition::{Definition, EndpointDefinition};
-use hosts::AllowedHosts;
-use intercept::Interceptors;
 use metrics::{RequestCounts, TunnelMetrics};
 use monitoring::AgentMonitor;
+use option_parts::OptionParts;
 use relay::{ForbiddenAddresses, HttpForwarder};
 use replay::ReplayPlan;
 use session::state::SharedSessionHistory;
 use tunnels::Tunnels;
-use unix_sockets::UnixSocketRoots;
 use web::WebServer;
 
 /// An agent at work; many may run in one process. Dropping it stops it at once.
@@ -82,37 +80,28 @@ pub struct Agent {
     session_task: JoinHandle<()>,
 }
 
-/// How long an authtoken may be; a login has room for little more.
-const MAX_AUTHTOKEN_BYTES: usize = 4096;
-
 impl Agent {
     /// Starts an agent on the current tokio runtime; it connects in the background.
     ///
     /// # Errors
     /// When an option is wrong, or the local API cannot listen.
     pub async fn start(options: AgentOptions) -> Result<Self, Error> {
-        if options.authtoken.0.len() > MAX_AUTHTOKEN_BYTES {
-            let problem = format!("is longer than {MAX_AUTHTOKEN_BYTES} bytes");
-            return Err(Error::Option { option: "authtoken".to_owned(), problem });
-        }
-        let tls = options.trust.config()?;
+        let parts = OptionParts::read(&options).map_err(Error::first)?;
         let closed = ForbiddenAddresses::new(&options.closed);
         let listener = web::listen(&options.web_addr).await?;
         let local_only = match &listener {
             Some(listener) => listener.local_addr().is_ok_and(|address| address.ip().is_loopback()),
             None => true,
         };
-        let hosts = allowed_hosts("web_allow_hosts", &options.web_allow_hosts, local_only)?;
-        let replay_hosts = allowed_hosts("replay_allow_hosts", &options.replay_allow_hosts, true)?;
-        let socket_roots = socket_roots(&options)?;
+        let hosts = parts.web_hosts.for_listener(local_only);
         let captures = captures(&options).await?;
         let shared = Arc::new(AgentInner {
             captures,
             rules_header: rules_header::random(),
-            interceptors: interceptors(&options)?,
+            interceptors: parts.interceptors,
             replay_schedules: replay_schedules::ScheduleRegistry::default(),
             options,
-            tls,
+            tls: parts.tls,
             proto_files: protobuf::ProtoFiles::default(),
             requests: RequestCounts::default(),
             tunnels: Tunnels::default(),
@@ -121,8 +110,8 @@ impl Agent {
             claims: Arc::default(),
             history: SharedSessionHistory::default(),
             closed,
-            replay_hosts,
-            socket_roots,
+            replay_hosts: parts.replay_hosts,
+            socket_roots: parts.socket_roots,
             reuse_bans: ReuseBans::default(),
             started: Instant::now(),
             run: chrono::Local::now().timestamp_micros(),
@@ -272,17 +261,6 @@ impl Agent {
     }
 }
 
-fn allowed_hosts(
-    option: &str,
-    entries: &[String],
-    local_only: bool,
-) -> Result<AllowedHosts, Error> {
-    AllowedHosts::read(entries, local_only).map_err(|entry| Error::Option {
-        option: option.to_owned(),
-        problem: format!("{entry:?} is not an address, a network, a name or .name"),
-    })
-}
-
 /// The captured requests: none yet, or those of the file.
 async fn captures(options: &AgentOptions) -> Result<Arc<CaptureStore>, Error> {
     let Some(path) = options.inspect_file.clone() else {
@@ -295,26 +273,6 @@ async fn captures(options: &AgentOptions) -> Result<Arc<CaptureStore>, Error> {
     let wrong = |problem| Error::Option { option: "inspect_file".to_owned(), problem };
     let opened = opened.map_err(|error| wrong(error.to_string()))?;
     opened.map_err(|error| wrong(error.to_string()))
-}
-
-/// The folders of Unix sockets that callers of the agent API may name.
-fn socket_roots(options: &AgentOptions) -> Result<UnixSocketRoots, Error> {
-    UnixSocketRoots::new(&options.unix_socket_roots).map_err(|folder| Error::Option {
-        option: "unix_socket_roots".to_owned(),
-        problem: format!("{:?} is not an absolute path", mask::path(&folder)),
-    })
-}
-
-/// The mocks of the configuration.
-fn interceptors(options: &AgentOptions) -> Result<Arc<Interceptors>, Error> {
-    let interceptors = Interceptors::default();
-    for fields in &options.mocks {
-        interceptors.add_mock(fields.clone(), true).map_err(|error| Error::Option {
-            option: "mocks".to_owned(),
-            problem: error.to_string(),
-        })?;
-    }
-    Ok(Arc::new(interceptors))
 }
 
 /// Listens for whoever watches the agent, where that is wanted.
@@ -352,7 +310,7 @@ impl AgentInner {
         let sessions = self.online_sessions()?;
         let definition = Arc::new(definition);
         let mut started: Vec<Arc<RunningTunnel>> = Vec::new();
-        for (suffix, proto) in protocols(&definition) {
+        for (suffix, proto) in definition.protocols() {
             let started_one = self.start_one(&sessions, &definition, suffix, proto).await;
             match started_one {
                 Ok(tunnel) => started.push(tunnel),
@@ -501,21 +459,4 @@ async fn bind_in_any(
         }
     }
     Err(last)
-}
-
-/// What is bound for a definition: what follows its name, and the protocol.
-fn protocols(definition: &Definition) -> Vec<(&'static str, Option<&'static str>)> {
-    match &definition.public {
-        EndpointDefinition::Http { schemes, .. } => {
-            let both = schemes.len() > 1;
-            let named = schemes.iter().map(|scheme| {
-                let suffix = if both && *scheme == "http" { " (http)" } else { "" };
-                (suffix, Some(*scheme))
-            });
-            named.collect()
-        }
-        EndpointDefinition::Tcp(_) => vec![("", Some("tcp"))],
-        EndpointDefinition::Tls(_) => vec![("", Some("tls"))],
-        EndpointDefinition::Labeled(_) => vec![("", None)],
-    }
 }

@@ -8,8 +8,11 @@ use super::agent::{config_argument, load_config};
 use super::error::CliError;
 use super::output::say;
 use super::settings;
-use crate::agent::config::{NamedEntry, SECTIONS as AGENT_SECTIONS};
+use crate::agent::Error;
+use crate::agent::config::{AgentConfig, NamedEntry, SECTIONS as AGENT_SECTIONS};
+use crate::agent::definition::BindMessage;
 use crate::service::config::{self, SECTIONS};
+use crate::service::{check_bind, check_labeled_bind};
 use crate::settings::{ResolvedSettings, SettingSection, ValueKind};
 
 pub(super) fn command() -> Command {
@@ -39,13 +42,37 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), CliError> {
 }
 
 fn check(matches: &ArgMatches) -> Result<(), CliError> {
-    let config = load_config(matches)?.config;
-    let problems: Vec<_> = config.problems().iter().map(ToString::to_string).collect();
+    let loaded = load_config(matches)?;
+    let problems = problems(&loaded);
     if !problems.is_empty() {
         return Err(settings::refused(problems));
     }
-    say(&format!("the configuration is valid; {} tunnels", config.tunnels.len()));
+    say(&format!("the configuration is valid; {} tunnels", loaded.config.tunnels.len()));
     Ok(())
+}
+
+/// The problems that keep an agent from starting, and its tunnels at any service.
+pub(super) fn problems(loaded: &ResolvedSettings<AgentConfig>) -> Vec<String> {
+    let config = &loaded.config;
+    let placed = |error: &Error| match error {
+        Error::Option { option, problem } => loaded.problem(option, problem),
+        error => error.to_string(),
+    };
+    let of_agent = config.problems();
+    let of_binds = config.tunnels.iter().filter_map(|(name, entry)| {
+        let definition = config.tunnel(name).ok()?;
+        let problem = definition.bind_messages().iter().find_map(|it| refusal(it).err())?;
+        Some(format!("{}: {problem}", entry.place()))
+    });
+    of_agent.iter().map(placed).chain(of_binds).collect()
+}
+
+/// Judges a bind in the way that the service does.
+fn refusal(message: &BindMessage) -> Result<(), String> {
+    match message {
+        BindMessage::Endpoint(bind) => check_bind(bind),
+        BindMessage::Labeled(bind) => check_labeled_bind(bind),
+    }
 }
 
 fn show_service(matches: &ArgMatches) -> Result<(), CliError> {

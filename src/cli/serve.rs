@@ -153,6 +153,10 @@ async fn serve(mut running: RunningConfig, access: Option<AccessOutput>) -> Resu
     } else {
         service.keep_token_files();
     }
+    if !log_options(&running.config).is_on() {
+        // Otherwise, the log has them.
+        service.refused_policies().iter().for_each(|line| complain(line));
+    }
     tokio::spawn(complain_of(service.storage_health()));
     if events {
         tokio::spawn(tell(service.own_events()));

@@ -63,6 +63,7 @@ use std::time::Duration;
 pub use crate::gateway::{TrustedProxies, TrustedProxyError};
 pub use crate::net::{AcceptFailures, Refusals};
 pub use acme::{AcmeChallenge, AcmeOptions};
+pub use agents::{check_bind, check_labeled_bind};
 pub use backup::{BackupSchedule, BackupStatus};
 pub use decode::decode;
 pub use error::Error;
@@ -164,6 +165,11 @@ impl Service {
     /// What becomes wrong with the storage from now on, and what is right again.
     pub fn storage_health(&self) -> store::HealthEvents {
         self.shared.store.health_events()
+    }
+
+    /// The stored traffic policies that this version refuses, one line each.
+    pub fn refused_policies(&self) -> Vec<String> {
+        monitoring::refused_policies(&self.shared)
     }
 
     /// How the backups of [`Options::backup`] go.

@@ -114,7 +114,7 @@ fn unreachable_nodes(state: &ServiceState) -> Vec<String> {
 }
 
 /// The stored policies that are refused: an earlier version accepted them.
-fn refused_policies(state: &ServiceState) -> Vec<String> {
+pub(super) fn refused_policies(state: &ServiceState) -> Vec<String> {
     let refused = state.publisher.policies.refused_policies().into_iter();
     let describe = |(owner, problem)| {
         format!("policy: that of {owner} is refused, and its visitors get a 503: {problem}")

@@ -21,7 +21,7 @@ from event_receiver import Receiver
 from event_receiver import status as answering
 from ginnel import policy
 from ginnel.service_settings import ServiceSettings
-from processes import wait_until
+from processes import Command, wait_until
 from recorder import get
 from test_doctor import doctor
 
@@ -224,6 +224,13 @@ def test_a_stored_policy_that_is_refused_is_a_503_and_is_named(tmp_path: Path) -
     assert (code, finding["severity"]) == (1, "problem")
     assert made.id in finding["message"]
     assert "quotes" in finding["message"]
+    with Command("serve", "--path", str(path)) as command:
+        command.line()
+        wait_until(lambda: [it for it in command.complaints if made.id in it], "a warning")
+        [line] = [it for it in command.complaints if made.id in it]
+        assert "quotes" in line
+        command.process.terminate()
+        command.ended()
     with ginnel.Service(path, admin_addr="127.0.0.1:0") as service:
         assert visit(service) == 503
         code, found = doctor("--url", service.url, GINNEL_API_KEY=key or "")

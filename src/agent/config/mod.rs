@@ -18,8 +18,10 @@ pub use values::{
     ConfigVersion, ConsoleChoice, NgrokLogConfig, NgrokLogFormat, NgrokLogLevel, Unused,
 };
 
+use super::capture::CaptureStore;
 use super::definition::{Definition, TUNNEL_NAMES};
 use super::intercept::Interceptors;
+use super::option_parts::OptionParts;
 use super::options::AgentOptions;
 use super::{Error, Trust};
 use crate::api::decode;
@@ -272,10 +274,29 @@ impl AgentConfig {
 
     /// Everything that is wrong with the options, all tunnels and all mocks.
     pub fn problems(&self) -> Vec<Error> {
-        let trust = self.trust().err();
         let tunnels = self.tunnels.keys().filter_map(|name| self.tunnel(name).err());
         let mocks = self.mocks.values().filter_map(|mock| mock.mock().err());
-        trust.into_iter().chain(tunnels).chain(mocks).collect()
+        self.option_problems().into_iter().chain(tunnels).chain(mocks).collect()
+    }
+
+    /// The problems of the options that keep an agent from starting. Missing options are not among them,
+    /// because flags and variables may contain them.
+    fn option_problems(&self) -> Vec<Error> {
+        let (trust, unreadable) = match self.trust() {
+            Ok(trust) => (trust, None),
+            Err(problem) => (Trust::Anything, Some(problem)),
+        };
+        let authtoken = self.authtoken.clone().unwrap_or_default();
+        let options = AgentOptions { trust, authtoken, ..self.local_options() };
+        let file = options.inspect_file.as_deref();
+        let file = file.and_then(|path| CaptureStore::check_file(options.inspect, path).err());
+        let file = file.map(|problem| wrong("inspect_file", &problem));
+        let parts = OptionParts::read(&options).err().unwrap_or_default();
+        let parts = parts.into_iter().map(|problem| match problem {
+            Error::Certificates(problem) => wrong("root_cas", &problem),
+            problem => problem,
+        });
+        unreadable.into_iter().chain(parts).chain(file).collect()
     }
 }
 
@@ -315,7 +336,7 @@ impl NamedEntry {
     }
 
     /// The file, line and column of the entry, and its key.
-    fn place(&self) -> String {
+    pub fn place(&self) -> String {
         let key = format!("{}.{}", self.table, self.entry.name);
         problem_at(&self.file, self.entry.place, &key)
     }
@@ -337,6 +358,7 @@ fn wrong(option: &str, problem: &str) -> Error {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::agent::Agent;
 
     fn read(texts: &[&str]) -> Result<ResolvedSettings<AgentConfig>, Vec<String>> {
         let files: Vec<_> = texts.iter().map(|text| read_text(Path::new("F"), text)).collect();
@@ -503,6 +525,53 @@ mod tests {
 
         assert_eq!(without_effect(&read, &[NGROK_LOG]), ["log_level"]);
         assert_eq!(without_effect(&read, &[WITHOUT_EFFECT]), ["region", "update_check"]);
+    }
+
+    /// Values that most settings refuse.
+    const BAD_VALUES: [&str; 6] =
+        ["a b", "http://ada:swordfish@a.test/x", "[a b]", "-7", "/nowhere/at/all", "1.5x"];
+
+    #[tokio::test]
+    async fn a_start_refuses_what_a_check_refuses() {
+        let mut refused = std::collections::BTreeSet::new();
+        let settings = SECTIONS.iter().flat_map(|section| section.settings);
+        // A relative name would make a file in the working directory.
+        let takes = |key: &str, value: &str| key != "inspect_file" || value.starts_with('/');
+        for (key, value) in settings.flat_map(|it| BAD_VALUES.map(|value| (it.key, value))) {
+            if !takes(key, value) {
+                continue;
+            }
+            let base = [
+                ("version", "2"),
+                ("authtoken", "x"),
+                ("server_addr", "127.0.0.1:1"),
+                ("web_addr", "false"),
+            ];
+            let lines = base.into_iter().filter(|(known, _)| *known != key);
+            let lines = lines.chain([(key, value)]);
+            let text: String = lines.map(|(key, value)| format!("{key}: {value}\n")).collect();
+
+            let checked = problems(&text);
+            let started = match read(&[&text]) {
+                Ok(read) => match read.config.options() {
+                    Ok(options) => Agent::start(options).await.map(drop).map_err(|it| vec![it]),
+                    Err(problem) => Err(vec![problem]),
+                }
+                .map_err(|problems| problems.iter().map(ToString::to_string).collect()),
+                Err(problems) => Err(problems),
+            };
+
+            let started: Vec<String> = started.err().unwrap_or_default();
+            assert_eq!(checked.is_empty(), started.is_empty(), "{key}: {value}: {started:?}");
+            let names_key = |problem: &String| problem.contains(key);
+            assert!(checked.iter().chain(&started).all(names_key), "{checked:?} {started:?}");
+            let is_shown = |problem: &String| problem.contains("swordfish");
+            assert!(!checked.iter().chain(&started).any(is_shown), "{checked:?} {started:?}");
+            refused.extend((!checked.is_empty()).then_some(key));
+        }
+        for key in ["web_allow_hosts", "replay_allow_hosts", "unix_socket_roots", "inspect_file"] {
+            assert!(refused.contains(key), "{key}: {refused:?}");
+        }
     }
 
     #[test]

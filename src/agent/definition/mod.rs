@@ -23,7 +23,9 @@ use crate::api::Operation;
 use crate::api::decode::{self, ArgumentError};
 use crate::api::local::{endpoints, tunnels};
 use crate::base::address::UpstreamAddress;
-use crate::protocol::message::{BindOpts, HttpOpts, TcpOpts, TlsOpts};
+use crate::protocol::message::{
+    Bind, BindExtra, BindLabeled, BindOpts, HttpOpts, TcpOpts, TlsOpts,
+};
 pub use endpoint::PublicAddress;
 pub(super) use endpoint::{INTERNAL, PUBLIC, TUNNEL_NAMES, is_internal_url, upstream};
 use kinds::DefinitionReader;
@@ -157,6 +159,59 @@ impl Definition {
         }
     }
 
+    /// The tunnels that are bound: what follows the name of each, and its protocol.
+    pub fn protocols(&self) -> Vec<(&'static str, Option<&'static str>)> {
+        match &self.public {
+            EndpointDefinition::Http { schemes, .. } => {
+                let both = schemes.len() > 1;
+                let named = schemes.iter().map(|scheme| {
+                    let suffix = if both && *scheme == "http" { " (http)" } else { "" };
+                    (suffix, Some(*scheme))
+                });
+                named.collect()
+            }
+            EndpointDefinition::Tcp(_) => vec![("", Some("tcp"))],
+            EndpointDefinition::Tls(_) => vec![("", Some("tls"))],
+            EndpointDefinition::Labeled(_) => vec![("", None)],
+        }
+    }
+
+    /// The message that asks the service for one of its tunnels, for the first time.
+    pub fn bind_message(&self, name: String, proto: Option<&str>, opts: BindOpts) -> BindMessage {
+        let (forwards_to, metadata) = (self.address.to_string(), self.metadata.clone());
+        let Some(proto) = proto else {
+            let labels = match &self.public {
+                EndpointDefinition::Labeled(labels) => labels.clone(),
+                _ => BTreeMap::new(),
+            };
+            let forwards_proto = String::new();
+            return BindMessage::Labeled(BindLabeled {
+                labels,
+                forwards_to,
+                forwards_proto,
+                metadata,
+            });
+        };
+        let extra = BindExtra {
+            name,
+            metadata,
+            description: self.description.clone(),
+            pooling_enabled: self.pooling,
+            ..BindExtra::default()
+        };
+        let proto = proto.to_owned();
+        BindMessage::Endpoint(Box::new(Bind { proto, forwards_to, opts, extra, ..Bind::default() }))
+    }
+
+    /// The messages that ask the service for its tunnels.
+    pub fn bind_messages(&self) -> Vec<BindMessage> {
+        let protocols = self.protocols().into_iter();
+        let message = |(suffix, proto): (&str, Option<&'static str>)| {
+            self.bind_message(format!("{}{suffix}", self.name), proto, self.bind_options())
+        };
+        protocols.map(message).collect()
+    }
+
     /// The options of the bind, as the protocol has them.
     pub fn bind_options(&self) -> BindOpts {
         let options = match &self.public {
@@ -168,6 +223,15 @@ impl Definition {
         // Plain structs always make objects.
         options.unwrap_or_default()
     }
+}
+
+/// A message that asks the service for a tunnel.
+#[derive(Debug)]
+pub enum BindMessage {
+    /// For a tunnel with an address of its own.
+    Endpoint(Box<Bind>),
+    /// For a tunnel that edges find.
+    Labeled(BindLabeled),
 }
 
 /// The fields of a document as those of an operation.

@@ -8,13 +8,13 @@ use tokio::sync::watch;
 use super::RPC_TIMEOUT;
 use super::state::{OnlineSession, SessionState};
 use crate::agent::backoff::{Backoff, MAX_PAUSE};
-use crate::agent::definition::EndpointDefinition;
+use crate::agent::definition::BindMessage;
 use crate::agent::inner::AgentInner;
 use crate::agent::slot::SessionSlot;
 use crate::agent::tunnels::{BoundEndpoint, RunningTunnel};
 use crate::logging::or_debug;
 use crate::mux::MuxSession;
-use crate::protocol::message::{Bind, BindExtra, BindLabeled, RemoteError, Unbind};
+use crate::protocol::message::{Bind, BindLabeled, RemoteError, Unbind};
 use crate::protocol::rpc;
 
 /// The codes of what a person must change first: a value of the tunnel's definition, or the access
@@ -173,10 +173,11 @@ async fn bind_as(
     before: BoundEndpoint,
 ) -> Result<(), TunnelBindError> {
     let session = &online.session;
-    let bound = match tunnel.proto {
-        Some(proto) => bind_endpoint(session, tunnel, proto, before).await?,
-        None => {
-            BoundEndpoint { id: bind_labeled(session, tunnel).await?, ..BoundEndpoint::default() }
+    let (name, opts) = (tunnel.name.clone(), tunnel.options.clone());
+    let bound = match tunnel.definition.bind_message(name, tunnel.proto, opts) {
+        BindMessage::Endpoint(bind) => bind_endpoint(session, *bind, before).await?,
+        BindMessage::Labeled(bind) => {
+            BoundEndpoint { id: bind_labeled(session, &bind).await?, ..BoundEndpoint::default() }
         }
     };
     let (id, url) = (bound.id.clone(), bound.url.clone());
@@ -190,25 +191,10 @@ async fn bind_as(
 
 async fn bind_endpoint(
     session: &MuxSession,
-    tunnel: &RunningTunnel,
-    proto: &str,
+    mut bind: Bind,
     before: BoundEndpoint,
 ) -> Result<BoundEndpoint, TunnelBindError> {
-    let bind = Bind {
-        id: before.id,
-        proto: proto.to_owned(),
-        forwards_to: tunnel.definition.address.to_string(),
-        forwards_proto: String::new(),
-        opts: tunnel.options.clone(),
-        extra: BindExtra {
-            name: tunnel.name.clone(),
-            token: before.token,
-            metadata: tunnel.definition.metadata.clone(),
-            description: tunnel.definition.description.clone(),
-            pooling_enabled: tunnel.definition.pooling,
-            ..BindExtra::default()
-        },
-    };
+    (bind.id, bind.extra.token) = (before.id, before.token);
     let answer = rpc::call(session, &bind, RPC_TIMEOUT).await?;
     match answer.failure() {
         Some(failure) => Err(TunnelBindError::Refused(failure)),
@@ -218,21 +204,8 @@ async fn bind_endpoint(
     }
 }
 
-async fn bind_labeled(
-    session: &MuxSession,
-    tunnel: &RunningTunnel,
-) -> Result<String, TunnelBindError> {
-    let labels = match &tunnel.definition.public {
-        EndpointDefinition::Labeled(labels) => labels.clone(),
-        _ => Default::default(),
-    };
-    let bind = BindLabeled {
-        labels,
-        forwards_to: tunnel.definition.address.to_string(),
-        forwards_proto: String::new(),
-        metadata: tunnel.definition.metadata.clone(),
-    };
-    let answer = rpc::call(session, &bind, RPC_TIMEOUT).await?;
+async fn bind_labeled(session: &MuxSession, bind: &BindLabeled) -> Result<String, TunnelBindError> {
+    let answer = rpc::call(session, bind, RPC_TIMEOUT).await?;
     match answer.failure() {
         Some(failure) => Err(TunnelBindError::Refused(failure)),
         None => Ok(answer.id),

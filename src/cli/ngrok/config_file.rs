@@ -6,14 +6,15 @@ use std::path::{Path, PathBuf};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::places::{config_paths, default_config_path};
-use crate::agent::config::{self, read_text};
+use crate::agent::config::{self, AgentConfig, read_text};
 use crate::api::mask;
 use crate::api::yaml_tree::{TextPlace, YamlKey, YamlNode, YamlValue, read_tree};
+use crate::cli::config::problems;
 use crate::cli::error::{CliError, Exit};
 use crate::cli::output::say;
 use crate::cli::settings;
 use crate::files;
-use crate::settings::SettingSources;
+use crate::settings::{ResolvedSettings, SettingSources};
 
 /// What `config add-…` stores: the command, the key of the file, and what is said of it.
 const ADDED: [(&str, &str, &str); 4] = [
@@ -101,16 +102,24 @@ fn path(matches: &ArgMatches) -> Result<PathBuf, CliError> {
 fn check(matches: &ArgMatches) -> Result<(), CliError> {
     let path = path(matches)?;
     let text = read(&path)?;
-    check_text(&path, &text).map_err(settings::refused)?;
+    let loaded = load_text(&path, &text).map_err(settings::refused)?;
+    let problems = problems(&loaded);
+    if !problems.is_empty() {
+        return Err(settings::refused(problems));
+    }
     say(&format!("Valid configuration file at {}", mask::path(&path)));
     Ok(())
 }
 
-/// Everything that is wrong with a file.
-fn check_text(path: &Path, text: &str) -> Result<(), Vec<String>> {
+fn load_text(path: &Path, text: &str) -> Result<ResolvedSettings<AgentConfig>, Vec<String>> {
     let files = [read_text(path, text)];
     let (flags, environment) = (&|_: &str| None, &|_: &str| None);
-    let loaded = config::load(&SettingSources { flags, environment, files: &files })?;
+    config::load(&SettingSources { flags, environment, files: &files })
+}
+
+/// Everything that is wrong with a file.
+fn check_text(path: &Path, text: &str) -> Result<(), Vec<String>> {
+    let loaded = load_text(path, text)?;
     let problems: Vec<_> = loaded.config.problems().iter().map(ToString::to_string).collect();
     if problems.is_empty() { Ok(()) } else { Err(problems) }
 }

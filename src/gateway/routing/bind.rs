@@ -13,7 +13,7 @@ use crate::gateway::routing::backend::Backend;
 use crate::gateway::routing::endpoint::{
     self, BindError, EndpointRoutes, PoolKey, PoolPlace, PoolSeat, PublicEndpoint,
 };
-use crate::gateway::routing::endpoint_modules;
+use crate::gateway::routing::endpoint_modules::{self, CompiledOptions};
 use crate::gateway::routing::endpoint_spec::{EndpointSpec, Proto, TlsTerminationSpec};
 use crate::gateway::routing::internal::{self, is_internal};
 use crate::gateway::routing::target::Target;
@@ -68,10 +68,7 @@ impl Gateway {
     ) -> Result<PublicEndpoint, BindError> {
         let gateway = &self.0;
         let backend = Arc::new(ArcSwap::from_pointee(endpoint::backend(gateway, target.clone())));
-        let scope = match spec.proto {
-            Proto::Http | Proto::Https => Scope::HttpTunnel,
-            Proto::Tcp | Proto::Tls => Scope::TcpTunnel,
-        };
+        let scope = scope_of(spec.proto);
         let mut virtual_host = compiled(gateway, &spec, backend.clone(), scope).await?;
         if virtual_host.has_local_issuers() {
             return Err(local_issuer());
@@ -103,6 +100,35 @@ impl Gateway {
             seat: None,
         })
     }
+}
+
+/// Checks a spec without a service.
+///
+/// # Errors
+/// If every service refuses it, whatever its settings are.
+pub(crate) fn check_spec(mut spec: EndpointSpec) -> Result<(), BindError> {
+    let compiled = CompiledOptions::of(&spec.options, scope_of(spec.proto))?;
+    if compiled.has_local_issuers() {
+        return Err(local_issuer());
+    }
+    if let Some(tls) = compiled.tls_termination() {
+        end_tls(&mut spec, tls)?;
+    }
+    if let Some(authorities) = &spec.options.mutual_tls_cas {
+        only_signed_by(authorities).map_err(invalid_authorities)?;
+    }
+    spec.host.as_deref().map_or(Ok(()), |host| checked_host(host).map(drop))
+}
+
+fn scope_of(proto: Proto) -> Scope {
+    match proto {
+        Proto::Http | Proto::Https => Scope::HttpTunnel,
+        Proto::Tcp | Proto::Tls => Scope::TcpTunnel,
+    }
+}
+
+fn invalid_authorities(problem: String) -> BindError {
+    BindError::Invalid { field: "mutual_tls_cas", problem }
 }
 
 /// Refuses what would let an agent call what listens on this machine alone.
@@ -234,11 +260,10 @@ impl GatewayState {
             CertificateError::Unusable { field, problem } => BindError::Invalid { field, problem },
             problem => BindError::Listen(GatewayError::Certificate(problem)),
         };
-        let invalid = |problem| BindError::Invalid { field: "mutual_tls_cas", problem };
         let termination = spec.options.tls_termination.as_ref();
         let mut tls_params = TlsParams::of(termination.map(|it| it.versions).unwrap_or_default());
         if let Some(authorities) = &spec.options.mutual_tls_cas {
-            tls_params.visitors = only_signed_by(authorities).map_err(invalid)?;
+            tls_params.visitors = only_signed_by(authorities).map_err(invalid_authorities)?;
         } else if termination.is_none() {
             return Ok(None);
         }
@@ -252,7 +277,8 @@ impl GatewayState {
             None => self.settings.tls_endpoints,
         };
         if spec.proto != Proto::Https || !has_tls {
-            return Err(invalid("needs TLS that ends at the service".to_owned()));
+            let problem = "needs TLS that ends at the service";
+            return Err(invalid_authorities(problem.to_owned()));
         }
         let tls_policy = match termination {
             Some(termination) => TlsPolicy::of_http_with(&self.authority, termination, tls_params),

@@ -16,29 +16,52 @@ use crate::policy::login::{OauthProvider, is_login_url};
 use crate::policy::problem::code;
 use crate::policy::{Policy, Problem, Scope};
 
-/// The module that lets visitors log in, which asks for nothing that is out of reach; the places of problems
-/// are fields of the options.
-pub(super) fn module(
-    options: &EndpointOptions,
-    gateway: &GatewayState,
-    reach: Reach,
-) -> Result<Option<Box<dyn Module>>, Vec<Problem>> {
-    let (kind, spec) = match (&options.oauth, &options.oidc) {
-        (None, None) => return Ok(None),
-        (Some(_), Some(_)) => {
-            let message = "visitors log in once: leave out oidc or oauth";
-            return Err(vec![problem("oidc", code::DUPLICATE, message)]);
-        }
-        (Some(spec), None) => (ModuleKind::Oauth, spec),
-        (None, Some(spec)) => (ModuleKind::Oidc, spec),
-    };
-    let policy = policy(kind, spec)?;
-    if let Some(found) = policy.login_problem(&gateway.applications) {
-        return Err(vec![Problem { place: kind.name().to_owned(), ..found }]);
+/// The rule of a login, compiled.
+pub(super) struct CompiledLogin {
+    kind: ModuleKind,
+    policy: Policy,
+}
+
+impl CompiledLogin {
+    /// Compiles the login of an endpoint, if it has one.
+    ///
+    /// # Errors
+    /// If its options are refused. The places of problems are fields of the options.
+    pub fn of(options: &EndpointOptions) -> Result<Option<Self>, Vec<Problem>> {
+        let (kind, spec) = match (&options.oauth, &options.oidc) {
+            (None, None) => return Ok(None),
+            (Some(_), Some(_)) => {
+                let message = "visitors log in once: leave out oidc or oauth";
+                return Err(vec![problem("oidc", code::DUPLICATE, message)]);
+            }
+            (Some(spec), None) => (ModuleKind::Oauth, spec),
+            (None, Some(spec)) => (ModuleKind::Oidc, spec),
+        };
+        Ok(Some(Self { kind, policy: policy(kind, spec)? }))
     }
-    let rules = Rules::new(Arc::new(policy), Arc::default(), |_| Arc::default());
-    let rules = rules.with_applications(gateway.applications.clone()).within(reach);
-    Ok(Some(Box::new(PolicyModule { kind, rules })))
+
+    /// The rule.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// The module that lets visitors log in, which asks for nothing that is out of reach.
+    ///
+    /// # Errors
+    /// If the service has no client for the login.
+    pub fn module(
+        self,
+        gateway: &GatewayState,
+        reach: Reach,
+    ) -> Result<Box<dyn Module>, Vec<Problem>> {
+        let Self { kind, policy } = self;
+        if let Some(found) = policy.login_problem(&gateway.applications) {
+            return Err(vec![Problem { place: kind.name().to_owned(), ..found }]);
+        }
+        let rules = Rules::new(Arc::new(policy), Arc::default(), |_| Arc::default());
+        let rules = rules.with_applications(gateway.applications.clone()).within(reach);
+        Ok(Box::new(PolicyModule { kind, rules }))
+    }
 }
 
 fn policy(kind: ModuleKind, spec: &LoginSpec) -> Result<Policy, Vec<Problem>> {

@@ -21,12 +21,13 @@ use crate::gateway::modules::webhook_verification;
 use crate::gateway::modules::websocket_tcp::converter::WebsocketConverter;
 use crate::gateway::routing::backend::Backend;
 use crate::gateway::routing::endpoint::BindError;
-use crate::gateway::routing::endpoint_login;
+use crate::gateway::routing::endpoint_login::CompiledLogin;
 use crate::gateway::routing::endpoint_spec::{
     AllowDeny, EndpointOptions, HeaderChangesSpec, Webhook,
 };
 use crate::gateway::routing::virtual_host::{Route, VirtualHost};
 use crate::net::Reach;
+use crate::policy::actions::terminate_tls::TerminateTls;
 use crate::policy::ip_rules::IpRules;
 use crate::policy::problem::code;
 use crate::policy::secrets::SecretName;
@@ -40,40 +41,80 @@ pub(crate) fn virtual_host(
     scope: Scope,
     gateway: &GatewayState,
 ) -> Result<VirtualHost, BindError> {
-    let host_header = options.host_header.as_deref().map(HeaderValue::from_str).transpose();
-    let host_header = host_header.map_err(|problem| invalid("host_header", &problem))?;
+    let mut compiled = CompiledOptions::of(options, scope)?;
+    let host_header = compiled.host_header.take();
     let find = |id: &str| gateway.ip_policies.of(id);
-    let modules = Modules::new(modules((options, owner), scope, gateway, find)?);
+    let modules = Modules::new(modules((options, compiled, owner), gateway, find)?);
     let (id, edge_id) = ("".into(), "".into());
     let metrics = gateway.metrics.as_ref().map(|metrics| metrics.edge(""));
     Ok(VirtualHost::of(Route { id, edge_id, modules, host_header, backend, metrics }))
 }
 
+/// The options of an agent, as far as every service reads them in the same way.
+pub(crate) struct CompiledOptions {
+    restriction: Option<IpRestrictions>,
+    agents: Option<Filter>,
+    login: Option<CompiledLogin>,
+    webhook: Option<Policy>,
+    policy: Option<Policy>,
+    host_header: Option<HeaderValue>,
+}
+
+impl CompiledOptions {
+    /// Compiles the options.
+    ///
+    /// # Errors
+    /// If one of them is refused by every service, whatever its settings are.
+    pub fn of(options: &EndpointOptions, scope: Scope) -> Result<Self, BindError> {
+        let host_header = options.host_header.as_deref().map(HeaderValue::from_str).transpose();
+        let host_header = host_header.map_err(|problem| invalid("host_header", &problem))?;
+        Ok(Self {
+            host_header,
+            restriction: options.ip_restriction.as_ref().map(restriction).transpose()?,
+            agents: options.user_agent_filter.as_ref().map(agents).transpose()?,
+            login: CompiledLogin::of(options).map_err(BindError::Login)?,
+            webhook: options.webhook.as_ref().map(webhook).transpose()?,
+            policy: options.traffic_policy.as_deref().map(|it| policy(it, scope)).transpose()?,
+        })
+    }
+
+    /// Returns true if visitors log in at an issuer that is reached only on the machine of the service.
+    pub fn has_local_issuers(&self) -> bool {
+        let login = self.login.as_ref().map(CompiledLogin::policy);
+        login.into_iter().chain(&self.policy).any(Policy::has_local_issuers)
+    }
+
+    /// The action by which the policy ends TLS.
+    pub fn tls_termination(&self) -> Option<&TerminateTls> {
+        self.policy.as_ref()?.tls_termination()
+    }
+}
+
 /// The options of an agent as modules.
 fn modules(
-    (options, owner): (&EndpointOptions, Option<Arc<str>>),
-    scope: Scope,
+    (options, compiled, owner): (&EndpointOptions, CompiledOptions, Option<Arc<str>>),
     gateway: &GatewayState,
     find: impl Fn(&str) -> Arc<ArcSwap<IpRules>>,
 ) -> Result<Vec<Box<dyn Module>>, BindError> {
     let mut modules: Vec<Box<dyn Module>> = Vec::new();
-    if let Some(ranges) = &options.ip_restriction {
-        modules.push(Box::new(restriction(ranges)?));
+    if let Some(restriction) = compiled.restriction {
+        modules.push(Box::new(restriction));
     }
-    if let Some(lists) = &options.user_agent_filter {
-        modules.push(Box::new(AgentFilter(Arc::new(agents(lists)?))));
+    if let Some(filter) = compiled.agents {
+        modules.push(Box::new(AgentFilter(Arc::new(filter))));
     }
     if let Some(passwords) = passwords(options) {
         modules.push(Box::new(passwords));
     }
-    modules.extend(login(options, gateway)?);
-    if let Some(spec) = &options.webhook {
-        let (kind, rules) = (ModuleKind::WebhookVerification, webhook(spec)?);
-        modules.push(Box::new(PolicyModule { kind, rules }));
+    if let Some(login) = compiled.login {
+        modules.push(login.module(gateway, reach(gateway)).map_err(BindError::Login)?);
     }
-    if let Some(text) = &options.traffic_policy {
-        let (kind, rules) =
-            (ModuleKind::Policy, policy(text, scope, gateway, find)?.of_account(owner));
+    if let Some(policy) = compiled.webhook {
+        let rules = Rules::new(Arc::new(policy), Arc::default(), |_| Arc::default());
+        modules.push(Box::new(PolicyModule { kind: ModuleKind::WebhookVerification, rules }));
+    }
+    if let Some(policy) = compiled.policy {
+        let (kind, rules) = (ModuleKind::Policy, rules(policy, gateway, find)?.of_account(owner));
         modules.push(Box::new(PolicyModule { kind, rules }));
     }
     if let Some(share) = options.circuit_breaker {
@@ -114,33 +155,29 @@ fn agents(lists: &AllowDeny) -> Result<Filter, BindError> {
     })
 }
 
-fn webhook(spec: &Webhook) -> Result<Rules, BindError> {
+fn webhook(spec: &Webhook) -> Result<Policy, BindError> {
     let document = webhook_verification::rule(&spec.provider, &spec.secret);
-    let policy = Policy::compile(&document, Scope::HttpTunnel)
-        .map_err(|problems| invalid("webhook", &traffic_policy::describe_problems(&problems)))?;
-    Ok(Rules::new(Arc::new(policy), Arc::default(), |_| Arc::default()))
+    Policy::compile(&document, Scope::HttpTunnel)
+        .map_err(|problems| invalid("webhook", &traffic_policy::describe_problems(&problems)))
 }
 
-fn login(
-    options: &EndpointOptions,
-    gateway: &GatewayState,
-) -> Result<Option<Box<dyn Module>>, BindError> {
-    endpoint_login::module(options, gateway, reach(gateway)).map_err(BindError::Login)
+fn policy(text: &str, scope: Scope) -> Result<Policy, BindError> {
+    let policy = Policy::parse(text, scope).map_err(BindError::Policy)?;
+    match policy.secrets.first() {
+        Some(secret) => Err(BindError::Policy(vec![unreadable(secret)])),
+        None => Ok(policy),
+    }
 }
 
-fn policy(
-    text: &str,
-    scope: Scope,
+/// The rules of a policy that a service with these settings can apply.
+fn rules(
+    policy: Policy,
     gateway: &GatewayState,
     find: impl Fn(&str) -> Arc<ArcSwap<IpRules>>,
 ) -> Result<Rules, BindError> {
-    let policy = Policy::parse(text, scope).map_err(BindError::Policy)?;
     let problem = policy.address_kinds.missing_from(gateway.known_addresses());
     if let Some(problem) = problem.or_else(|| policy.login_problem(&gateway.applications)) {
         return Err(BindError::Policy(vec![problem]));
-    }
-    if let Some(secret) = policy.secrets.first() {
-        return Err(BindError::Policy(vec![unreadable(secret)]));
     }
     let rules = Rules::new(Arc::new(policy), Arc::default(), find);
     Ok(rules.with_applications(gateway.applications.clone()).within(reach(gateway)))

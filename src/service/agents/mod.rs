@@ -6,6 +6,7 @@
 //! reach a local service through its agent.
 
 mod access;
+mod bind_check;
 mod bind_request;
 mod command;
 mod limits;
@@ -30,6 +31,7 @@ mod tests;
 mod tunnel;
 mod tunnel_table;
 
+pub use bind_check::{check_bind, check_labeled_bind};
 pub(crate) use command::AgentCommand;
 pub(crate) use listener::{AgentListener, BoundAgentListener};
 pub(crate) use lost_labels::LostLabels;

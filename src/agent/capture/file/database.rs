@@ -17,6 +17,10 @@ use crate::logging::or_debug;
 const APPLICATION_ID: i32 = 0x676e_6371;
 /// Where that stands, and what every SQLite file begins with.
 const APPLICATION_ID_AT: usize = 68;
+/// The place of the version in the head of the file.
+const VERSION_AT: usize = 60;
+/// The problem of a path that is not a plain file.
+const NO_FILE: &str = "is a link, or no file";
 const MAGIC: &[u8] = b"SQLite format 3\0";
 /// The newest form of the tables.
 const VERSION: i32 = 1;
@@ -456,7 +460,7 @@ fn make_file(path: &Path) -> std::io::Result<()> {
     }
     match std::fs::symlink_metadata(path)?.is_file() {
         true => Ok(()),
-        false => Err(std::io::Error::other("is a link, or no file")),
+        false => Err(std::io::Error::other(NO_FILE)),
     }
 }
 
@@ -470,13 +474,45 @@ fn make_private(path: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
+/// Reports whether a file is of this kind and version, or can be made.
+pub(super) fn check_file(path: &Path) -> Result<(), InspectFileError> {
+    let failed = |source| InspectFileError::File { path: path.to_owned(), source };
+    let (mut file, length) = match std::fs::symlink_metadata(path) {
+        Ok(found) if !found.is_file() => return Err(failed(std::io::Error::other(NO_FILE))),
+        Ok(found) => (File::open(path).map_err(failed)?, found.len()),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            return folder.map_or(Ok(()), |folder| match std::fs::metadata(folder) {
+                Ok(found) if !found.is_dir() => Err(failed(ErrorKind::NotADirectory.into())),
+                found => found.map(drop).map_err(failed),
+            });
+        }
+        Err(error) => return Err(failed(error)),
+    };
+    if length == 0 {
+        return Ok(());
+    }
+    let mut start = [0; APPLICATION_ID_AT + 4];
+    let is_read = file.read_exact(&mut start).is_ok();
+    if !is_read || !is_marked_head(&start) {
+        return Err(InspectFileError::Foreign(path.to_owned()));
+    }
+    let version = start.get(VERSION_AT..VERSION_AT + 4).and_then(|it| it.try_into().ok());
+    match version.map(i32::from_be_bytes) {
+        Some(version) if version > VERSION => Err(InspectFileError::Newer(path.to_owned())),
+        _ => Ok(()),
+    }
+}
+
 /// Whether a file begins as those of this kind do, whatever follows.
 fn is_marked(path: &Path) -> bool {
     let mut start = [0; APPLICATION_ID_AT + 4];
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut start));
-    read.is_ok()
-        && start.starts_with(MAGIC)
-        && start[APPLICATION_ID_AT..] == APPLICATION_ID.to_be_bytes()
+    read.is_ok() && is_marked_head(&start)
+}
+
+fn is_marked_head(start: &[u8; APPLICATION_ID_AT + 4]) -> bool {
+    start.starts_with(MAGIC) && start[APPLICATION_ID_AT..] == APPLICATION_ID.to_be_bytes()
 }
 
 /// A failure that is not SQLite's own.

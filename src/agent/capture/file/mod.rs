@@ -172,6 +172,15 @@ impl InspectFile {
         Ok((file, OpenedFile { path: path.to_owned(), database, queue, last }))
     }
 
+    /// Reports whether a file can be opened, as far as its folder and its beginning show. Neither makes
+    /// nor changes it.
+    ///
+    /// # Errors
+    /// If it cannot.
+    pub fn check(path: &Path) -> Result<(), InspectFileError> {
+        database::check_file(path)
+    }
+
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path

@@ -47,6 +47,18 @@ impl CaptureStore {
         Ok(store)
     }
 
+    /// Reports why [`CaptureStore::with_file`] would refuse a file. Neither makes nor changes it.
+    ///
+    /// # Errors
+    /// With the reason.
+    pub(in crate::agent) fn check_file(limit: CaptureLimit, path: &Path) -> Result<(), String> {
+        let checked = match limit {
+            CaptureLimit::Nothing => Err(InspectFileError::NothingCaptured),
+            CaptureLimit::Bytes(_) => InspectFile::check(path),
+        };
+        checked.map_err(|error| error.to_string())
+    }
+
     /// Adds records of the file, each before those that came after it; none when there are no more. Gives
     /// whether to go on: not where there is no room, or all records were removed meanwhile.
     fn restore(&self, records: Option<Vec<CaptureRecord>>) -> bool {

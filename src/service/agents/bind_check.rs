@@ -1,0 +1,24 @@
+//! Checks the requests of agents without a running service.
+
+use super::{bind_request, limits};
+use crate::gateway::check_spec;
+use crate::protocol::message::{Bind, BindLabeled};
+
+/// Checks a bind in the way that a service does.
+///
+/// # Errors
+/// If every service refuses it, whatever its settings and the rights of the agent are.
+pub fn check_bind(bind: &Bind) -> Result<(), String> {
+    limits::check_bind(bind)?;
+    let asked = bind_request::read(bind).map_err(|refusal| refusal.0)?;
+    check_spec(asked.spec).map_err(|error| error.to_string())
+}
+
+/// Checks a bind with labels in the way that a service does.
+///
+/// # Errors
+/// If every service refuses it.
+pub fn check_labeled_bind(bind: &BindLabeled) -> Result<(), String> {
+    limits::check_labeled(bind)?;
+    bind_request::speaks(&bind.forwards_proto).map(drop)
+}
