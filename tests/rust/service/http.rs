@@ -220,5 +220,5 @@ async fn addresses_follow_the_public_url_and_codes_their_prefix() {
     assert_eq!(made.text("uri"), format!("https://api.example/api_keys/{}", made.text("id")));
     assert_eq!(refused.text("error_code"), "ERR_OURS_214");
     let wrong = Options { public_url: Some("api.example".to_owned()), ..Options::default() };
-    assert!(matches!(Service::start(wrong).await, Err(Error::PublicUrl(_))));
+    assert!(matches!(Service::start(wrong).await, Err(Error::Setting { key: "public_url", .. })));
 }
