@@ -60,6 +60,12 @@ pub fn is_proper_upgrade(protocol: &[u8]) -> bool {
     is_token(name) && parts.all(is_token) && !starts(b"h2") && !starts(b"http")
 }
 
+/// Returns a value without the blanks around it (RFC 9110, section 5.6.3). Other white space of Unicode is part of a
+/// value.
+pub fn trim_blanks(value: &str) -> &str {
+    value.trim_matches([' ', '\t'])
+}
+
 /// Returns true for a token (RFC 9110, section 5.6.2).
 pub(super) fn is_token(text: &[u8]) -> bool {
     let is_sign = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);

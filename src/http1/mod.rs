@@ -3,7 +3,7 @@
 //! `head` reads heads, whoever asks, and `write` writes them. `body` knows where a body ends, `chunks`
 //! reads its chunks, and `length` the fields of a head that say which of them it is. `hop_by_hop` knows
 //! which fields concern only one connection, `forwarded` those that proxies add, `forwarded_field` reads `Forwarded`, `identity` those that say
-//! who has logged in, `retry_after` when to come again, `names` which fields CGI takes for one, and `lists` reads all values that are lists.
+//! who has logged in, `retry_after` when to come again, `names` which fields CGI takes for one, `media_type` reads `Content-Type`, and `lists` reads all values that are lists.
 //!
 //! With these `reader` reads whole responses (`response`), and `request` follows the requests of a
 //! connection; `strict` puts that between a socket and hyper, which is more lenient and reads for the
@@ -21,6 +21,7 @@ mod hop_by_hop;
 mod identity;
 mod length;
 mod lists;
+mod media_type;
 mod names;
 mod reader;
 #[cfg(feature = "service")]
@@ -52,8 +53,9 @@ pub use identity::{is_identity, strip_identity};
 pub use length::BodyLength;
 pub use lists::{
     cookie_pairs, cookie_text, elements, elements_of, has_token, is_proper_upgrade,
-    proper_upgrades, split_outside_quotes,
+    proper_upgrades, split_outside_quotes, trim_blanks,
 };
+pub use media_type::{media_type_in, media_type_parameters};
 pub use names::{SpelledValues, is_cgi_twin, is_same_for_cgi};
 pub use reader::{ResponseError, ResponseReader};
 #[cfg(feature = "service")]

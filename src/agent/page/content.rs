@@ -2,6 +2,7 @@
 
 use crate::agent::capture::CapturedMessage;
 use crate::coding::decode_some;
+use crate::http1::media_type_in;
 
 /// How long a decoded body may be; the rest is left out.
 const MAX_DECODED_BYTES: usize = 8 << 20;
@@ -27,7 +28,7 @@ pub(super) fn header(message: &CapturedMessage, name: &str) -> Option<String> {
 /// The media type without its parameters, in small letters.
 pub(super) fn media_type(message: &CapturedMessage) -> String {
     let content_type = header(message, "content-type").unwrap_or_default();
-    content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+    media_type_in(&content_type).to_ascii_lowercase()
 }
 
 /// The encoding of the body; none where there is nothing to take off.

@@ -10,6 +10,7 @@ use http::{HeaderMap, Method};
 use super::rejection::WebRejection;
 use crate::agent::hosts::AllowedHosts;
 use crate::base::address::{Authority, Scheme};
+use crate::http1::media_type_in;
 
 /// Refuses what may come from a page of another site.
 pub(super) fn check(head: &Parts, hosts: &AllowedHosts) -> Result<(), WebRejection> {
@@ -56,9 +57,8 @@ fn check_origin(headers: &HeaderMap, host: &str) -> Result<(), WebRejection> {
 /// refuse that.
 pub(in crate::agent) fn check_type(headers: &HeaderMap) -> Result<(), WebRejection> {
     let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let essence =
-        content_type.and_then(|content_type| content_type.split(';').next()).unwrap_or_default();
-    if essence.trim().eq_ignore_ascii_case("application/json") {
+    let media_type = content_type.map(media_type_in).unwrap_or_default();
+    if media_type.eq_ignore_ascii_case("application/json") {
         return Ok(());
     }
     let problem =

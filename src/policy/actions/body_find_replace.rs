@@ -15,6 +15,7 @@ use super::super::replace::{Replaced, literal, replace};
 use super::super::template::{PatternTemplate, Template};
 use super::super::turn::{Flow, Turn};
 use crate::coding::{self, CodingError};
+use crate::http1::media_type_in;
 
 /// How long a body may be that is looked at, in bytes: as it is sent, and without its codings.
 const LIMIT: usize = 1 << 20;
@@ -131,9 +132,9 @@ fn is_text_type(kind: &str) -> bool {
 
 /// The media type of the body, without parameters, in lower case.
 fn content_type(turn: &mut Turn<'_>) -> String {
-    let value = turn.headers_mut().and_then(|headers| headers.get(CONTENT_TYPE)?.to_str().ok());
-    let kind = value.and_then(|value| value.split(';').next()).unwrap_or_default();
-    kind.trim().to_ascii_lowercase()
+    let value = turn.headers_mut().and_then(|headers| headers.get(CONTENT_TYPE));
+    let value = value.map(|value| String::from_utf8_lossy(value.as_bytes()));
+    media_type_in(&value.unwrap_or_default()).to_ascii_lowercase()
 }
 
 /// A text of which each byte is a character.

@@ -9,7 +9,7 @@ use chrono::{DateTime, NaiveDateTime, TimeDelta, Utc};
 use http::header::{COOKIE, SET_COOKIE};
 use http::{HeaderMap, HeaderValue};
 
-use crate::http1::{cookie_pairs, cookie_text};
+use crate::http1::{cookie_pairs, cookie_text, trim_blanks};
 
 /// How many cookies are read; the rest is ignored.
 const COOKIES: usize = 200;
@@ -45,12 +45,14 @@ pub(super) fn set(headers: &HeaderMap) -> CelMap<'static> {
     by_name(lines.filter_map(|line| {
         let (pair, attributes) = line.split_once(';').unwrap_or((&line, ""));
         let (name, value) = pair.split_once('=')?;
-        let mut fields = plain(name.trim(), unquoted(value.trim()));
+        let name = trim_blanks(name);
+        let mut fields = plain(name, unquoted(trim_blanks(value)));
         for attribute in attributes.split(';') {
             let (attribute, value) = attribute.split_once('=').unwrap_or((attribute, ""));
-            set_attribute(&mut fields, &attribute.trim().to_ascii_lowercase(), value.trim());
+            let attribute = trim_blanks(attribute).to_ascii_lowercase();
+            set_attribute(&mut fields, &attribute, trim_blanks(value));
         }
-        Some((Cow::Owned(name.trim().to_owned()), map(fields)))
+        Some((Cow::Owned(name.to_owned()), map(fields)))
     }))
 }
 

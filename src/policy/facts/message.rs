@@ -10,9 +10,11 @@ use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use super::super::exchange::Exchange;
 use super::super::user_agent_facts::UserAgentFacts;
 use super::headers::HeaderMapFact;
+use super::plain::readable_bytes;
 use super::source::Message;
 use super::url::{parameters, query};
 use super::{FactValue, FieldValues, KnownHeader, cookies, some, texts, time, user_agent};
+use crate::http1::{elements, media_type_parameters};
 
 pub(super) fn request<'b>(exchange: &'b Exchange, name: &str) -> FactValue<'b> {
     let request = exchange.request()?;
@@ -63,20 +65,18 @@ fn borrowed(value: &(impl Val + 'static)) -> FactValue<'_> {
 fn tokens(lines: FieldValues<'_>) -> CelList<'static> {
     let mut words: Vec<CelString<'static>> = Vec::new();
     for line in lines {
-        let found = line.split(',').map(str::trim).filter(|word| !word.is_empty());
-        words.extend(found.map(|word| CelString::from(word.to_owned())));
+        let found = elements(line.as_bytes()).filter(|word| !word.is_empty());
+        words.extend(found.map(|word| CelString::from(readable_bytes(word).into_owned())));
     }
     texts(words)
 }
 
-/// What stands behind the type: `charset=utf-8`.
+/// The parameters of the media type, such as `charset=utf-8`.
 fn type_parameters(mut lines: FieldValues<'_>) -> CelMap<'static> {
     let line = lines.next().unwrap_or_default();
-    let parameters = line.split(';').skip(1).filter_map(|parameter| {
-        let (name, value) = parameter.split_once('=')?;
-        let value = CelString::from(value.trim().trim_matches('"').to_owned());
-        let value: Box<dyn Val> = Box::new(value);
-        Some((name.trim().to_ascii_lowercase().into(), value))
+    let parameters = media_type_parameters(&line).into_iter().map(|(name, value)| {
+        let value: Box<dyn Val> = Box::new(CelString::from(value));
+        (name.into(), value)
     });
     CelMap::from(parameters.collect::<HashMap<_, _>>())
 }

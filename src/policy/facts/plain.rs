@@ -14,6 +14,7 @@ use super::url::{
     authority, canonical_authority, normalized, normalized_path, normalized_path_and_query,
     path_and_query, query, raw, raw_path,
 };
+use crate::http1::media_type_in;
 
 /// A variable that is a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -273,14 +274,10 @@ pub(in super::super) fn joined<'h>(
 /// section 8.3.1). Those of several lines are one list, as of other headers.
 pub(in super::super) fn media_type<'h>(lines: impl Iterator<Item = Cow<'h, str>>) -> Cow<'h, str> {
     let types = lines.map(|line| match line {
-        Cow::Borrowed(line) => lower_case(type_in(line)),
-        Cow::Owned(line) => type_in(&line).to_ascii_lowercase().into(),
+        Cow::Borrowed(line) => lower_case(media_type_in(line)),
+        Cow::Owned(line) => media_type_in(&line).to_ascii_lowercase().into(),
     });
     joined(types).unwrap_or_default()
-}
-
-fn type_in(line: &str) -> &str {
-    line.split(';').next().unwrap_or_default().trim()
 }
 
 fn lower_case(text: &str) -> Cow<'_, str> {

@@ -1,0 +1,102 @@
+//! Media types: the values of `Content-Type` (RFC 9110, section 8.3.1).
+
+use super::lists::{is_token, trim_blanks};
+
+/// Returns the type and the subtype in a value of `Content-Type`, as they are written and without parameters.
+pub fn media_type_in(value: &str) -> &str {
+    trim_blanks(value.split(';').next().unwrap_or_default())
+}
+
+/// Returns the parameters in a value of `Content-Type`: their names in lower case and their values without quotes.
+///
+/// Browsers and frameworks read malformed values in the same way (WHATWG MIME Sniffing, section 4.4): the first
+/// parameter of a name counts, a parameter without a value is left out, and a quoted string without an end ends with
+/// the value. Blanks around `=` do not count, as in mail.
+pub fn media_type_parameters(value: &str) -> Vec<(String, String)> {
+    let mut parameters: Vec<(String, String)> = Vec::new();
+    let mut rest = value.split_once(';').map(|(_, rest)| rest);
+    while let Some(text) = rest {
+        let end = text.find([';', '=']).unwrap_or(text.len());
+        let (name, behind) = text.split_at(end);
+        let Some(written) = behind.strip_prefix('=') else {
+            rest = behind.strip_prefix(';');
+            continue;
+        };
+        let (value, behind) = parameter_value(written);
+        rest = behind;
+        let name = trim_blanks(name).to_ascii_lowercase();
+        let is_known = parameters.iter().any(|(known, _)| *known == name);
+        if let Some(value) = value
+            && is_token(name.as_bytes())
+            && !is_known
+        {
+            parameters.push((name, value));
+        }
+    }
+    parameters
+}
+
+/// Splits the text behind `=` into the value of a parameter and the text behind the next `;`.
+fn parameter_value(text: &str) -> (Option<String>, Option<&str>) {
+    let text = text.trim_start_matches([' ', '\t']);
+    if let Some(quoted) = text.strip_prefix('"') {
+        let (value, behind) = quoted_text(quoted);
+        return (Some(value), behind.split_once(';').map(|(_, rest)| rest));
+    }
+    let (value, rest) = text.split_once(';').map_or((text, None), |it| (it.0, Some(it.1)));
+    let value = trim_blanks(value);
+    ((!value.is_empty()).then(|| value.to_owned()), rest)
+}
+
+/// Splits the text behind an opening quote into the text of the quoted string and the text behind it.
+fn quoted_text(quoted: &str) -> (String, &str) {
+    let (mut value, mut letters) = (String::new(), quoted.chars());
+    while let Some(letter) = letters.next() {
+        match letter {
+            '"' => break,
+            // A backslash at the end stands for itself.
+            '\\' => value.push(letters.next().unwrap_or('\\')),
+            letter => value.push(letter),
+        }
+    }
+    (value, letters.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parameters(value: &str) -> Vec<(String, String)> {
+        media_type_parameters(value)
+    }
+
+    #[test]
+    fn a_type_has_no_blanks_around_it() {
+        for value in ["text/html", " text/html\t; charset=x", "text/html;\"", "text/html ;"] {
+            assert_eq!(media_type_in(value), "text/html", "{value}");
+        }
+        assert_eq!(media_type_in("text/html\u{a0}"), "text/html\u{a0}");
+        assert_eq!((media_type_in(""), media_type_in("; charset=x")), ("", ""));
+    }
+
+    #[test]
+    fn parameters_are_read_as_browsers_read_them() {
+        for (value, expected) in [
+            ("text/html", &[][..]),
+            ("a/b;Charset=UTF-8", &[("charset", "UTF-8")]),
+            ("a/b; x=\"1;y=2\" ;y=3", &[("x", "1;y=2"), ("y", "3")]),
+            ("a/b; x=\"a\\\"b\\\\\"; y=\"\"", &[("x", "a\"b\\"), ("y", "")]),
+            ("a/b; x=1; x=2; X=3", &[("x", "1")]),
+            ("a/b; x; y=; =z; ;; w=1", &[("w", "1")]),
+            ("a/b; x=\"open; y=1", &[("x", "open; y=1")]),
+            ("a/b; x=\"1\"2; y=3", &[("x", "1"), ("y", "3")]),
+            ("a/b; x = 1 ;y= \"2\"", &[("x", "1"), ("y", "2")]),
+            ("a/b; a b=1; x=\u{e9}", &[("x", "\u{e9}")]),
+            ("a/b; x=\"\\", &[("x", "\\")]),
+        ] {
+            let expected: Vec<_> =
+                expected.iter().map(|(name, text)| ((*name).into(), (*text).into())).collect();
+            assert_eq!(parameters(value), expected, "{value}");
+        }
+    }
+}
