@@ -220,9 +220,9 @@ impl ReportedScheme {
     }
 }
 
-/// An address as proxies write it, with a port or, as usual, without.
+/// An address as proxies write it, with a port or, as usual, without. One with a zone is an address of another machine.
 fn address(entry: &[u8]) -> Option<SocketAddr> {
-    let text = str::from_utf8(entry).ok()?;
+    let text = str::from_utf8(entry).ok().filter(|text| !text.contains('%'))?;
     let address = Host::parse(text).ok().and_then(|host| host.ip());
     address.map(|address| SocketAddr::new(address, 0)).or_else(|| text.parse().ok())
 }

@@ -1,4 +1,4 @@
-//! The readings of a path: six servers, each with the most lenient of its settings.
+//! The readings of a path: servers and libraries, each with the most lenient of its settings.
 //!
 //! Servers match their own routes with a path that they have decoded, taken parameters off or resolved, each
 //! in its own way. A path that leads two of them to different places must not pass a rule for only one of
@@ -12,7 +12,8 @@ use super::{RequestPath, escaped, escaped_alike, has_broken_escape, is_path};
 /// Reads a path as a server does, unless the server refuses it.
 type PathReader = fn(&str) -> Option<String>;
 
-const READERS: [PathReader; 6] = [tomcat, jetty, spring, nginx, node, python];
+const READERS: [PathReader; 9] =
+    [tomcat, jetty, spring, nginx, node, node_behind_origin, resolver, python, asgi];
 
 /// The readings of a path by all servers that do not refuse it, in the form that routes and rules look at.
 pub(super) fn readings(path: &str) -> impl Iterator<Item = String> {
@@ -64,10 +65,25 @@ fn node(path: &str) -> Option<String> {
     Some(resolved_within(&escaped_alike(path, false)))
 }
 
-/// The `http.server` of Python decodes without an error, and resolves dot segments at the root as well.
+/// The `URL` of node for an origin with the path behind it, so that no part of the path is a host.
+fn node_behind_origin(path: &str) -> Option<String> {
+    resolver(&path.replace('\\', "/"))
+}
+
+/// Resolvers of URLs resolve dot segments, with and without escapes, and decode nothing else (RFC 3986, section 5.2.4).
+fn resolver(path: &str) -> Option<String> {
+    Some(resolved_within(&escaped_alike(path, false)))
+}
+
+/// The `http.server` of Python decodes without an error, merges slashes, and resolves dot segments at the root as well.
 fn python(path: &str) -> Option<String> {
+    Some(resolved_within(&normalized(&asgi(path)?)))
+}
+
+/// Servers of ASGI and WSGI, such as uvicorn, decode without an error, and resolve nothing.
+fn asgi(path: &str) -> Option<String> {
     let decoded: Vec<u8> = percent_decode_str(path).collect();
-    Some(resolved_within(&encoded(&decoded)))
+    Some(encoded(&decoded))
 }
 
 /// The path without the parameters of its segments.
@@ -172,6 +188,22 @@ mod tests {
             for (server, expected) in servers.iter().zip(expected) {
                 assert_eq!(read(*server, path).as_deref(), expected, "{path}");
             }
+        }
+    }
+
+    #[test]
+    fn lenient_readers_decode_or_resolve_what_strict_ones_refuse() {
+        for (reader, path, expected) in [
+            (node_behind_origin as PathReader, "/\\admin;x", "/admin;x"),
+            (node, "/\\admin;x", "/"),
+            (resolver, "/./a\\%zz", "/a%5C%zz"),
+            (resolver, "/a%2F%2e%2E/b/../c", "/a%2F../c"),
+            (asgi, "/a%2F../%zz;x", "/a/../%25zz;x"),
+            (asgi, "/a%00%2F.", "/a%00/."),
+            (python, "/%2Fa//../%zz", "/%25zz"),
+        ] {
+            assert_eq!(read(reader, path).as_deref(), Some(expected), "{path}");
+            assert!(readings(path).any(|reading| reading == expected), "{path}");
         }
     }
 
