@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use serde::de::IgnoredAny;
 use serde_json::{Map, Number, Value};
 
 use super::json_tree::read_json_tree;
@@ -112,10 +113,16 @@ pub fn read(text: &str) -> Result<Value, DocumentError> {
     match read_json_tree(text) {
         Ok(node) => DocumentReader::of_json().document(&node),
         Err(error) => match read_tree(text) {
-            Ok(node) => of_node(&node),
-            Err(_) => Err(DocumentError::whole(format!("invalid JSON: {error}"))),
+            Ok(node) if !is_json(text) => of_node(&node),
+            _ => Err(DocumentError::whole(format!("invalid JSON: {error}"))),
         },
     }
+}
+
+/// Returns true if a text follows the grammar of JSON, whatever its values are. Such a text is not read as YAML, which
+/// has other types for some scalars.
+fn is_json(text: &str) -> bool {
+    serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
 
 fn invalid_yaml(error: YamlError) -> DocumentError {
@@ -417,6 +424,15 @@ mod tests {
             "expressions": [true, 1000.0]}]});
         assert_eq!(read(text).unwrap(), expected);
         assert_eq!(read(&format!("\u{feff}{text}")).unwrap(), expected);
+    }
+
+    #[test]
+    fn json_is_never_read_as_yaml() {
+        for text in [r#"{"enabled": 1e400}"#, r#"{"a": {"b": 1, "b": 2}}"#, r#"{"a": "\ud83d"}"#] {
+            let error = read(text).unwrap_err();
+            assert!(error.problem.starts_with("invalid JSON: "), "{text}: {error}");
+        }
+        assert_eq!(read("{enabled: 1e400}").unwrap(), json!({"enabled": "1e400"}));
     }
 
     #[test]

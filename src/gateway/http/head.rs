@@ -61,7 +61,9 @@ pub(crate) fn admit<B>(request: &mut Request<B>) -> Result<(), ErrorResponse> {
             && (uri.path().starts_with('/') || is_asterisk_form(request));
         return if is_fine { Ok(()) } else { Err(error_response::BAD_REQUEST) };
     };
+    // A URL of HTTP has a host (RFC 9110, section 4.2.1).
     if !has_http_scheme(uri)
+        || authority.host().is_empty()
         || !is_host(authority.as_str().as_bytes())
         || host.is_some_and(|host| differs(host, uri.scheme(), authority))
     {
@@ -421,7 +423,10 @@ mod tests {
             Err(error_response::BAD_REQUEST)
         );
         assert_eq!(admitted("http://a/", &[("host", "b")]), Err(error_response::BAD_REQUEST));
-        assert_eq!(admitted("http://u@a/", &[]), Err(error_response::BAD_REQUEST));
+        for uri in ["http://u@a/", "a.test", "a.test:80", "http://:80/"] {
+            let host = uri.trim_start_matches("http://").trim_end_matches('/');
+            assert_eq!(admitted(uri, &[("host", host)]), Err(error_response::BAD_REQUEST), "{uri}");
+        }
         for host in [
             "a/b", "a:evil", "a:-1", "a:99999", "a:1:2", "a..b", ".a", "a..", "[::1", "[x]", "a]",
             "[::1]a",
