@@ -55,9 +55,12 @@ targets! {
     json,
     lists,
     masks,
+    media_types,
     paths,
     policies,
     raw_targets,
     requests,
     responses,
+    secrets,
+    visitors,
 }

@@ -1,10 +1,11 @@
 //! Fields of heads whose values are lists.
 
-use http::{HeaderMap, HeaderValue, header};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 use crate::http1::{
-    ForwardedElement, cookie_pairs, cookie_text, elements, elements_of, forwarded_elements,
-    has_token, is_proper_upgrade, proper_upgrades,
+    ConnectionOptions, ForwardedElement, cookie_pairs, cookie_text, elements, elements_of,
+    forwarded_elements, has_token, is_proper_upgrade, may_be_named, proper_upgrades,
+    strip_hop_by_hop,
 };
 
 /// A list is the same in one line and in several, and no part of it is another protocol or cookie than the
@@ -12,6 +13,7 @@ use crate::http1::{
 pub fn target(data: &[u8]) {
     assert_cookies(data);
     assert_forwarded(data);
+    assert_connection(data);
     let mut headers = HeaderMap::new();
     for line in data.split(|byte| *byte == b'\n') {
         let Ok(line) = HeaderValue::from_bytes(line) else { return };
@@ -30,6 +32,26 @@ pub fn target(data: &[u8]) {
     assert_eq!(upgrades.iter().any(|it| it.eq_ignore_ascii_case(b"websocket")), {
         has_token(&headers, header::UPGRADE, "websocket")
     });
+}
+
+/// One line of `Connection` or several make no difference, and no field that it names goes on.
+fn assert_connection(data: &[u8]) {
+    let lines = data.split(|byte| *byte == b'\n').map(HeaderValue::from_bytes);
+    let Ok(lines) = lines.collect::<Result<Vec<_>, _>>() else { return };
+    let mut headers: HeaderMap = lines.into_iter().map(|line| (header::CONNECTION, line)).collect();
+    let line: Vec<_> = headers.get_all(header::CONNECTION).iter().map(|it| it.as_bytes()).collect();
+    let mut joined = ConnectionOptions::default();
+    joined.read(&line.join(&b","[..]));
+    assert_eq!(ConnectionOptions::of(&headers), joined);
+    let named: Vec<_> = elements_of(&headers, header::CONNECTION)
+        .filter_map(|name| HeaderName::from_bytes(name).ok())
+        .collect();
+    for name in named.iter().filter(|name| **name != header::CONNECTION) {
+        headers.insert(name, HeaderValue::from_static("1"));
+    }
+    strip_hop_by_hop(&mut headers);
+    let goes_on = |name: &HeaderName| headers.contains_key(name);
+    assert!(named.iter().all(|name| goes_on(name) != may_be_named(name.as_str().as_bytes())));
 }
 
 /// An element of `Forwarded` is read again as it was written, and one line or several make no difference.

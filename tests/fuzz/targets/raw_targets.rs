@@ -1,7 +1,10 @@
 //! The targets of requests, also those that a URI cannot hold.
 
-use http::Extensions;
+use http::header::HOST;
+use http::{Extensions, HeaderValue, Request, Uri};
 
+use crate::base::address::RequestHost;
+use crate::gateway::http::head::admit;
 use crate::http1::{query_of, read_target, target_of};
 use crate::policy::path::RequestPath;
 
@@ -12,6 +15,7 @@ pub fn target(data: &[u8]) {
     let is_raw = raw.is_some();
     let mut extensions = Extensions::new();
     raw.map(|raw| extensions.insert(raw));
+    assert_admitted(target);
     let (sent, query) = (target_of(&uri, &extensions), query_of(&uri, &extensions));
     if !target.starts_with('/') {
         return;
@@ -24,4 +28,27 @@ pub fn target(data: &[u8]) {
     assert_eq!(seen.normal(), own.normal(), "rules look at another path");
     assert_eq!(seen.ambiguity(), own.ambiguity());
     assert!(seen.raw() == path || is_raw, "a path changes without a reason");
+}
+
+/// A target with a host leads where its printed form leads.
+fn assert_admitted(target: &str) {
+    let Some(admitted) = admitted(target) else { return };
+    let (host, port, sent) = &admitted;
+    let port = port.map(|port| format!(":{port}")).unwrap_or_default();
+    let printed = format!("http://{host}{port}{sent}");
+    assert_eq!(self::admitted(&printed).as_ref(), Some(&admitted), "{printed}");
+}
+
+/// The host, the port and the target with which a request goes on; `a.test` is the host of a target without one.
+pub fn admitted(target: &str) -> Option<(String, Option<u16>, String)> {
+    let (uri, raw) = read_target(target)?;
+    let host = HeaderValue::from_str(uri.authority().map_or("a.test", |it| it.as_str())).ok()?;
+    let mut request = Request::new(());
+    *request.uri_mut() = Uri::clone(&uri);
+    request.headers_mut().insert(HOST, host);
+    raw.map(|raw| request.extensions_mut().insert(raw));
+    admit(&mut request).ok()?;
+    let host = RequestHost::parse(request.headers()[HOST].to_str().ok()?).ok()?;
+    let target = target_of(request.uri(), request.extensions()).to_owned();
+    Some((host.host.into_owned(), host.port, target))
 }
