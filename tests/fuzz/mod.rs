@@ -15,6 +15,8 @@ mod hyper_peer;
 mod mutation;
 mod pieces;
 mod random;
+#[cfg(test)]
+mod readings;
 mod targets;
 
 /// A named target.

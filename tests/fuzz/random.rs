@@ -19,4 +19,9 @@ impl Random {
         mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         ((mixed ^ mixed >> 31) % limit as u64) as usize
     }
+    /// One of the items, of which there is at least one.
+    #[cfg(test)]
+    pub fn pick<'i, T>(&mut self, items: &'i [T]) -> &'i T {
+        &items[self.below(items.len())]
+    }
 }

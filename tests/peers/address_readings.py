@@ -1,10 +1,10 @@
 """Compare the address types of ginnel with the readers of Python, curl and Node.js.
 
-`cargo test --test rust readings` runs this with 2,000 texts against Python's readers. With more
-texts and all readers:
+`cargo test --lib readings` runs this with 2,000 texts against Python's readers. With more texts and
+all readers:
 
-    GINNEL_READINGS=100000 GINNEL_READERS=python,curl,node \\
-        cargo test --test rust readings -- --nocapture
+    GINNEL_READINGS=100000 GINNEL_READERS=python,packages,curl,node \\
+        cargo test --lib readings -- --nocapture
 
 Standard input has one line of JSON for each type and text: `kind`, `text`, and either `reading` or
 the `reason` why the text is refused. A line is right if a reader finds the same host, port and
@@ -13,19 +13,16 @@ are counted and printed with an example. Anything else is an error.
 """
 
 import contextlib
-import ctypes
-import ctypes.util
 import ipaddress
-import json
 import re
-import subprocess
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 from urllib.parse import urlsplit
+
+from curl_urls import CurlUrls
+from reading_report import Check, Difference, Line, read_lines, reader_names, report, run_node
 
 DEFAULT_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443, "tls": 443}
 MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
@@ -62,18 +59,7 @@ class Reading:
     port: int | None = None
 
 
-Line = dict[str, Any]
 Reader = Callable[[str], Reading | None]
-
-
-@dataclass(frozen=True)
-class Difference:
-    """A difference with a known reason."""
-
-    reader: str
-    here: str
-    there: str
-    reason: str
 
 
 def normal_host(host: str) -> str:
@@ -112,63 +98,25 @@ def python_network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network |
         return None
 
 
-class Curl:
-    """The URL parser of libcurl."""
-
-    HOST, PORT, URL = 5, 6, 0
-    DEFAULT_PORT, NON_SUPPORT_SCHEME = 1 << 0, 1 << 3
-
-    def __init__(self) -> None:
-        self.library = ctypes.CDLL(ctypes.util.find_library("curl") or "libcurl.so.4")
-        self.library.curl_url.restype = ctypes.c_void_p
-        for function in ("curl_url_cleanup", "curl_url_set", "curl_url_get"):
-            getattr(self.library, function).argtypes = None
-        self.library.curl_url_cleanup.restype = None
-
-    def read(self, text: str) -> Reading | None:
-        if "\0" in text:
-            return None
-        handle = ctypes.c_void_p(self.library.curl_url())
-        try:
-            flags = self.NON_SUPPORT_SCHEME
-            if self.library.curl_url_set(handle, self.URL, text.encode(), flags) != 0:
-                return None
-            host = self._part(handle, self.HOST)
-            port = self._part(handle, self.PORT)
-            scheme = text.split("://")[0].lower()
-            default = DEFAULT_PORTS.get(scheme)
-            return Reading(normal_host(host), int(port) if port else default) if host else None
-        finally:
-            self.library.curl_url_cleanup(handle)
-
-    def _part(self, handle: ctypes.c_void_p, part: int) -> str | None:
-        value = ctypes.c_char_p()
-        if self.library.curl_url_get(handle, part, ctypes.byref(value), 0) != 0:
-            return None
-        text = (value.value or b"").decode(errors="replace")
-        self.library.curl_free(value)
-        return text
+def curl_url(curl: CurlUrls, text: str) -> Reading | None:
+    """Read a URL with the URL parser of libcurl."""
+    parts = curl.read(text, [CurlUrls.HOST, CurlUrls.PORT], CurlUrls.NON_SUPPORT_SCHEME)
+    if parts is None or not parts[0]:
+        return None
+    host, port = parts[0], parts[1]
+    default = DEFAULT_PORTS.get(text.split("://")[0].lower())
+    return Reading(normal_host(host), int(port) if port else default)
 
 
 NODE = """
-const lines = require('fs').readFileSync(0, 'utf8').trimEnd().split('\\n');
-const read = (text) => {
-  try {
-    const url = new URL(text);
-    return [url.protocol.slice(0, -1), url.hostname, url.port];
-  } catch { return null; }
-};
-console.log(JSON.stringify(lines.map((line) => read(JSON.parse(line)))));
+const url = new URL(input);
+return [url.protocol.slice(0, -1), url.hostname, url.port];
 """
 
 
 def node(texts: list[str]) -> Reader:
     """Read all texts at once with the URL parser of Node.js."""
-    lines = "\n".join(json.dumps(text) for text in texts)
-    run = subprocess.run(
-        ["node", "-e", NODE], input=lines, capture_output=True, text=True, check=True
-    )
-    found = dict(zip(texts, json.loads(run.stdout), strict=True))
+    found = dict(zip(texts, run_node(NODE, texts), strict=True))
 
     def read(text: str) -> Reading | None:
         if (parts := found[text]) is None or not parts[1]:
@@ -314,7 +262,7 @@ def compare_network(line: Line) -> Difference | None:
     return None
 
 
-def checks(line: Line, readers: dict[str, Reader]) -> Iterator[Callable[[], Difference | None]]:
+def checks(line: Line, readers: dict[str, Reader]) -> Iterator[Check]:
     """Yield the comparisons of a line."""
     kind, text = line["kind"], line["text"]
     if "urllib" in readers and kind == "Cidr":
@@ -332,7 +280,7 @@ def make_readers(names: list[str], lines: list[Line]) -> dict[str, Reader]:
     if "python" in names:
         readers["urllib"] = python_url
     if "curl" in names:
-        readers["curl"] = Curl().read
+        readers["curl"] = partial(curl_url, CurlUrls())
     if "node" in names:
         urls = (url_of(line["kind"], line["text"]) for line in lines)
         readers["node"] = node(sorted({url for url in urls if url is not None}))
@@ -340,33 +288,9 @@ def make_readers(names: list[str], lines: list[Line]) -> dict[str, Reader]:
 
 
 def main() -> int:
-    names = sys.argv[1].split(",") if len(sys.argv) > 1 else ["python"]
-    lines = [json.loads(line) for line in sys.stdin]
-    counts, examples, errors = Counter[Difference](), dict[Difference, str](), list[str]()
-    comparisons, readers = 0, make_readers(names, lines)
-    for line in lines:
-        for check in checks(line, readers):
-            comparisons += 1
-            try:
-                found = check()
-            except AssertionError as error:
-                errors.append(f"{line['kind']} {line['text']!r}: {line.get('reading')}: {error}")
-                continue
-            if found is not None:
-                counts[found] += 1
-                shown = examples.setdefault(found, line["text"])
-                examples[found] = min(line["text"], shown, key=len)
-    texts = len({line["text"] for line in lines})
-    print(f"{texts:,} texts, {comparisons:,} comparisons, {counts.total():,} with a reason")
-    print("| reader | here | there | reason | number | example |\n|---|---|---|---|---|---|")
-    for found, number in sorted(counts.items(), key=lambda item: (item[0].reader, -item[1])):
-        example = json.dumps(examples[found]).replace("|", "\\|")
-        cells = [found.reader, found.here, found.there, found.reason, f"{number:,}", f"`{example}`"]
-        print("| " + " | ".join(cells) + " |")
-    for text in sorted(set(errors))[:40]:
-        print(f"error: {text}", file=sys.stderr)
-    print(f"{len(errors):,} differences without a reason", file=sys.stderr)
-    return 1 if errors else 0
+    lines = read_lines()
+    readers = make_readers(reader_names(), lines)
+    return report(lines, lambda line: checks(line, readers), "addresses")
 
 
 if __name__ == "__main__":

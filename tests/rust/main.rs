@@ -21,7 +21,6 @@ mod names;
 mod policy;
 #[cfg(feature = "service")]
 mod protocol;
-mod readings;
 #[cfg(feature = "service")]
 mod service;
 mod swallowed_errors;

@@ -1,19 +1,15 @@
-//! What `ginnel::base::address` reads is compared with what other programs read.
-//!
-//! This generates texts, parses them with every type, and hands the results to `tests/peers/address_readings.py`, which
-//! compares them with readers that know nothing of this project. `GINNEL_READINGS` is the number of texts and
-//! `GINNEL_READERS` names the readers: `python,curl,node`.
+//! Host names, addresses, authorities, URLs, hosts of requests, upstream addresses and ranges.
 
 use std::fmt::Write as _;
-use std::io::Write;
-use std::path::Path;
-use std::process::{Command, Stdio};
 
-use ginnel::base::address::{
+use serde_json::{Value, json};
+
+use super::super::random::Random;
+use super::{compare, read, refused};
+use crate::base::address::{
     AddressError, AddressProtocol, Authority, Cidr, EndpointUrl, Host, HostName, HostPattern,
     HostPort, RequestHost, UpstreamAddress, WebUrl,
 };
-use serde_json::{Value, json};
 
 /// The texts of a run in `make test`, which takes a second.
 const TEXTS: usize = 2_000;
@@ -141,15 +137,12 @@ const LETTERS: &[&str] = &[
     " ", "\t", "x", "f", "\u{fc}", "\u{2028}", "\u{200d}",
 ];
 
-/// Pseudo-random numbers, the same ones in each run (xorshift).
-struct Random(u64);
+/// Generates addresses.
+struct AddressTexts<'r>(&'r mut Random);
 
-impl Random {
+impl AddressTexts<'_> {
     fn next(&mut self, below: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 >> 11).unwrap() % below
+        self.0.below(below)
     }
 
     fn pick<'a>(&mut self, texts: &[&'a str]) -> &'a str {
@@ -252,9 +245,9 @@ fn reading<T: PartialEq + ToString + std::fmt::Debug>(
     match parse(text) {
         Ok(parsed) => {
             assert_eq!(parse(&parsed.to_string()).as_ref(), Ok(&parsed), "{kind} {text:?}");
-            json!({"kind": kind, "text": text, "reading": describe(&parsed)})
+            read(kind, text, describe(&parsed))
         }
-        Err(problem) => json!({"kind": kind, "text": text, "reason": name_of(&problem)}),
+        Err(problem) => refused(kind, text, name_of(&problem)),
     }
 }
 
@@ -270,10 +263,9 @@ fn host_header(text: &str) -> Value {
             let port = parsed.port.map(|port| format!(":{port}")).unwrap_or_default();
             let again = format!("{}{port}", parsed.host);
             assert_eq!(RequestHost::parse(&again).as_ref(), Ok(&parsed), "{text:?}");
-            let reading = json!({"host": &parsed.host, "port": parsed.port});
-            json!({"kind": "RequestHost", "text": text, "reading": reading})
+            read("RequestHost", text, json!({"host": &parsed.host, "port": parsed.port}))
         }
-        Err(problem) => json!({"kind": "RequestHost", "text": text, "reason": name_of(&problem)}),
+        Err(problem) => refused("RequestHost", text, name_of(&problem)),
     }
 }
 
@@ -281,34 +273,13 @@ fn cidr(text: &str) -> Value {
     match text.parse::<Cidr>() {
         Ok(parsed) => {
             assert_eq!(parsed.to_string().parse(), Ok(parsed), "{text:?}");
-            let reading = json!({"network": parsed.network().to_string()});
-            json!({"kind": "Cidr", "text": text, "reading": reading})
+            read("Cidr", text, json!({"network": parsed.network().to_string()}))
         }
-        Err(_) => json!({"kind": "Cidr", "text": text, "reason": "NotCidr"}),
+        Err(_) => refused("Cidr", text, "NotCidr"),
     }
 }
 
 #[test]
 fn other_programs_read_no_other_address() {
-    let setting = |name: &str| std::env::var(name).ok();
-    let count = setting("GINNEL_READINGS").map_or(TEXTS, |number| number.parse().unwrap());
-    let readers = setting("GINNEL_READERS").unwrap_or_else(|| "python".to_owned());
-    let own = Path::new(".venv/bin/python");
-    let python = if own.exists() { own } else { Path::new("python3") };
-    let mut peers = Command::new(python)
-        .args(["tests/peers/address_readings.py", &readers])
-        .stdin(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut random = Random(0x9e37_79b9_7f4a_7c15);
-
-    let mut lines = peers.stdin.take().unwrap();
-    for _ in 0..count {
-        let text = random.text();
-        let readings: Vec<_> = readings(&text).iter().map(Value::to_string).collect();
-        writeln!(lines, "{}", readings.join("\n")).unwrap();
-    }
-    drop(lines);
-
-    assert!(peers.wait().unwrap().success(), "readers differ without a known reason, see above");
+    compare("address", TEXTS, |random| readings(&AddressTexts(random).text()));
 }
