@@ -12,8 +12,18 @@ use super::{RequestPath, escaped, escaped_alike, has_broken_escape, is_path};
 /// Reads a path as a server does, unless the server refuses it.
 type PathReader = fn(&str) -> Option<String>;
 
-const READERS: [PathReader; 9] =
-    [tomcat, jetty, spring, nginx, node, node_behind_origin, resolver, python, asgi];
+const READERS: [PathReader; 10] = [
+    tomcat,
+    jetty,
+    spring,
+    nginx,
+    node,
+    node_behind_origin,
+    resolver,
+    literal_resolver,
+    python,
+    asgi,
+];
 
 /// The readings of a path by all servers that do not refuse it, in the form that routes and rules look at.
 pub(super) fn readings(path: &str) -> impl Iterator<Item = String> {
@@ -73,6 +83,11 @@ fn node_behind_origin(path: &str) -> Option<String> {
 /// Resolvers of URLs resolve dot segments, with and without escapes, and decode nothing else (RFC 3986, section 5.2.4).
 fn resolver(path: &str) -> Option<String> {
     Some(resolved_within(&escaped_alike(path, false)))
+}
+
+/// The resolvers of Python and libcurl resolve dot segments without escapes only.
+fn literal_resolver(path: &str) -> Option<String> {
+    Some(resolved_within(path))
 }
 
 /// The `http.server` of Python decodes without an error, merges slashes, and resolves dot segments at the root as well.
@@ -198,6 +213,7 @@ mod tests {
             (node, "/\\admin;x", "/"),
             (resolver, "/./a\\%zz", "/a%5C%zz"),
             (resolver, "/a%2F%2e%2E/b/../c", "/a%2F../c"),
+            (literal_resolver, "/a/%2e/../admin", "/a/admin"),
             (asgi, "/a%2F../%zz;x", "/a/../%25zz;x"),
             (asgi, "/a%00%2F.", "/a%00/."),
             (python, "/%2Fa//../%zz", "/%25zz"),
