@@ -229,56 +229,63 @@ def compare_yaml(line: Line) -> Difference | None:
     return Difference("PyYAML", "read", "another value", reason)
 
 
-REFUSED_HERE = {
-    "YAML tag": "a tag",
-    "duplicate": "a key twice",
-    "twice": "a key twice",
-    "key has no name": "a key that is not text",
-    "key must be text": "a key that is not text",
-    "indentation": "a line of a quoted scalar that is not indented",
-    "cannot start with '-'": "a dash before a comma or a bracket is not a scalar in YAML 1.2",
-}
-REFUSED_THERE = {
-    "for merging, but found": "merging null or a list without maps adds nothing",
-    "duplicate anchor": "an anchor may be defined again in YAML 1.2",
-}
-LINE_ENDS = "line ends: YAML 1.1 takes U+0085, U+2028 and U+2029 for some, YAML 1.2 does not"
-MARK = "a byte order mark inside of the text"
-COLON = "a colon at the begin of a scalar or before a bracket, as YAML 1.2 allows"
+# Words of a problem, a pattern that the text has, and the reason.
+REFUSED_HERE = [
+    ("", "[\x85\u2028]", "line ends: YAML 1.1 takes U+0085, U+2028 and U+2029 for some"),
+    ("", "^.+\ufeff", "a byte order mark inside of the text"),
+    ("YAML tag", "!", "a tag"),
+    ("duplicate", "", "a key twice"),
+    ("twice", "", "a key twice"),
+    ("key has no name", "", "a key that is not text"),
+    ("key must be text", "", "a key that is not text"),
+    ("indentation", "", "a line of a quoted scalar that is not indented"),
+    ("cannot start with '-'", "", "a dash before a comma or a bracket, which is not a scalar"),
+    ("JSON", r"-[,\]}]", "a dash before a comma or a bracket, which is not a scalar"),
+    ("JSON", r":\s*[,\]}]", "a colon without a value"),
+    ("comments must be separated", "#", "a comment without a blank before it"),
+]
+REFUSED_THERE = [
+    ("", "[\x85\u2028]", "line ends: YAML 1.1 takes U+0085, U+2028 and U+2029 for some"),
+    ("", "^.+\ufeff", "a byte order mark inside of the text"),
+    ("Unicode character escape", r"\\u[dD]", "pairs of surrogates in escapes, as in JSON"),
+    ("for merging, but found", "<<", "merging null or a list without maps adds nothing"),
+    ("duplicate anchor", "&", "an anchor may be defined again in YAML 1.2"),
+    ("mapping values", "&n:", "an anchor may contain a colon in YAML 1.2"),
+    ("next token", "&n%", "an anchor may contain a percent sign in YAML 1.2"),
+    ("next token", r"(^|\n|-)[ \t]*\t", "tabs before a key or an item"),
+    ("tab character", r"\n[ ]*\t", "tabs before the text of a block scalar"),
+    ("block node", r"^\.\.\.", "the end of a document before the first one"),
+    ("flow mapping", r"[{,][^}]*\n", "a key in braces may take several lines in YAML 1.2"),
+    ("", r"[,{\[: ]:[^ ,]|:[\]},]", "a colon at the start of a scalar or before a bracket"),
+    ("block mapping", r"(?m)^ *: ", "a key that is not text, in a value that another one replaces"),
+]
+
+
+def reason_in(table: list[tuple[str, str, str]], problem: str, text: str) -> str | None:
+    """Return the reason of the first row that a problem and a text match."""
+    found = (
+        reason
+        for word, pattern, reason in table
+        if word in problem and re.search(pattern, text, re.DOTALL)
+    )
+    return next(found, None)
 
 
 def reason_of_yaml(problem: str, text: str) -> str | None:
     """Return why YAML is refused that PyYAML reads."""
-    if "\ufeff" in text[1:]:
-        return MARK
-    if re.search("[\x85\u2028]", text):
-        return LINE_ENDS
-    return next((reason for word, reason in REFUSED_HERE.items() if word in problem), None)
+    return reason_in(REFUSED_HERE, problem, text)
 
 
 def reason_of_refusal_there(problem: str, text: str) -> str | None:
     """Return why PyYAML refuses a text."""
-    if "invalid Unicode character escape code" in problem and re.search(r"\\u[dD]", text):
-        return "pairs of surrogates in escapes, as in JSON"
-    if re.search("[\x85\u2028]", text):
-        return LINE_ENDS
-    if "\ufeff" in text[1:]:
-        return MARK
-    if re.search(r"[,{\[: ]:[^ ,]|:[\]},]", text):
-        return COLON
-    if re.search(r"^ *: ", text, re.MULTILINE):
-        return "a key that is not text, in a value that another one replaces"
-    return next((reason for word, reason in REFUSED_THERE.items() if word in problem), None)
+    return reason_in(REFUSED_THERE, problem, text)
 
 
 def reason_of_value(text: str, found: str) -> str | None:
     """Return why PyYAML finds another value."""
-    del found
-    if re.search("[\x85\u2028]", text):
-        return LINE_ENDS
-    if "\ufeff" in text[1:]:
-        return MARK
-    return None
+    if found.startswith("keys") and "<<" in text and re.search(r"(?m)^ *1:", text):
+        return "1 and 0x1 are one key where maps are merged"
+    return reason_in(REFUSED_THERE[:2], "", text)
 
 
 # Secrets

@@ -500,7 +500,7 @@ def reason_of_media_type(
     start, _, parameters = text.partition(";")
     if reader in ("email", "tornado") and re.search('[="]', start):
         return "the text before the parameters is not a media type"
-    if reader == "node" and re.search(r'=[ \t]*"[^;]*"[^;]*=', parameters):
+    if reader == "node" and re.search(rf"=[ \t]*{QUOTED}[^;]*=", parameters):
         return "text behind a quoted string ends with the next semicolon"
     if re.search(r"[ \t]=|=[ \t]", parameters):
         return "blanks around ="
