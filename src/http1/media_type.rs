@@ -54,7 +54,7 @@ fn quoted_text(quoted: &str) -> (String, &str) {
     while let Some(letter) = letters.next() {
         match letter {
             '"' => break,
-            // A backslash at the end stands for itself.
+            // A backslash at the end is kept.
             '\\' => value.push(letters.next().unwrap_or('\\')),
             letter => value.push(letter),
         }

@@ -80,7 +80,7 @@ fn node_behind_origin(path: &str) -> Option<String> {
     resolver(&path.replace('\\', "/"))
 }
 
-/// Resolvers of URLs resolve dot segments, with and without escapes, and decode nothing else (RFC 3986, section 5.2.4).
+/// Resolvers of URLs resolve dot segments, with and without escapes, and leave other escapes (RFC 3986, section 5.2.4).
 fn resolver(path: &str) -> Option<String> {
     Some(resolved_within(&escaped_alike(path, false)))
 }
