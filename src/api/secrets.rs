@@ -353,6 +353,11 @@ pub(super) fn last_word(name: &str) -> &str {
 
 /// Returns the letters and digits of a name in small letters without accents.
 fn plain(name: &str) -> String {
+    // Nearly all names are ASCII, and each name of a body comes here.
+    if name.is_ascii() {
+        let letters = name.bytes().filter(u8::is_ascii_alphanumeric);
+        return letters.map(|letter| char::from(letter.to_ascii_lowercase())).collect();
+    }
     name.chars().filter(|letter| letter.is_alphanumeric()).flat_map(folded).collect()
 }
 
