@@ -57,8 +57,10 @@ const PATHS: [&str; 3] = ["loc", "path", "pointer"];
 const TYPES: [&str; 3] = ["format", "purpose", "type"];
 const SECRET_TYPES: [&str; 4] = ["credential", "passwd", "password", "secret"];
 /// Members that describe the value of the member next to them, besides those whose names describe secrets.
-const DESCRIPTIONS: [&str; 26] = [
+const DESCRIPTIONS: [&str; 41] = [
+    "autocomplete",
     "category",
+    "class",
     "code",
     "comment",
     "constraint",
@@ -68,22 +70,35 @@ const DESCRIPTIONS: [&str; 26] = [
     "group",
     "help",
     "hint",
+    "host",
+    "icon",
+    "language",
+    "locale",
     "message",
     "msg",
+    "namespace",
     "op",
     "operator",
     "owner",
     "pattern",
     "placeholder",
     "reason",
+    "region",
+    "role",
     "rule",
     "scope",
     "section",
     "severity",
     "state",
     "summary",
+    "time",
+    "timestamp",
     "title",
+    "uid",
     "username",
+    "uuid",
+    "visibility",
+    "zone",
 ];
 /// Members of an object with a `key` that is the name of a file.
 const FILE_MEMBERS: [&str; 9] = [
@@ -978,6 +993,7 @@ mod tests {
             r#"{"name": "token", "value": null, "type": "kept", "count": 5}"#,
             r#"{"name": "auth-service", "full_name": "kept/auth-service", "content": "kept"}"#,
             r#"{"name": "password", "in": "kept", "description": "kept", "message": "kept"}"#,
+            r#"{"name": "secret", "namespace": "kept", "uid": "kept"}"#,
             r#"{"title": "How to choose a password", "content": "kept"}"#,
             r#"{"id": "session_1", "content": "kept", "user": "kept"}"#,
             r#"{"method": "GET", "path": "/api/token", "user": "kept"}"#,

@@ -9,8 +9,8 @@ use super::schemes::is_scheme;
 use super::{brackets, pieces, work};
 use crate::api::secrets::is_exact;
 
-/// The start of a script in a page.
-const START_TAG: &str = r"(?i)<script(?-u:\b)[^>]{0,2000}>";
+/// The start of a script or a style sheet in a page.
+const START_TAG: &str = r"(?i)<(?:script|style)(?-u:\b)[^>]{0,2000}>";
 /// Contents of `type` of scripts that are data, or templates for texts.
 const OTHER_TYPES: [&str; 3] = ["json", "template", "text/x-"];
 /// Words that declare a variable.
@@ -183,5 +183,7 @@ mod tests {
     fn style_sheets_stay() {
         let sheet = ".token:hover{color:red}.password{top:0}";
         assert_eq!(masked("text/css", sheet), sheet);
+        let page = format!("<html><style>{sheet}</style><p>kept</p></html>");
+        assert_eq!(masked("text/html", &page), page);
     }
 }

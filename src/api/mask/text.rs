@@ -32,10 +32,11 @@ const VALUE: &str = r#"(?xs)^(?:
     | (?i:(?:basic|bearer|digest|token)\s{1,4})?[^\s,;&<>{}"']+
 )"#;
 /// Headers whose values may have blanks and separators in them.
-const HEADERS: [&str; 6] = [
+const HEADERS: [&str; 7] = [
     "authentication-info",
     "authorization",
     "cookie",
+    "cookies",
     "proxy-authentication-info",
     "proxy-authorization",
     "set-cookie",
@@ -295,6 +296,7 @@ mod tests {
             ("Authorization: Token sword fish", "Authorization: $"),
             ("Authorization: sword-1 fish it", "Authorization: $"),
             ("Cookie: a small file", "Cookie: a small file"),
+            ("<p>Cookies: we use cookies.</p>", "<p>Cookies: we use cookies.</p>"),
             ("Set-Cookie: see RFC 6265.", "Set-Cookie: see RFC 6265."),
             ("your password is: swordfish", "your password is: $"),
             ("Cookie: a=sword; b=fish", "Cookie: $"),
