@@ -96,7 +96,7 @@ async fn nobody_inside_ends_the_connection_unless_it_may_go_on() {
     let db = edge.bind(Proto::Tcp, "db.internal:5432", EndpointOptions::default()).await;
     let _http = edge.bind(Proto::Http, "site.internal", EndpointOptions::default()).await;
 
-    for url in ["tcp://gone.internal:1", "tcp://db.internal:1", "tls://site.internal:80"] {
+    for url in ["tcp://gone.internal:1", "tcp://db.internal:1", "tls://site.internal"] {
         assert_eq!(edge.hear(forward(url, "halt")).await, "", "{url}");
         assert_eq!(edge.hear(forward(url, "continue")).await, "public heard hello", "{url}");
     }
