@@ -44,13 +44,17 @@ impl EndpointSpec {
         Self { proto, host: None, subdomain: None, addr: None, options, pool_owner, owner }
     }
 
-    /// The host and the port to listen on, if they are asked for.
+    /// The host and the port to listen on, if they are asked for. Without a host, as in `:22`, it is any host.
     ///
     /// # Errors
     /// If `addr` is not `host:port`.
     pub(crate) fn place(&self) -> Result<Option<HostPort>, AddressError> {
         let addr = self.addr.as_deref().filter(|addr| !addr.is_empty());
-        addr.map(HostPort::parse_to_listen).transpose()
+        let parsed = addr.map(|addr| match addr.strip_prefix(':') {
+            Some(port) => HostPort::parse_to_listen(&format!("0.0.0.0:{port}")),
+            None => HostPort::parse_to_listen(addr),
+        });
+        parsed.transpose()
     }
 
     /// The port to listen on, where one is asked for.
@@ -154,4 +158,20 @@ pub struct TlsTerminationSpec {
     pub certificate: Option<(String, Secret)>,
     /// The versions of TLS that are spoken.
     pub versions: TlsVersions,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_may_leave_its_host_out() {
+        let port = |addr: &str| {
+            EndpointSpec { addr: Some(addr.to_owned()), ..EndpointSpec::any(Proto::Tcp) }.own_port()
+        };
+
+        assert_eq!(port(":22"), Some(22));
+        assert_eq!(port("1.tcp.example.com:22"), Some(22));
+        assert_eq!(port("22"), None);
+    }
 }
