@@ -43,7 +43,6 @@ pub use events::{Event, EventDelivery, EventSubscriber};
 pub use listener::trusted_proxies::{TrustedProxies, TrustedProxyError};
 pub(crate) use restrictions::{Ingress, IngressRestriction, IngressRestrictions};
 pub(crate) use routing::backend::random_below;
-pub(crate) use routing::bind::check_spec;
 pub use routing::endpoint::{BindError, EndpointTraffic, PublicEndpoint};
 pub(crate) use routing::endpoint::{EndpointPlace, already_online};
 pub use routing::endpoint_spec::{

@@ -61,6 +61,24 @@ impl Gateway {
         self.bind_for(spec, None).await
     }
 
+    /// Checks a spec without a service.
+    ///
+    /// # Errors
+    /// If every service refuses it, whatever its settings are.
+    pub(crate) fn check(mut spec: EndpointSpec) -> Result<(), BindError> {
+        let compiled = CompiledOptions::of(&spec.options, scope_of(spec.proto))?;
+        if compiled.has_local_issuers() {
+            return Err(local_issuer());
+        }
+        if let Some(tls) = compiled.tls_termination() {
+            end_tls(&mut spec, tls)?;
+        }
+        if let Some(authorities) = &spec.options.mutual_tls_cas {
+            only_signed_by(authorities).map_err(invalid_authorities)?;
+        }
+        spec.host.as_deref().map_or(Ok(()), |host| checked_host(host).map(drop))
+    }
+
     async fn bind_for(
         &self,
         mut spec: EndpointSpec,
@@ -100,24 +118,6 @@ impl Gateway {
             seat: None,
         })
     }
-}
-
-/// Checks a spec without a service.
-///
-/// # Errors
-/// If every service refuses it, whatever its settings are.
-pub(crate) fn check_spec(mut spec: EndpointSpec) -> Result<(), BindError> {
-    let compiled = CompiledOptions::of(&spec.options, scope_of(spec.proto))?;
-    if compiled.has_local_issuers() {
-        return Err(local_issuer());
-    }
-    if let Some(tls) = compiled.tls_termination() {
-        end_tls(&mut spec, tls)?;
-    }
-    if let Some(authorities) = &spec.options.mutual_tls_cas {
-        only_signed_by(authorities).map_err(invalid_authorities)?;
-    }
-    spec.host.as_deref().map_or(Ok(()), |host| checked_host(host).map(drop))
 }
 
 fn scope_of(proto: Proto) -> Scope {

@@ -4,7 +4,7 @@
 
 pub(crate) mod agent_return;
 pub(crate) mod backend;
-pub(super) mod bind;
+mod bind;
 pub(crate) mod endpoint;
 mod endpoint_login;
 mod endpoint_modules;

@@ -1,7 +1,7 @@
 //! Checks the requests of agents without a running service.
 
 use super::{bind_request, limits};
-use crate::gateway::check_spec;
+use crate::gateway::Gateway;
 use crate::protocol::message::{Bind, BindLabeled};
 
 /// Checks a bind in the way that a service does.
@@ -11,7 +11,7 @@ use crate::protocol::message::{Bind, BindLabeled};
 pub fn check_bind(bind: &Bind) -> Result<(), String> {
     limits::check_bind(bind)?;
     let asked = bind_request::read(bind).map_err(|refusal| refusal.0)?;
-    check_spec(asked.spec).map_err(|error| error.to_string())
+    Gateway::check(asked.spec).map_err(|error| error.to_string())
 }
 
 /// Checks a bind with labels in the way that a service does.
