@@ -40,7 +40,7 @@ pub(super) struct UnknownFields<'py> {
     class: *mut ffi::PyObject,
     /// The fields as JSON text, without the last brace.
     text: Vec<u8>,
-    /// Where they start, if no field of the class comes behind the first of them.
+    /// The start of the first one, if no field of the class follows it.
     tail: Option<usize>,
     /// The same fields of the record before.
     same: Option<Bound<'py, PyAny>>,
@@ -140,7 +140,7 @@ impl UnknownFields<'_> {
         self.text.extend_from_slice(value);
     }
 
-    /// Notes that a field of the class comes behind what was unknown.
+    /// Notes a field of the class. The unknown fields before it are not the end of the record.
     pub(super) fn note_known(&mut self) {
         self.tail = None;
     }
