@@ -250,7 +250,12 @@ def is_trusted(address: str) -> bool:
 
 
 def entries_of(lines: list[str]) -> list[str]:
-    return [it.strip(BLANKS) for it in ",".join(lines).split(",")]
+    """Return the elements of a list without the empty ones (RFC 9110, section 5.6.1.2)."""
+    return [entry for it in ",".join(lines).split(",") if (entry := it.strip(BLANKS))]
+
+
+def has_empty_elements(lines: list[str]) -> bool:
+    return any(not it.strip(BLANKS) for it in ",".join(lines).split(","))
 
 
 def ipaddress_visitor(text: Any) -> tuple[str, str | None]:
@@ -263,7 +268,8 @@ def ipaddress_visitor(text: Any) -> tuple[str, str | None]:
             break
         visitor, position = found, at
     has_entry = position is not None and len(schemes) == len(entries)
-    scheme = schemes[position if has_entry and position is not None else -1].lower()
+    at = position if has_entry and position is not None else -1
+    scheme = schemes[at].lower() if schemes else ""
     return visitor, scheme if scheme in SCHEMES else None
 
 
@@ -330,7 +336,9 @@ def compare_visitor_address(reader: str, text: Any, here: str, found: str) -> Di
     entries = entries_of(text["addresses"])
     words = [it for it in entries if address_of(it) is None]
     assert reader != "ipaddress", f"{reader} finds {found}"
-    if any("%" in it for it in entries):
+    if has_empty_elements(text["addresses"]):
+        reason = "empty elements do not count: the reader takes one for a word"
+    elif any("%" in it for it in entries):
         reason = "an address with a zone belongs to another machine"
     elif words:
         reason = "a word that is not an address: addresses before it are not believed"
@@ -351,7 +359,9 @@ def compare_visitor_scheme(
         return None
     schemes = entries_of(text["schemes"])
     assert reader != "ipaddress", f"{reader} finds {there}"
-    if len(schemes) > 1:
+    if has_empty_elements(text["schemes"]) or has_empty_elements(text["addresses"]):
+        reason = "empty elements do not count: the reader takes one for a word"
+    elif len(schemes) > 1:
         reason = "a list: the scheme is the one of the visitor's address, or the last one"
     elif here in ("ws", "wss") and there is None:
         reason = "the reader does not know ws and wss"
