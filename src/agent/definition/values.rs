@@ -12,7 +12,8 @@ use crate::agent::tls::Trust;
 use crate::api::local::tunnels::{HeaderChanges, Start};
 use crate::api::{mask, policy_document};
 use crate::base::address::{
-    Authority, HostName, HostPattern, HostPort, Scheme, UpstreamAddress, with_ascii_host,
+    Authority, HostName, HostPattern, HostPort, RequestHost, Scheme, UpstreamAddress,
+    with_ascii_host,
 };
 use crate::net::tls::certificate;
 use crate::protocol::message::{
@@ -59,22 +60,18 @@ impl DefinitionReader {
         if text.is_empty() && matches!(address, Some(UpstreamAddress::Unix(_))) {
             return HostHeader::Rewrite;
         }
-        let is_ascii = text.is_ascii();
-        let host = if is_ascii { Ok(text) } else { Self::ascii_authority(&text) };
-        // A line end would begin another header.
-        match host {
-            Ok(host) if host.bytes().all(|byte| byte.is_ascii_graphic()) => {
-                HostHeader::of_setting(&host)
-            }
-            Ok(_) => {
-                self.problem("host_header", "must be preserve, rewrite or a host");
-                HostHeader::Preserve
-            }
-            Err(problem) => {
-                self.problem("host_header", &problem);
-                HostHeader::Preserve
-            }
-        }
+        let host = match HostHeader::of_setting(&text) {
+            HostHeader::Value(host) if host.is_ascii() => RequestHost::parse(&host)
+                .map(|_| HostHeader::Value(host.clone()))
+                .map_err(|problem| format!("{:?} {problem}", mask::url(&host))),
+            HostHeader::Value(host) => Self::ascii_authority(&host).map(HostHeader::Value),
+            other => Ok(other),
+        };
+        host.unwrap_or_else(|problem| {
+            let problem = format!("must be preserve, rewrite or a host: {problem}");
+            self.problem("host_header", &problem);
+            HostHeader::Preserve
+        })
     }
 
     /// Returns a host with an optional port in its `xn--` form.

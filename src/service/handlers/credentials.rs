@@ -3,6 +3,7 @@
 use super::{Context, Handler, OperationResult, on, resource};
 use crate::api::id::prefix;
 use crate::api::remote::credentials::{Create, Credential, Delete, Get, List, Update};
+use crate::base::address::{HostPattern, HostPortPattern};
 use crate::service::context::{found, remove};
 use crate::service::{Refusal, accounts, code};
 
@@ -68,31 +69,41 @@ fn check_acl(acl: Vec<String>) -> Result<Vec<String>, Refusal> {
         let message = format!("acl: has {} entries, the limit is {MAX_ACL_ENTRIES}", acl.len());
         return Err(Refusal::new(code::INVALID_VALUE, message));
     }
-    match acl.iter().enumerate().find(|(_, entry)| !is_acl_entry(entry)) {
-        None => Ok(acl),
-        Some((index, entry)) => {
+    let read = acl.iter().enumerate().map(|(index, entry)| {
+        acl_entry(entry).ok_or_else(|| {
             let shown: String = entry.chars().take(60).collect();
             let message = format!(
                 "acl[{index}]: {shown:?} is neither * nor bind: with a domain, address or label"
             );
-            Err(Refusal::new(code::ACL_ENTRY, message))
-        }
-    }
+            Refusal::new(code::ACL_ENTRY, message)
+        })
+    });
+    read.collect()
 }
 
-/// `*`, or `bind:` and a domain, an address or a label (remote API sheet, section 6).
-fn is_acl_entry(entry: &str) -> bool {
-    let Some(bound) = entry.strip_prefix("bind:") else { return entry == "*" };
+/// Parses `*`, or `bind:` and a domain, an address or a label (remote API sheet, section 6). Returns the entry with its
+/// domain as endpoints have it: in lower case, and in the `xn--` form.
+fn acl_entry(entry: &str) -> Option<String> {
+    let Some(bound) = entry.strip_prefix("bind:") else {
+        return (entry == "*").then(|| entry.to_owned());
+    };
     if bound.len() > LONGEST_ENTRY {
-        return false;
+        return None;
     }
     if let Some((key, value)) = bound.split_once('=') {
-        return !key.is_empty() && !value.is_empty() && !value.contains('=');
+        let is_label = !key.is_empty() && !value.is_empty() && !value.contains('=');
+        return is_label.then(|| entry.to_owned());
     }
-    match bound.rsplit_once(':') {
+    let place = HostPortPattern::parse(bound).map(|it| it.to_string());
+    let host = || HostPattern::parse(bound).map(|it| it.to_string());
+    if let Ok(normal) = place.or_else(|_| host()) {
+        return Some(format!("bind:{normal}"));
+    }
+    let is_domain = match bound.rsplit_once(':') {
         Some((host, port)) => is_domain(host) && port.parse::<u16>().is_ok_and(|port| port > 0),
         None => is_domain(bound),
-    }
+    };
+    is_domain.then(|| entry.to_owned())
 }
 
 /// A host name, perhaps with `*` for everything below it.
@@ -105,15 +116,30 @@ fn is_domain(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_acl_entry;
+    use super::acl_entry;
 
     #[test]
     fn access_lists_have_three_forms_and_a_star() {
         for good in ["*", "bind:a.example", "bind:*.example", "bind:1.tcp.x:2000", "bind:app=*"] {
-            assert!(is_acl_entry(good), "{good}");
+            assert_eq!(acl_entry(good).as_deref(), Some(good));
         }
         for bad in ["", "bind:", "a.example", "bind:*", "bind:a..b", "bind:a:x", "bind:=v"] {
-            assert!(!is_acl_entry(bad), "{bad}");
+            assert_eq!(acl_entry(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn domains_of_access_lists_have_one_form() {
+        for (written, stored) in [
+            ("bind:b\u{fc}cher.a.test", "bind:xn--bcher-kva.a.test"),
+            ("bind:*.B\u{fc}cher.a.test", "bind:*.xn--bcher-kva.a.test"),
+            ("bind:ABC.a.test", "bind:abc.a.test"),
+            ("bind:a.test.", "bind:a.test"),
+            ("bind:A.test:22", "bind:a.test:22"),
+            ("bind:127.0.0.1", "bind:127.0.0.1"),
+            ("bind:127.0.0.1:2000", "bind:127.0.0.1:2000"),
+        ] {
+            assert_eq!(acl_entry(written).as_deref(), Some(stored));
         }
     }
 }
