@@ -13,19 +13,21 @@ const ELEMENTS: &str = "\
     strong style sub summary sup svg table tbody td template textarea tfoot th thead time title tr track \
     tt u ul var video wbr xmp";
 
-/// Returns true if a text contains a tag of an HTML element, an HTML comment or the HTML document type. XML is not
-/// HTML, unless its root is `html`.
+/// The elements without content that pages use without attributes.
+const BREAKS: [&str; 3] = ["br", "hr", "wbr"];
+
+/// Returns true if a text contains an HTML comment, the HTML document type, or a tag that can only be HTML: a closing
+/// tag, an opening tag with an attribute, or a line break. A bare opening tag does not count, because `<object>` and
+/// `<code>` are also placeholders. XML is not HTML, unless its root is `html`.
 pub(super) fn is_html(text: &str) -> bool {
-    let is_xml = starts_with(text.trim_start(), "<?xml");
+    let is_xml = is_xml(text);
     // All markup ends with this sign.
     let mut rest = text.rfind('>').and_then(|end| text.get(..=end)).unwrap_or_default();
     while let Some((_, behind)) = rest.split_once('<') {
         let is_markup = if is_xml {
             tag(behind).is_some_and(|name| name.eq_ignore_ascii_case("html"))
         } else {
-            behind.starts_with("!--")
-                || is_document_type(behind)
-                || tag(behind).is_some_and(is_element)
+            behind.starts_with("!--") || is_document_type(behind) || is_certain_tag(behind)
         };
         if is_markup {
             return true;
@@ -33,6 +35,38 @@ pub(super) fn is_html(text: &str) -> bool {
         rest = behind;
     }
     false
+}
+
+/// Returns true if a text begins with a tag of an HTML element, an HTML comment, the HTML document type or an XML
+/// declaration, after blanks.
+pub(super) fn begins_with_markup(text: &str) -> bool {
+    is_xml(text)
+        || text.trim_start().strip_prefix('<').is_some_and(|behind| {
+            behind.starts_with("!--")
+                || is_document_type(behind)
+                || tag(behind).is_some_and(is_element)
+        })
+}
+
+fn is_xml(text: &str) -> bool {
+    starts_with(text.trim_start(), "<?xml")
+}
+
+/// Returns true for a tag, without its opening `<`, that is not a placeholder such as `<object>`.
+fn is_certain_tag(text: &str) -> bool {
+    let Some(name) = tag(text).filter(|name| is_element(name)) else { return false };
+    text.starts_with('/')
+        || BREAKS.iter().any(|known| known.eq_ignore_ascii_case(name))
+        || has_attribute(text.get(name.len()..).unwrap_or_default())
+}
+
+/// Returns true if the text behind the name of a tag has an attribute with a value.
+fn has_attribute(text: &str) -> bool {
+    let end = text.find(['<', '>']).unwrap_or(text.len());
+    let attributes = text.get(..end).unwrap_or_default();
+    attributes.split_once('=').is_some_and(|(names, _)| {
+        names.trim_ascii_end().ends_with(|it: char| it.is_ascii_alphanumeric() || it == '-')
+    })
 }
 
 /// Returns the name in a tag without its opening `<`.
@@ -71,8 +105,13 @@ mod tests {
         for text in [
             "<b>x</b>",
             "see <a href=\"/\">there</a>",
-            "<H2>x",
-            "<table\n><tr>",
+            "<H2>x</H2>",
+            "<table\n><tr></tr\n>",
+            "<meta charset=\"utf-8\">",
+            "<INPUT disabled NAME = x>",
+            "<a href=\u{fffc}>",
+            "<a href=\"\u{fffc}\">",
+            "<hr>",
             "<br/>",
             "x<br>",
             "</p>",
@@ -104,8 +143,25 @@ mod tests {
             "<!--",
             "<?xml version=\"1.0\"?><feed><title>x</title></feed>",
             "me <me@a.test>",
+            "GET /v1/<object>/<id>",
+            "<code> <data> <time> <label> <source> <link> <title> <output>",
+            "<object of that name>",
+            "<object> a=b>",
+            "<object =>",
+            "<time \u{fffc}=>",
+            "</id>",
         ] {
             assert!(!is_html(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn markup_at_the_beginning_is_told_from_text() {
+        for text in ["<b>x", "\n <A HREF=x", "<!-- x", "<!doctype html>", "<?xml ?>", "</p>"] {
+            assert!(begins_with_markup(text), "{text}");
+        }
+        for text in ["", "x <b>", "\u{fffc}<b>", "<\u{fffc}b>", "<id>", "<", "{<b>"] {
+            assert!(!begins_with_markup(text), "{text}");
         }
     }
 }

@@ -8,7 +8,7 @@ use super::super::action::Action;
 use super::super::action_error::ActionError;
 use super::super::config::{Config, FINAL_STATUS};
 use super::super::headers::{self, HeaderTemplate};
-use super::super::markup::is_html;
+use super::super::markup::{begins_with_markup, is_html};
 use super::super::problem::code;
 use super::super::template::Template;
 use super::super::turn::{Flow, Turn};
@@ -66,9 +66,11 @@ impl LiteralType {
             Some(text) => is_json(text),
             None => literal.trim_start().starts_with(['{', '[']),
         };
+        // A visitor must not choose what a page contains because a text mentions a tag.
+        let may_be_html = body.fixed().is_some() || begins_with_markup(&literal);
         match is_json {
             true => Self::Json,
-            false if is_html(&literal) => Self::Html,
+            false if may_be_html && is_html(&literal) => Self::Html,
             false => Self::Text,
         }
     }
