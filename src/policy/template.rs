@@ -130,6 +130,11 @@ impl Template {
         })
     }
 
+    /// Returns true if no text stands before the first expression.
+    pub(super) fn begins_with_expression(&self) -> bool {
+        matches!(self.parts.first(), Some(Part::Expression(_)))
+    }
+
     /// How many patterns were compiled with the expressions.
     pub(super) fn patterns(&self) -> usize {
         let count = |part: &Part| match part {

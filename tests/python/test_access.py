@@ -151,17 +151,20 @@ def test_a_target_names_a_resource_of_the_service(
     )
 
 
-MARKUP = ["a", "b", "h2", "table", "form", "ul", "pre", "span", "meta", "img", "P", "hr/"]
-
-
-@pytest.mark.parametrize("tag", MARKUP)
-def test_a_response_with_markup_is_html(tag: str) -> None:
-    action = act("custom-response", body=f"hello <{tag}> ${{req.url.path}}")
-
-    report = policy.test({"on_http_request": [{"actions": [action]}]}, request="http://a.test/")
-
+def type_of_response(body: str) -> tuple[str, ...]:
+    rules = {"on_http_request": [{"actions": [act("custom-response", body=body)]}]}
+    report = policy.test(rules, request="http://a.test/")
     assert report.response is not None
-    assert report.response.headers["content-type"] == ("text/html; charset=utf-8",)
+    return report.response.headers["content-type"]
+
+
+@pytest.mark.parametrize("tag", ["a", "b", "h2", "table", "form", "ul", "pre", "span", "P"])
+def test_a_response_with_markup_is_html(tag: str) -> None:
+    for body in (f"<{tag}>${{req.url.path}}</{tag}>", f"<{tag} id=x>${{req.url.path}}"):
+        assert type_of_response(body) == ("text/html; charset=utf-8",), body
+    # A placeholder, behind which a visitor could otherwise put a script.
+    for body in (f"no ${{req.url.path}}; usage: GET /<{tag}>", f"<{tag}> is not ${{req.url.path}}"):
+        assert type_of_response(body) == ("text/plain; charset=utf-8",), body
 
 
 @pytest.mark.parametrize("status", [204, 205, 304])

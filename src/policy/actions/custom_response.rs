@@ -67,7 +67,8 @@ impl LiteralType {
             None => literal.trim_start().starts_with(['{', '[']),
         };
         // A visitor must not choose what a page contains because a text mentions a tag.
-        let may_be_html = body.fixed().is_some() || begins_with_markup(&literal);
+        let may_be_html = body.fixed().is_some()
+            || (!body.begins_with_expression() && begins_with_markup(&literal));
         match is_json {
             true => Self::Json,
             false if may_be_html && is_html(&literal) => Self::Html,
@@ -109,4 +110,36 @@ fn body(config: &mut Config<'_>) -> Template {
         config.refuse("content", code::DUPLICATE, "content is the older name of body");
     }
     body.or(content).unwrap_or_default()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::super::Phase;
+    use super::*;
+
+    #[test]
+    fn a_text_with_expressions_is_html_only_if_it_begins_with_markup() {
+        for (body, expected) in [
+            ("<b>Hi ${req.host}</b>", LiteralType::Html),
+            ("<h1>${req.host}</h1>", LiteralType::Html),
+            ("\n<table><tr><td>${req.host}</td></tr></table>", LiteralType::Html),
+            ("<a href='${req.host}'>", LiteralType::Html),
+            ("<meta charset=utf-8>${req.host}", LiteralType::Html),
+            ("<!doctype html>${req.host}", LiteralType::Html),
+            ("<p>${req.host}<br>", LiteralType::Html),
+            ("see <a href='/x'>there</a>", LiteralType::Html),
+            ("see <a href='/x'>${req.host}</a>", LiteralType::Text),
+            ("${req.host}<b>x</b>", LiteralType::Text),
+            (" ${req.host}<b>x</b>", LiteralType::Text),
+            ("<${req.host}b>x</b>", LiteralType::Text),
+            ("no ${req.host}; usage: GET /v1/<object>/<id>", LiteralType::Text),
+            ("<code> <data> <time> <label> <source> <link> ${req.host}", LiteralType::Text),
+            ("usage: <title> <output>", LiteralType::Text),
+            ("{\"x\": \"<b>${req.host}</b>\"}", LiteralType::Json),
+        ] {
+            let template = Template::compile(body, Phase::Request).unwrap();
+            assert_eq!(LiteralType::read(&template), expected, "{body}");
+        }
+    }
 }
