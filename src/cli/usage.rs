@@ -4,7 +4,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::error::CliError;
 use super::output;
-use crate::api::mask;
+use crate::settings;
 
 /// Help and version are answers; everything else is a failure in one line.
 pub(super) fn explain(error: &clap::Error) -> Result<(), CliError> {
@@ -25,9 +25,7 @@ pub(super) fn explain(error: &clap::Error) -> Result<(), CliError> {
 /// Returns the text about a wrong value without the password of an address, which need not have a scheme.
 fn without_login(error: &clap::Error, text: String) -> String {
     match error.get(ContextKind::InvalidValue) {
-        Some(ContextValue::String(value)) if value.contains('@') => {
-            text.replace(value.as_str(), &mask::login(value))
-        }
+        Some(ContextValue::String(value)) => settings::without_login(value.as_ref(), &text),
         _ => text,
     }
 }

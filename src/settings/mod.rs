@@ -26,4 +26,4 @@ pub use secret_file::{
 pub(crate) use setting::setting;
 pub use setting::{Reload, Setting, SettingField, SettingName, SettingSection};
 pub use sources::{ResolvedSettings, SettingOrigin, SettingSources, is_set_by_kubernetes, resolve};
-pub use value::{Bounds, ByteSize, SettingValue, ValueKind};
+pub use value::{Bounds, ByteSize, SettingValue, ValueKind, without_login};

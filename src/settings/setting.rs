@@ -2,8 +2,7 @@
 
 use std::ffi::OsStr;
 
-use super::value::{Bounds, ValueKind, quoted};
-use crate::api::mask;
+use super::value::{Bounds, ValueKind, quoted, without_login};
 
 /// Settings that belong together, under a title.
 #[derive(Debug)]
@@ -241,13 +240,5 @@ impl<C> Setting<C> {
                 _ => without_login(value, &problem),
             })
         })
-    }
-}
-
-/// Returns a problem without the user and the password of a value. Users also write URLs at the wrong setting.
-fn without_login(value: &OsStr, problem: &str) -> String {
-    match value.to_string_lossy() {
-        text if text.contains('@') => problem.replace(text.as_ref(), &mask::login(&text)),
-        _ => problem.to_owned(),
     }
 }

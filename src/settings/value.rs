@@ -73,6 +73,28 @@ fn utf8(text: &OsStr) -> Result<&str, String> {
     text.to_str().ok_or_else(|| "is not UTF-8".to_owned())
 }
 
+/// Returns a text about a value without the user and the password in the value, in whatever form the text quotes it.
+/// Users also write URLs at the wrong setting.
+pub fn without_login(value: &OsStr, text: &str) -> String {
+    let raw = value.to_string_lossy();
+    if !raw.contains('@') {
+        return text.to_owned();
+    }
+    let (of_raw, of_value) = (format!("{raw:?}"), format!("{value:?}"));
+    let mut forms = vec![
+        raw.escape_debug().to_string(),
+        without_quotes(&of_raw).to_owned(),
+        without_quotes(&of_value).to_owned(),
+        raw.into_owned(),
+    ];
+    forms.dedup();
+    forms.iter().fold(text.to_owned(), |text, form| text.replace(form, &mask::login(form)))
+}
+
+fn without_quotes(debug: &str) -> &str {
+    debug.strip_prefix('"').and_then(|it| it.strip_suffix('"')).unwrap_or(debug)
+}
+
 /// A quoted value for a message; long ones are cut off.
 pub(super) fn quoted(text: &OsStr) -> String {
     const MAX_CHARS: usize = 64;
@@ -422,6 +444,21 @@ mod tests {
 
         let problem = problem.unwrap_err();
         assert!(problem.contains("@a.test:80") && !problem.contains("swordfish"), "{problem}");
+    }
+
+    #[test]
+    fn a_login_is_masked_in_every_form_that_a_text_quotes() {
+        for value in ["ada:sword\"fish\\@a.test", "ada:sword'fish\n@a.test", "a@b", "@b"] {
+            let text =
+                format!("{value} '{}' {value:?} {:?}", value.escape_debug(), OsStr::new(value));
+
+            let shown = without_login(OsStr::new(value), &text);
+
+            let host = value.rsplit_once('@').unwrap().1;
+            let masked = mask::login(&format!("a@{host}"));
+            assert_eq!(shown, format!("{masked} '{masked}' \"{masked}\" \"{masked}\""));
+        }
+        assert_eq!(without_login(OsStr::new("a"), "a is wrong"), "a is wrong");
     }
 
     #[test]

@@ -26,6 +26,7 @@ LOGINS = [
     f"{PASSWORD}@a.test:80",
     f"postgres://ada:{PASSWORD}@a.test:99999/db",
     f"postgres:/ada:{PASSWORD}@a.test/db",
+    f'ada:"{PASSWORD}\\@a.test:80',
 ]
 
 
@@ -122,6 +123,7 @@ def test_an_address_of_a_database_in_another_form_shows_no_password() -> None:
         ("--server-addr", LOGINS[3]),
         ("--web-addr", LOGINS[2]),
         ("--admin-addr", LOGINS[3]),
+        ("--log-level", LOGINS[-1]),
     ],
 )
 def test_a_flag_is_refused_without_its_password(flag: str, login: str, tmp_path: Path) -> None:
