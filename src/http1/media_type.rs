@@ -2,6 +2,9 @@
 
 use super::lists::{is_token, trim_blanks};
 
+/// Further parameters are left out, so that a long value does not cost more than a short one.
+const MAX_PARAMETERS: usize = 100;
+
 /// Returns the type and the subtype in a value of `Content-Type`, as they are written and without parameters.
 pub fn media_type_in(value: &str) -> &str {
     trim_blanks(value.split(';').next().unwrap_or_default())
@@ -11,11 +14,11 @@ pub fn media_type_in(value: &str) -> &str {
 ///
 /// Browsers and frameworks read malformed values in the same way (WHATWG MIME Sniffing, section 4.4): the first
 /// parameter of a name counts, a parameter without a value is left out, and a quoted string without an end ends with
-/// the value. Blanks around `=` do not count, as in mail.
+/// the value. Blanks around `=` do not count, as in mail. Returns the first 100 parameters.
 pub fn media_type_parameters(value: &str) -> Vec<(String, String)> {
     let mut parameters: Vec<(String, String)> = Vec::new();
     let mut rest = value.split_once(';').map(|(_, rest)| rest);
-    while let Some(text) = rest {
+    while let Some(text) = rest.filter(|_| parameters.len() < MAX_PARAMETERS) {
         let end = text.find([';', '=']).unwrap_or(text.len());
         let (name, behind) = text.split_at(end);
         let Some(written) = behind.strip_prefix('=') else {
@@ -98,5 +101,14 @@ mod tests {
                 expected.iter().map(|(name, text)| ((*name).into(), (*text).into())).collect();
             assert_eq!(parameters(value), expected, "{value}");
         }
+    }
+
+    #[test]
+    fn the_first_hundred_parameters_are_read() {
+        let written: String = (0..8_000).map(|number| format!("; x{number}=1")).collect();
+        let read = parameters(&format!("a/b; x0=0{written}"));
+        assert_eq!(read.len(), 100);
+        assert_eq!(read.first(), Some(&("x0".to_owned(), "0".to_owned())));
+        assert_eq!(read.last().map(|(name, _)| name.as_str()), Some("x99"));
     }
 }
