@@ -154,12 +154,14 @@ pub(super) enum DialStatus {
     Unreachable = 3,
     /// It is there, and the agent has so few left that it is not to wait for another request.
     Once = 4,
+    /// The agent has reset the connection before it was open. Nodes that do not know it take it for `Unreachable`.
+    Reset = 5,
 }
 
 impl DialStatus {
     /// What a byte says; what it should not say is taken for a tunnel that cannot be reached.
     pub(super) fn of(byte: u8) -> Self {
-        let all = [Self::Connected, Self::Offline, Self::Busy, Self::Once];
+        let all = [Self::Connected, Self::Offline, Self::Busy, Self::Once, Self::Reset];
         all.into_iter().find(|status| *status as u8 == byte).unwrap_or(Self::Unreachable)
     }
 }
@@ -303,6 +305,14 @@ mod tests {
         let hello: Hello = serde_json::from_str(r#"{"node_id": "node_1", "mood": 7}"#).unwrap();
 
         assert_eq!((hello.node_id.as_str(), hello.protocol_version), ("node_1", 0));
+    }
+
+    #[test]
+    fn a_status_that_a_node_does_not_know_is_unreachable() {
+        assert_eq!(DialStatus::of(5), DialStatus::Reset);
+        for byte in [3, 6, 255] {
+            assert_eq!(DialStatus::of(byte), DialStatus::Unreachable, "{byte}");
+        }
     }
 
     #[test]

@@ -92,9 +92,8 @@ async fn dial(services: &PeerServices, mut stream: Stream) -> io::Result<()> {
         Ok(Ok(io)) => (DialStatus::Connected, Some(io)),
         Ok(Err(DialError::Offline)) => (DialStatus::Offline, None),
         Ok(Err(DialError::Busy)) => (DialStatus::Busy, None),
-        Ok(Err(DialError::Unreachable(_) | DialError::Reset)) | Err(_) => {
-            (DialStatus::Unreachable, None)
-        }
+        Ok(Err(DialError::Reset)) => (DialStatus::Reset, None),
+        Ok(Err(DialError::Unreachable(_))) | Err(_) => (DialStatus::Unreachable, None),
     };
     stream.write_all(&[status as u8]).await?;
     match io {

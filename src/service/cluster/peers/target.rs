@@ -145,6 +145,7 @@ impl Target for RemoteTunnelTarget {
             match status {
                 Some(DialStatus::Connected | DialStatus::Once) => Ok(Box::new(stream) as Io),
                 Some(DialStatus::Busy) => Err(DialError::Busy),
+                Some(DialStatus::Reset) => Err(DialError::Reset),
                 Some(DialStatus::Unreachable) => {
                     Err(DialError::Unreachable("said by another node".to_owned()))
                 }
