@@ -1,6 +1,5 @@
 //! The embedded service and the command, as Python sees them.
 
-use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
@@ -12,7 +11,7 @@ use serde_json::Value;
 use super::traffic::TrafficEvents;
 use super::{error, shutdown};
 use crate::api::{Origin, Secret, mask};
-use crate::base::address::{self, HostPort};
+use crate::base::address::{self, Authority, HostPort};
 use crate::policy::path::AmbiguousPaths;
 use crate::service::config::{load_embedded, replace_settings};
 use crate::service::store::PostgresOptions;
@@ -317,10 +316,14 @@ impl Drop for PyService {
     }
 }
 
-/// Returns a URL with its host in the `xn--` form.
+/// Returns a URL with its host in the `xn--` form. The URL is `scheme://host[:port]`, and an error if its host is not a
+/// host name.
 #[pyfunction]
 pub(super) fn with_ascii_host(url: &str) -> PyResult<String> {
-    let ascii = address::with_ascii_host(url).map(Cow::into_owned);
+    let ascii = address::with_ascii_host(url).and_then(|ascii| {
+        Authority::parse(&ascii)?;
+        Ok(ascii.into_owned())
+    });
     ascii.map_err(|problem| PyValueError::new_err(format!("{:?} {problem}", mask::url(url))))
 }
 

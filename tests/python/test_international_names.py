@@ -271,6 +271,9 @@ def test_the_addresses_of_a_service_are_in_their_ascii_form() -> None:
         assert service.edge_url(NAME, "/\u00fc").startswith(f"https://{WIRE}:")
         with pytest.raises(ValueError, match="write it as"):
             service.edge_url("\uff41.test")
+        for host in ("a b", "a.test:80", "a/b", "ada@a.test", ""):
+            with pytest.raises(ValueError, match="http"):
+                service.edge_url(host)
         with ginnel.Agent(service) as agent, agent.client() as local:
             tunnel = local.tunnels.start(addr=9, proto="http", name="web", subdomain="shop")
             assert f"//shop.{WIRE}:" in tunnel.public_url
