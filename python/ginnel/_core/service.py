@@ -262,7 +262,8 @@ class Service(InProcess):
         Letters outside ASCII in `host` become their `xn--` form.
 
         Raises:
-            ValueError: `host` is not a host name, or the service serves no public HTTP.
+            ValueError: `host` is neither a host name nor an IP address, or the service serves no
+                public HTTP.
         """
         address, scheme = self._service.https_address, "https"
         if address is None:
