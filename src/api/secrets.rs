@@ -27,9 +27,7 @@ const SECRET_NAME_PARTS: &[&str] = &[
     "backupcode",
     "backupkey",
     "backupphrase",
-    "cardno",
     "cardnumber",
-    "ccnum",
     "clientkey",
     "cnonce",
     "codeverifier",
@@ -69,7 +67,6 @@ const SECRET_NAME_PARTS: &[&str] = &[
     "passwd",
     "password",
     "passwort",
-    "pincode",
     "privatekey",
     "privkey",
     "recoverycode",
@@ -111,6 +108,8 @@ const SECRET_WORDS: &[&str] = &[
     "auth", "cred", "cvc", "cvn", "cvv", "haslo", "heslo", "jeton", "mdp", "otp", "parola",
     "parool", "pin", "pwd", "senha", "sifre", "sig", "ssn", "totp",
 ];
+/// Names that hold secrets if one of their words or two in a row are one of these: `card_no`, but not `discardNow`.
+const SECRET_PHRASES: &[&str] = &["cardno", "ccnum", "ccnumber"];
 /// Names that hold secrets if their last word is one of these.
 const LAST_SECRET_WORDS: &[&str] = &["pass", "seed", "seeds"];
 /// Names that hold secrets if they are one of these.
@@ -138,9 +137,7 @@ const DESCRIBING_WORDS: &[&str] = &[
     "expires",
     "expiry",
     "format",
-    "href",
     "iframe",
-    "in",
     "issuer",
     "kind",
     "length",
@@ -150,7 +147,6 @@ const DESCRIBING_WORDS: &[&str] = &[
     "mode",
     "name",
     "names",
-    "on",
     "policies",
     "policy",
     "provider",
@@ -164,13 +160,26 @@ const DESCRIBING_WORDS: &[&str] = &[
     "ttl",
     "type",
     "types",
-    "uri",
-    "uris",
-    "url",
-    "urls",
     "usage",
     "version",
     "versions",
+];
+/// Words in front of `in` and `on` in names that say something about a secret, such as `session_expires_in`.
+const TIME_WORDS: &[&str] =
+    &["changed", "created", "expire", "expired", "expires", "issued", "updated", "used"];
+/// Addresses in metadata of OAuth, OpenAPI and Google. Other addresses with the name of a secret may contain it.
+const METADATA_NAMES: &[&str] = &[
+    "accesstokenuri",
+    "accesstokenurl",
+    "authproviderx509certurl",
+    "authorizationuri",
+    "authorizationurl",
+    "authorizeurl",
+    "authuri",
+    "authurl",
+    "requesttokenurl",
+    "tokenuri",
+    "tokenurl",
 ];
 /// First words of names that say something about a secret, such as `has_password`.
 const ASKING_WORDS: &[&str] = &["has", "is"];
@@ -223,7 +232,7 @@ const SECRET_PARAMETERS: &[&str] = &["code"];
 /// Returns true if a header, a member or an element of this name holds a secret.
 pub fn is_secret(name: &str) -> bool {
     static CANDIDATES: LazyLock<Option<Regex>> = LazyLock::new(|| {
-        any_of(&[SECRET_NAME_PARTS, SECRET_WORDS, LAST_SECRET_WORDS, SECRET_NAMES])
+        any_of(&[SECRET_NAME_PARTS, SECRET_WORDS, SECRET_PHRASES, LAST_SECRET_WORDS, SECRET_NAMES])
     });
     static PARTS: LazyLock<Option<Regex>> = LazyLock::new(|| any_of(&[SECRET_NAME_PARTS]));
     let (Some(candidates), Some(parts)) = (CANDIDATES.as_ref(), PARTS.as_ref()) else {
@@ -244,6 +253,8 @@ pub fn is_secret(name: &str) -> bool {
     is_one(SECRET_NAMES, &plain)
         || parts.is_match(&without_other_words(&plain))
         || words.iter().any(|word| is_one(SECRET_WORDS, word.strip_suffix('s').unwrap_or(word)))
+        || words.iter().any(|word| is_one(SECRET_PHRASES, word))
+        || words.windows(2).any(|pair| is_one(SECRET_PHRASES, &pair.concat()))
         || words.last().is_some_and(|word| is_one(LAST_SECRET_WORDS, word))
 }
 
@@ -278,25 +289,30 @@ pub fn is_secret_parameter(name: &str) -> bool {
 /// also be that of a quantity.
 pub fn is_visible_scalar(name: &str, value: &str, is_typed: bool) -> bool {
     match value.trim_start().starts_with('[') {
-        true => is_typed && is_list_of_scalars(value),
+        true => is_typed && is_list_of_scalars(value, is_quantity(name)),
         false => is_scalar(value) && (is_typed || is_quantity(name)),
     }
 }
 
-/// Lists of this many small numbers may be the bytes of a key.
+/// Lists of this many numbers may be the bytes or words of a key.
 const MIN_KEY_BYTES: usize = 16;
+/// The largest number in the bytes of a key, with a sign or without.
+const MAX_KEY_BYTE: u16 = 256;
 
-/// Returns true for a list that contains only numbers, booleans, null and such lists, and that cannot be the bytes of
-/// a key.
-fn is_list_of_scalars(list: &str) -> bool {
+/// Returns true for a list that contains only numbers, booleans, null and such lists, and that cannot be a key. Long
+/// lists of quantities are only keys if all their numbers are bytes.
+fn is_list_of_scalars(list: &str, is_quantity: bool) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"[], \t\r\n+-.".contains(&byte);
     if !list.bytes().all(allowed) {
         return false;
     }
     let mut items = list.split([',', '[', ']']).map(str::trim).filter(|item| !item.is_empty());
-    let may_be_bytes = items.clone().all(|item| item.parse::<u8>().is_ok())
-        && items.clone().nth(MIN_KEY_BYTES - 1).is_some();
-    !may_be_bytes && items.all(is_scalar)
+    let is_byte =
+        |item: &str| item.parse::<i16>().is_ok_and(|it| it.unsigned_abs() <= MAX_KEY_BYTE);
+    let is_number = |item: &&str| item.contains(|letter: char| letter.is_ascii_digit());
+    let is_long = items.clone().filter(is_number).nth(MIN_KEY_BYTES - 1).is_some();
+    let may_be_key = is_long && (!is_quantity || items.clone().all(is_byte));
+    !may_be_key && items.all(is_scalar)
 }
 
 fn is_quantity(name: &str) -> bool {
@@ -326,8 +342,14 @@ fn any_of(lists: &[&[&str]]) -> Option<Regex> {
 /// Returns true if a name says something about a secret.
 fn is_describing(plain: &str, words: &[String]) -> bool {
     let is_joined = |known: &&str| known.len() >= MIN_JOINED_BYTES && plain.ends_with(*known);
+    if METADATA_NAMES.contains(&plain) {
+        return true;
+    }
     match words {
         [] => false,
+        [.., before, last] if matches!(last.as_str(), "in" | "on") => {
+            TIME_WORDS.contains(&before.as_str())
+        }
         [_] => DESCRIBING_WORDS.iter().any(is_joined),
         [first, .., last] => {
             DESCRIBING_WORDS.contains(&last.as_str()) || ASKING_WORDS.contains(&first.as_str())
@@ -453,6 +475,13 @@ mod tests {
             "sig",
             "X-Sig-2",
             "tokenizer_api_key",
+            "password_reset_url",
+            "session_url",
+            "sessionUrl",
+            "magic_token_url",
+            "secret_uri",
+            "token_href",
+            "token_in",
             "max_tokens",
             "recovery_codes",
             "backupCodes",
@@ -468,6 +497,10 @@ mod tests {
             "wallet.seed",
             "cardNumber",
             "card_no",
+            "cardno",
+            "userCardNo",
+            "ccNum",
+            "cc_number",
             "credit_card",
             "ssn",
             "userSSN",
@@ -524,6 +557,16 @@ mod tests {
             "random_seeding",
             "desenhar",
             "otp_required",
+            "token_uri",
+            "tokenUrl",
+            "authorizationUrl",
+            "auth_uri",
+            "auth_provider_x509_cert_url",
+            "password_changed_on",
+            "discardNow",
+            "cardNote",
+            "accNumber",
+            "pincode",
         ] {
             assert!(!is_secret(name), "{name}");
         }
@@ -572,6 +615,12 @@ mod tests {
     #[test]
     fn numbers_booleans_and_null_are_visible() {
         let bytes = format!("[{}]", ["7"; MIN_KEY_BYTES].join(", "));
+        let numbers = |item: &str| format!("[300, {}]", [item; MIN_KEY_BYTES].join(", "));
+        for list in [bytes.replace('7', "-12"), bytes.replace("7]", "256]"), numbers("7")] {
+            assert!(!is_visible_scalar("private_key", &list, true), "{list}");
+        }
+        assert!(is_visible_scalar("tokens", &numbers("50256"), true));
+        assert!(!is_visible_scalar("seed", &bytes.replace('7', "-12"), true));
         for list in ["[]", "[1, 2.5]", "[[1, null], [true]]"] {
             assert!(is_visible_scalar("tokens", list, true), "{list}");
             assert!(!is_visible_scalar("tokens", list, false), "{list}");

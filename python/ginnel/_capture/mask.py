@@ -65,7 +65,14 @@ def _concealed(value: object) -> object:
     match value:
         case None | "" | bool() | int() | float():
             return value
-        case list() if is_visible_list(dumps(value, default=str)):
+        case list() if _is_visible(value):
             return value
         case _:
             return MASK
+
+
+def _is_visible(value: list[object]) -> bool:
+    try:
+        return is_visible_list(dumps(value, default=str))
+    except (TypeError, ValueError, RecursionError):
+        return False

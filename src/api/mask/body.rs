@@ -1,11 +1,10 @@
 //! Bodies, by what they are.
 
 use super::charset::WideText;
-use super::credentials::credentials;
 use super::fields::pairs;
 use super::json::json;
 use super::mark::MASK;
-use super::text::{code, text};
+use super::text::{code, page, style_sheet, text};
 use super::{events, parts, yaml};
 
 /// How the types of texts end, beside those that begin with `text/`.
@@ -48,7 +47,8 @@ pub(super) fn masked(media_type: &str, body: &[u8], depth: usize) -> Option<Vec<
             yaml::masked(&shown, true)
         }
         // Selectors of style sheets look like names with values.
-        "text/css" => credentials(&shown).into_owned(),
+        "text/css" => style_sheet(&shown).into_owned(),
+        _ if media_type.contains("html") => page(&shown).into_owned(),
         _ if is_script(media_type) => code(&shown).into_owned(),
         _ if is_text(media_type, body) => text(&shown).into_owned(),
         _ => return None,

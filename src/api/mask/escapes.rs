@@ -1,14 +1,19 @@
 //! Escapes in quoted texts of JSON, YAML and JavaScript, and references to characters in XML.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::iter::Peekable;
 use std::str::Chars;
 
+use super::work;
+
 /// The longest reference to a character or an entity, in bytes.
 const MAX_REFERENCE_BYTES: usize = 64;
-/// The longest text that entities may become, in bytes.
+/// The largest number of bytes that entities add to one text.
 const MAX_RESOLVED_BYTES: usize = 4096;
+/// Stands for an entity that is not read. It may be a part of the name of a secret.
+const UNREAD_ENTITY: &str = "secret";
 /// How many entities may be inside each other.
 const MAX_ENTITY_DEPTH: u8 = 4;
 
@@ -54,8 +59,26 @@ fn code(letters: &mut Peekable<Chars<'_>>, length: usize) -> Option<char> {
     char::from_u32(number)
 }
 
-/// The texts of entities by their names.
-pub(super) type Entities<'a> = BTreeMap<&'a str, &'a str>;
+/// The entities of a document.
+#[derive(Debug, Default)]
+pub(super) struct Entities<'a> {
+    texts: BTreeMap<&'a str, &'a str>,
+    /// The number of bytes that entities may still add to the texts of the document.
+    budget: Cell<usize>,
+}
+
+impl<'a> Entities<'a> {
+    /// `texts` are the texts of entities by their names. All of them together add at most `budget` bytes.
+    pub fn new(texts: BTreeMap<&'a str, &'a str>, budget: usize) -> Self {
+        Self { texts, budget: Cell::new(budget) }
+    }
+
+    fn spend(&self, bytes: usize) -> bool {
+        let left = self.budget.get().checked_sub(bytes);
+        self.budget.set(left.unwrap_or(self.budget.get()));
+        left.is_some()
+    }
+}
 
 /// Returns a text of XML or HTML with its references read. References that are not known stay.
 pub(super) fn resolved<'a>(text: &'a str, entities: &Entities<'_>) -> Cow<'a, str> {
@@ -63,12 +86,14 @@ pub(super) fn resolved<'a>(text: &'a str, entities: &Entities<'_>) -> Cow<'a, st
         return text.into();
     }
     let mut read = String::with_capacity(text.len());
-    resolve(text, entities, MAX_ENTITY_DEPTH, &mut read);
+    let limit = text.len() + MAX_RESOLVED_BYTES;
+    resolve(text, entities, (MAX_ENTITY_DEPTH, limit), &mut read);
     read.into()
 }
 
-fn resolve(text: &str, entities: &Entities<'_>, depth: u8, read: &mut String) {
-    let limit = text.len() + MAX_RESOLVED_BYTES;
+/// Reads the references of a text. The limit is that of the bytes in `read`.
+fn resolve(text: &str, entities: &Entities<'_>, (depth, limit): (u8, usize), read: &mut String) {
+    work::count(text.len());
     let mut rest = text;
     while let Some(at) = rest.find('&') {
         let (before, after) = rest.split_at(at);
@@ -77,15 +102,21 @@ fn resolve(text: &str, entities: &Entities<'_>, depth: u8, read: &mut String) {
         let end = name.bytes().take(MAX_REFERENCE_BYTES).position(|byte| byte == b';');
         let name = end.and_then(|end| name.get(..end));
         let length = name.map_or(0, |name| name.len() + 2);
-        let inner = name.and_then(|name| entities.get(name));
-        let inner = inner.filter(|_| depth > 0 && read.len() < limit);
+        let inner = name.and_then(|name| entities.texts.get(name));
+        let may_read = |inner: &str| {
+            depth > 0 && read.len() + inner.len() <= limit && entities.spend(inner.len())
+        };
         let length = match (name.and_then(character), inner) {
             (Some(letter), _) => {
                 read.push(letter);
                 length
             }
-            (None, Some(inner)) => {
-                resolve(inner, entities, depth - 1, read);
+            (None, Some(inner)) if may_read(inner) => {
+                resolve(inner, entities, (depth - 1, limit), read);
+                length
+            }
+            (None, Some(_)) => {
+                read.push_str(UNREAD_ENTITY);
                 length
             }
             (None, None) => {
@@ -147,7 +178,9 @@ mod tests {
 
     #[test]
     fn references_are_read() {
-        let entities = Entities::from([("w", "&#119;"), ("loop", "a&loop;&loop;")]);
+        let long = "a".repeat(MAX_RESOLVED_BYTES + 100);
+        let texts = [("w", "&#119;"), ("loop", "a&loop;&loop;"), ("long", &long)];
+        let entities = Entities::new(texts.into(), 10_000);
         for (text, expected) in [
             ("pass&#119;ord", "password"),
             ("pass&#x77;ord", "password"),
@@ -157,5 +190,8 @@ mod tests {
             assert_eq!(resolved(text, &entities), expected, "{text}");
         }
         assert!(resolved("&loop;", &entities).len() < 2 * MAX_RESOLVED_BYTES);
+        assert_eq!(resolved("a&long;b", &entities), "asecretb");
+        let spent = Entities::new(texts.into(), 11);
+        assert_eq!(resolved("&w;&w;", &spent), "wsecret");
     }
 }

@@ -395,7 +395,7 @@ mod tests {
             "list": {"kind": "SecretList", "items": [{"data": "x"}]},
             "jwk": {"kty": "RSA", "n": "kept", "d": "x"},
             "row": {"field": "password", "content": "x", "type": "kept", "other": "x"},
-            "file": {"key": "kept", "size": 5},
+            "file": {"key": "kept", "size": 5, "etag": "kept"},
         });
         let expected = serde_json::json!({
             "env": [{"name": "PASSWORD", "value": MASK}, {"name": "max_tokens", "value": 5}],
@@ -403,7 +403,7 @@ mod tests {
             "list": {"kind": "SecretList", "items": [{"data": MASK}]},
             "jwk": {"kty": "RSA", "n": "kept", "d": MASK},
             "row": {"field": "password", "content": MASK, "type": "kept", "other": MASK},
-            "file": {"key": "kept", "size": 5},
+            "file": {"key": "kept", "size": 5, "etag": "kept"},
         });
         assert_eq!(json(&shown.to_string()), expected.to_string());
         let mut in_form = shown.clone();

@@ -68,7 +68,7 @@ fn entities(text: &str) -> Entities<'_> {
     let pattern = PATTERN.as_ref().filter(|_| text.contains("<!ENTITY"));
     let found = pattern.iter().flat_map(|pattern| pattern.captures_iter(text));
     let pairs = found.filter_map(|found| found.get(1).zip(found.get(2).or(found.get(3))));
-    pairs.map(|(name, text)| (name.as_str(), text.as_str())).collect()
+    Entities::new(pairs.map(|(name, text)| (name.as_str(), text.as_str())).collect(), text.len())
 }
 
 /// Returns a declaration without the text of an entity and without the default of a secret attribute.

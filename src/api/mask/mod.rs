@@ -55,13 +55,15 @@ mod tests {
     }
 
     /// Texts that repeat one piece. Scanners that search from each piece to the end need quadratic time for them.
-    const HOSTILE_PIECES: [&str; 50] = [
+    const HOSTILE_PIECES: [&str; 54] = [
         "\\'",
         "\\\"",
         "'a\\\"",
         "[\\'",
         "$token:",
         "$cookie: ",
+        "cookie: ",
+        "authorization: a b ",
         "token=[token={",
         "max_tokens=[",
         "\"\"\"token=",
@@ -96,6 +98,8 @@ mod tests {
         "{a(b:",
         "$a:b{\"variables\":\"$",
         "<!ENTITY a \"",
+        "<!ENTITY a \"bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb\"><b>&a;&a;&a;&a;",
+        "<!ENTITY a \"&b;&b;\"><!ENTITY b \"&c;&c;\"><!ENTITY c \"cccc\"><b c='&a;'>&a;",
         "<script>token=`",
         "<script>token=[",
         "let token=`${",

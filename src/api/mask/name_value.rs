@@ -48,6 +48,8 @@ const CONTENTS: [&str; 14] = [
     "answer", "body", "content", "contents", "current", "data", "input", "literal", "new", "old",
     "plain", "raw", "response", "text",
 ];
+/// The label that things have besides settings. It hides only members that have values.
+const THING: &str = "name";
 /// Members that have a name or a value only if they have no other words.
 const WHOLE_NAMES: [&str; 2] = ["id", "k"];
 const WHOLE_VALUE: &str = "v";
@@ -57,7 +59,7 @@ const PATHS: [&str; 3] = ["loc", "path", "pointer"];
 const TYPES: [&str; 3] = ["format", "purpose", "type"];
 const SECRET_TYPES: [&str; 4] = ["credential", "passwd", "password", "secret"];
 /// Members that describe the value of the member next to them, besides those whose names describe secrets.
-const DESCRIPTIONS: [&str; 41] = [
+const DESCRIPTIONS: [&str; 48] = [
     "autocomplete",
     "category",
     "class",
@@ -71,12 +73,15 @@ const DESCRIPTIONS: [&str; 41] = [
     "help",
     "hint",
     "host",
+    "href",
     "icon",
+    "in",
     "language",
     "locale",
     "message",
     "msg",
     "namespace",
+    "on",
     "op",
     "operator",
     "owner",
@@ -95,6 +100,10 @@ const DESCRIPTIONS: [&str; 41] = [
     "timestamp",
     "title",
     "uid",
+    "uri",
+    "uris",
+    "url",
+    "urls",
     "username",
     "uuid",
     "visibility",
@@ -112,6 +121,16 @@ const FILE_MEMBERS: [&str; 9] = [
     "uploadid",
     "versionid",
 ];
+/// The smallest number of such members that make any `key` the name of a file.
+const MIN_FILE_MEMBERS: usize = 2;
+/// Endings of the names of files.
+const FILE_ENDINGS: [&str; 32] = [
+    "avif", "bin", "bmp", "css", "csv", "doc", "docx", "gif", "gz", "htm", "html", "ico", "jpeg",
+    "jpg", "js", "json", "log", "md", "mov", "mp3", "mp4", "parquet", "pdf", "png", "svg", "tar",
+    "txt", "webp", "xlsx", "xml", "yaml", "zip",
+];
+/// Members of an object with a `key` that is a label.
+const KEY_VALUES: [&str; 5] = ["v", "val", "vals", "value", "values"];
 /// Names are not longer than this, in bytes.
 const MAX_NAME_BYTES: usize = 64;
 /// The number of bytes of a name that are examined. Items contain groups, which are longer than names.
@@ -192,7 +211,8 @@ impl LabelReach {
         let is_record =
             WHOLE_NAMES.iter().any(is) && text.contains(|letter: char| letter.is_ascii_digit());
         Some(match is_exact(text) && !is_record {
-            true if is_path => Self::Contents,
+            // Things have a `name` as well: a biscuit next to its brand.
+            true if is_path || label.eq_ignore_ascii_case(THING) => Self::Contents,
             true => Self::Texts,
             false => Self::Values,
         })
@@ -253,11 +273,12 @@ pub fn secret_members<'a>(
         .iter()
         .filter(|kind| texts.clone().any(|(member, text)| kind.is_of(member, text)))
         .collect();
-    let is_label = members.clone().any(|(member, _)| makes_key_a_label(member));
+    let mut siblings = KeySiblings::default();
+    members.clone().for_each(|(member, text)| siblings.add(member, text.is_some()));
     let is_hidden = |(member, text): (&str, Option<&str>)| {
         let role = member_role(member).filter(|role| *role != PairRole::Other || text.is_some());
         let is_named =
-            is_secret(member) && !(is_key(member) && (is_label || text.is_some_and(is_file_name)));
+            is_secret(member) && !(is_key(member) && siblings.make_label(text.unwrap_or_default()));
         is_named
             || reach.zip(role).is_some_and(|(reach, role)| reach.hides(role))
             || kinds.iter().any(|kind| kind.hidden.contains(&member))
@@ -269,28 +290,41 @@ fn is_key(member: &str) -> bool {
     member.eq_ignore_ascii_case("key")
 }
 
-/// Returns true for a member whose object has a `key` that is not a secret, but a label or the name of a file.
-fn makes_key_a_label(member: &str) -> bool {
-    let is_file = |known: &&str| {
-        let letters = member.bytes().filter(u8::is_ascii_alphanumeric);
-        member.len() <= MAX_NAME_BYTES
-            && letters.map(|letter| letter.to_ascii_lowercase()).eq(known.bytes())
-    };
-    pair_role(member) == Some(PairRole::Value) || FILE_MEMBERS.iter().any(is_file)
+/// The members of an object that say what its `key` is.
+#[derive(Debug, Default)]
+struct KeySiblings {
+    /// True if a text is next to it that is the value of a pair.
+    has_value: bool,
+    /// The number of members that files have.
+    file_members: usize,
 }
 
-/// The longest ending of a file's name, in bytes.
-const MAX_EXTENSION_BYTES: usize = 5;
+impl KeySiblings {
+    fn add(&mut self, member: &str, is_text: bool) {
+        if member.len() > MAX_NAME_BYTES {
+            return;
+        }
+        let letters = || member.bytes().filter(u8::is_ascii_alphanumeric);
+        let is_file =
+            |known: &&str| letters().map(|letter| letter.to_ascii_lowercase()).eq(known.bytes());
+        let is_value = |known: &&str| member.eq_ignore_ascii_case(known);
+        self.has_value |= is_text && KEY_VALUES.iter().any(is_value);
+        self.file_members += usize::from(FILE_MEMBERS.iter().any(is_file));
+    }
 
-/// Returns true for the name of a file with an ending, such as `photos/a.jpg`.
+    /// Returns true if a `key` with this text is not a secret, but a label or the name of a file.
+    fn make_label(&self, text: &str) -> bool {
+        let is_path = self.file_members > 0 && text.contains('/');
+        self.has_value || self.file_members >= MIN_FILE_MEMBERS || is_path || is_file_name(text)
+    }
+}
+
+/// Returns true for the name of a file with an ending that files have, such as `photos/a.jpg`.
 pub(super) fn is_file_name(text: &str) -> bool {
-    let is_ending = |ending: &str| {
-        (1..=MAX_EXTENSION_BYTES).contains(&ending.len())
-            && ending.starts_with(|first: char| first.is_ascii_alphabetic())
-            && ending.bytes().all(|byte| byte.is_ascii_alphanumeric())
-    };
     let name = text.rsplit('/').next().unwrap_or_default();
-    name.rsplit_once('.').is_some_and(|(stem, ending)| !stem.contains('.') && is_ending(ending))
+    name.rsplit_once('.').is_some_and(|(stem, ending)| {
+        !stem.contains('.') && FILE_ENDINGS.iter().any(|known| ending.eq_ignore_ascii_case(known))
+    })
 }
 
 /// Returns the places of the values of `key` in JSON that are labels or names of files.
@@ -368,9 +402,9 @@ struct PairGroup {
     kind_values: Vec<(usize, HiddenValue)>,
     /// The data of objects in this one that have no kind.
     inner_data: Vec<HiddenValue>,
-    /// The places of values of `key`, and true if they are labels.
-    keys: Vec<usize>,
-    has_key_labels: bool,
+    /// The values of `key`, and the members next to them.
+    keys: Vec<Range<usize>>,
+    siblings: KeySiblings,
     /// The key of the current item, and the part that it has in a pair.
     key: Range<usize>,
     role: Option<PairRole>,
@@ -689,8 +723,11 @@ impl<'a> PairScan<'a> {
         let is_unknown = is_cut && is_in_list && group.open == b'{' && !group.has_name;
         self.hide_values(&group, is_unknown);
         let inner_data = self.hide_kinds(&mut group);
-        if group.has_key_labels {
-            self.key_labels.extend(&group.keys);
+        for key in &group.keys {
+            let written = self.text.get(key.clone()).unwrap_or_default();
+            if group.siblings.make_label(examined_part(unquoted(written))) {
+                self.key_labels.insert(key.start);
+            }
         }
         if group.open == b'[' && !group.has_keys && !group.has_others {
             self.hidden.extend_from_slice(&group.pairs);
@@ -781,10 +818,10 @@ impl PairGroup {
         }
         let written = examined_part(unquoted(text.get(place.clone()).unwrap_or_default()));
         if is_key(member) {
-            self.keys.push(place.start);
-            self.has_key_labels |= is_file_name(written);
+            self.keys.push(place.clone());
         }
-        self.has_key_labels |= makes_key_a_label(member);
+        let is_text = text.get(place.clone()).is_some_and(|it| it.starts_with(['"', '\'', '\\']));
+        self.siblings.add(member, is_text);
         self.has_kind |= member == KIND;
         self.is_secret_list |= member == KIND && written == SECRET_LIST_KIND;
         for (number, (is_kind, known)) in self.kinds.iter_mut().zip(&SECRET_KINDS).enumerate() {
@@ -921,6 +958,28 @@ mod tests {
     }
 
     #[test]
+    fn a_key_is_a_label_only_next_to_a_value_or_as_the_name_of_a_file() {
+        for (source, is_hidden) in [
+            (r#"{"key":"a1b2c3d4e5","is_default":true}"#, true),
+            (r#"{"key":"a1b2c3d4e5","default":"a"}"#, true),
+            (r#"{"key":"abc","value":1}"#, true),
+            (r#"{"key":"abc","size":1}"#, true),
+            (r#"{"key":"abcdef0123456789.x9k2"}"#, true),
+            (r#"{"key":"wJalrXUtnFEMI/K7MDENG"}"#, true),
+            (r#"{"key":"region","value":"kept"}"#, false),
+            (r#"{"key":"kept.jpg"}"#, false),
+            (r#"{"Key":"photos/kept","Size":1}"#, false),
+            (r#"{"Key":"kept","LastModified":"kept","ETag":"kept","Size":1}"#, false),
+        ] {
+            assert_eq!(super::super::json(source).contains(MASK), is_hidden, "{source}");
+            let value: Value = serde_json::from_str(source).unwrap_or_default();
+            let members = value.as_object().into_iter().flatten();
+            let hidden = secret_members(members.map(|(name, it)| (name.as_str(), it.as_str())));
+            assert_eq!(hidden.contains(&true), is_hidden, "{source}");
+        }
+    }
+
+    #[test]
     fn members_are_hidden_by_the_kind_of_their_object() {
         for (source, expected) in [
             (
@@ -994,6 +1053,7 @@ mod tests {
             r#"{"name": "auth-service", "full_name": "kept/auth-service", "content": "kept"}"#,
             r#"{"name": "password", "in": "kept", "description": "kept", "message": "kept"}"#,
             r#"{"name": "secret", "namespace": "kept", "uid": "kept"}"#,
+            r#"{"name": "Cookie", "brand": "kept", "sku": "12"}"#,
             r#"{"title": "How to choose a password", "content": "kept"}"#,
             r#"{"id": "session_1", "content": "kept", "user": "kept"}"#,
             r#"{"method": "GET", "path": "/api/token", "user": "kept"}"#,

@@ -8,7 +8,7 @@ pub(super) const VOID_ELEMENTS: [&str; 13] = [
     "wbr",
 ];
 /// Elements of HTML whose content is not markup.
-const RAW_ELEMENTS: [&str; 2] = ["script", "style"];
+pub(super) const RAW_ELEMENTS: [&str; 2] = ["script", "style"];
 /// Contents of the types of scripts that are markup.
 const TEMPLATE_TYPES: [&str; 2] = ["template", "text/x-"];
 /// The marks of a page of HTML, which are near its beginning.
@@ -23,16 +23,23 @@ pub(super) struct Pieces<'a> {
     is_page: bool,
     /// The element whose content is not markup, if one is open.
     raw: Option<&'static str>,
+    /// Such elements that have no end tag in the rest of the text.
+    unclosed: Vec<&'static str>,
 }
 
 impl<'a> Pieces<'a> {
     pub fn of(text: &'a str) -> Self {
-        Self { text, at: 0, is_page: is_page(text), raw: None }
+        Self { text, at: 0, is_page: is_page(text), raw: None, unclosed: Vec::new() }
     }
 
     fn length(&mut self, rest: &str) -> usize {
-        match self.raw.take().map(|name| raw_length(rest, name)) {
-            Some(length) if length > 0 => length,
+        let raw = self.raw.take().filter(|name| !self.unclosed.contains(name));
+        match raw.map(|name| (name, raw_length(rest, name))) {
+            Some((_, Some(length))) if length > 0 => length,
+            Some((name, None)) => {
+                self.unclosed.push(name);
+                length(rest)
+            }
             _ => length(rest),
         }
     }
@@ -61,18 +68,20 @@ fn raw_element(tag: &str) -> Option<&'static str> {
     (!tag.starts_with("</") && !tag.ends_with("/>") && !is_template).then_some(raw)
 }
 
-/// Returns the length of the content of an element that is not markup.
-fn raw_length(rest: &str, name: &str) -> usize {
+/// Returns the length of the content of an element that is not markup; `None` if it has no end tag.
+pub(super) fn raw_length(rest: &str, name: &str) -> Option<usize> {
     let mut at = 0;
     while let Some(found) = rest.get(at..).and_then(|rest| rest.find("</")) {
         at += found;
         let end = rest.get(at + 2..at + 2 + name.len());
         if end.is_some_and(|end| end.eq_ignore_ascii_case(name)) {
-            return at;
+            work::count(at);
+            return Some(at);
         }
         at += 2;
     }
-    rest.len()
+    work::count(rest.len());
+    None
 }
 
 /// Returns true for a page of HTML.

@@ -43,6 +43,11 @@ const HEADERS: [&str; 7] = [
 ];
 /// A sentence behind the name of a header has at least so many words.
 const MIN_SENTENCE_WORDS: usize = 3;
+/// Words that sentences have and passphrases seldom do.
+const SENTENCE_WORDS: [&str; 18] = [
+    "a", "an", "and", "are", "be", "for", "header", "is", "must", "not", "of", "or", "see", "that",
+    "the", "this", "to", "with",
+];
 /// Longer numbers are not parts of a sentence, in bytes.
 const MAX_NUMBER_BYTES: usize = 5;
 
@@ -56,6 +61,19 @@ pub fn text(shown: &str) -> Cow<'_, str> {
 
 /// The same, where `depth` more texts may be inside.
 pub(super) fn nested(shown: &str, depth: u8) -> Cow<'_, str> {
+    nested_with(shown, depth, &loose)
+}
+
+/// A page of HTML without what looks like a secret.
+pub(super) fn page(shown: &str) -> Cow<'_, str> {
+    nested_with(shown, MAX_DEPTH, &|shown| loose_in(shown, false, ScriptPlaces::in_page))
+}
+
+fn nested_with<'a>(
+    shown: &'a str,
+    depth: u8,
+    loose: &dyn Fn(&str) -> Cow<'_, str>,
+) -> Cow<'a, str> {
     if is_plain(shown) {
         return shown.into();
     }
@@ -81,10 +99,22 @@ pub(super) fn loose(shown: &str) -> Cow<'_, str> {
 
 /// The same. If `is_typed` is true, numbers, booleans and null stay.
 pub(super) fn loose_with(shown: &str, is_typed: bool) -> Cow<'_, str> {
-    let shown = then(name_value::masked(shown), |shown| {
-        named(shown, is_typed, &ScriptPlaces::in_page(shown))
-    });
+    loose_in(shown, is_typed, |_| ScriptPlaces::nowhere())
+}
+
+fn loose_in(
+    shown: &str,
+    is_typed: bool,
+    find_scripts: impl Fn(&str) -> ScriptPlaces,
+) -> Cow<'_, str> {
+    let shown =
+        then(name_value::masked(shown), |shown| named(shown, is_typed, &find_scripts(shown)));
     then(shown, credentials)
+}
+
+/// A style sheet without the values that follow the names of secrets and an equals sign, and without credentials.
+pub(super) fn style_sheet(source: &str) -> Cow<'_, str> {
+    then(named(source, false, &ScriptPlaces::in_style_sheet()), credentials)
 }
 
 /// Source text of JavaScript without the text literals that follow the names of secrets, and without credentials.
@@ -104,6 +134,7 @@ fn named<'a>(shown: &'a str, is_typed: bool, scripts: &ScriptPlaces) -> Cow<'a, 
     let mut masked = String::new();
     let mut copied = 0;
     let mut read = 0;
+    let mut lines = HeaderLines::default();
     let variables = graphql::declared_variables(shown);
     let secret_variables = match variables.is_empty() {
         true => BTreeSet::new(),
@@ -124,12 +155,13 @@ fn named<'a>(shown: &'a str, is_typed: bool, scripts: &ScriptPlaces) -> Cow<'a, 
         // In YAML, the next line is not the value of a key.
         let is_empty = is_typed && whole.as_str().contains('\n');
         let is_variable = !dollar.is_empty() && secret_variables.contains(&*name);
-        if whole.start() < read || is_empty || !is_variable && !is_secret(&name) {
+        let is_selector = scripts.is_selector(whole.as_str());
+        if whole.start() < read || is_empty || is_selector || !is_variable && !is_secret(&name) {
             continue;
         }
-        if scripts.contains(shown, whole.start()) {
+        if scripts.contains(whole.start()) || script::is_declaration(shown, whole.range(), rest) {
             let value = script::value_of(&name, whole.as_str(), rest);
-            if let Some(literal) = value.secret {
+            for literal in value.secrets {
                 let start = whole.end() + literal.start;
                 masked.push_str(shown.get(copied..start).unwrap_or_default());
                 masked.push_str(MASK);
@@ -145,7 +177,7 @@ fn named<'a>(shown: &'a str, is_typed: bool, scripts: &ScriptPlaces) -> Cow<'a, 
                     && quote.is_empty()
                     && !matches!(first, b'"' | b'\'' | b'[' | b'{') =>
             {
-                header_length(rest)
+                lines.value_length(whole.end(), rest)
             }
             Some(b'[' | b'{') if !is_declaration(rest) => brackets::end(rest, 0),
             Some(b'#') => graphql::commented_length(rest, |rest| value_length(value, rest)),
@@ -209,28 +241,64 @@ pub(super) fn is_sentence_about(name: &str, text: &str) -> bool {
     is_header && is_sentence(text)
 }
 
-/// Returns the length of a header's value: up to the end of its line or the next tag. A sentence is not a value.
-fn header_length(rest: &str) -> usize {
-    let line_end = rest.find(['\r', '\n', '<']).unwrap_or(rest.len());
-    work::count(line_end);
-    match is_sentence(rest.get(..line_end).unwrap_or_default()) {
-        true => 0,
-        false => line_end,
+/// Finds the ends of the values of headers. Each line is searched once, however many names of headers it has.
+#[derive(Debug, Default)]
+struct HeaderLines {
+    /// The end of the line that was searched last.
+    end: usize,
+    /// Values in that line that begin later are not sentences.
+    last_start: Option<usize>,
+}
+
+impl HeaderLines {
+    /// Returns the length of a header's value: up to the end of its line or the next tag. A sentence is not a value.
+    fn value_length(&mut self, start: usize, rest: &str) -> usize {
+        if start >= self.end {
+            let length = rest.find(['\r', '\n', '<']).unwrap_or(rest.len());
+            work::count(length);
+            let line = rest.get(..length).unwrap_or_default();
+            self.end = start + length;
+            self.last_start = last_sentence_start(line).map(|at| start + at);
+        }
+        let length = self.end - start;
+        let line = rest.get(..length).unwrap_or_default();
+        match self.last_start.is_some_and(|last| start <= last) && !begins_with_scheme(line) {
+            true => 0,
+            false => length,
+        }
     }
 }
 
 fn is_sentence(line: &str) -> bool {
-    let mut words = line.split_whitespace();
-    let is_word = |word: &str| {
+    last_sentence_start(line).is_some() && !begins_with_scheme(line)
+}
+
+fn begins_with_scheme(line: &str) -> bool {
+    line.split_whitespace().next().is_some_and(is_scheme)
+}
+
+/// Returns the last place from which the rest of a line is a sentence.
+///
+/// A sentence has only words, and at least one of [`SENTENCE_WORDS`] or a full stop at its end.
+fn last_sentence_start(line: &str) -> Option<usize> {
+    let mut starts = Vec::new();
+    let mut last_common = line.trim_end().ends_with('.').then_some(line.len());
+    for word in line.split_whitespace() {
+        let start = word.as_ptr().addr() - line.as_ptr().addr();
         let word = word.trim_matches(['"', '\'', '(', ')', '.', ',', ';', ':', '!', '?']);
         let is_number = word.len() <= MAX_NUMBER_BYTES
             && word.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-        is_number
-            || word.chars().all(|letter| letter.is_alphabetic() || letter == '\'' || letter == '-')
-    };
-    words.clone().count() >= MIN_SENTENCE_WORDS
-        && words.clone().all(is_word)
-        && !words.next().is_some_and(is_scheme)
+        let is_letter = |it: char| it.is_alphabetic() || it == '\'' || it == '-';
+        if !is_number && word != MASK && !word.chars().all(is_letter) {
+            return None;
+        }
+        starts.push(start);
+        if SENTENCE_WORDS.iter().any(|known| word.eq_ignore_ascii_case(known)) {
+            last_common = last_common.max(Some(start));
+        }
+    }
+    let last = starts.len().checked_sub(MIN_SENTENCE_WORDS)?;
+    last_common?.min(*starts.get(last)?).into()
 }
 
 fn is_masked(value: &str) -> bool {
@@ -304,7 +372,18 @@ mod tests {
             ("Proxy-Authentication-Info: rspauth=sword fish", "Proxy-Authentication-Info: $"),
             ("token_endpoint: https://a.test/b", "token_endpoint: https://a.test/b"),
             ("const token = getToken()", "const token = getToken()"),
-            ("let token = \"swordfish\"", "let token = \"$\""),
+            ("let token = \"swordfish\"", "let token = $"),
+            ("const token = await api.getToken();", "const token = await api.getToken();"),
+            ("const token = process.env.TOKEN;", "const token = process.env.TOKEN;"),
+            ("var DB_PASSWORD=swordfish", "var DB_PASSWORD=$"),
+            ("export const API_KEY=abcd1234", "export const API_KEY=$"),
+            ("--set var password=hunter2", "--set var password=$"),
+            ("var password=hunter2.abc", "var password=$"),
+            ("{\"msg\":\"please let password=x\"}", "{\"msg\":\"please let password=$\"}"),
+            ("Authorization: correct horse battery staple", "Authorization: $"),
+            ("the Cookie: see the cookie: swordfish", "the Cookie: see the cookie: $"),
+            ("Cookie: see cookie: correct horse fish", "Cookie: see cookie: $"),
+            ("Cookie: see the authorization: token of it", "Cookie: see the authorization: $"),
         ] {
             let expected = expected.replace('$', MASK);
             assert_eq!(text(shown), expected, "{shown}");
