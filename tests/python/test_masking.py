@@ -379,6 +379,17 @@ def test_python_and_the_page_mask_alike() -> None:
             assert all(text in shown for text in case["keeps"]), (case["what"], shown)
 
 
+def test_lists_that_json_cannot_represent_are_masked() -> None:
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    loop: list[Any] = []
+    loop.append(loop)
+    for secret in ([{(1, 2): 3}], deep, loop):
+        assert mask.json({"token": secret}) == {"token": mask.MASK}
+    assert mask.json({"tokens": [1, 2]}) == {"tokens": [1, 2]}
+
+
 def test_masking_takes_linear_time() -> None:
     """What is shown may be a stranger's: nothing in it makes masking slow."""
     for piece in ("a=", "://", "<a ", "token", "bearer ", ";", "%", '"', "\\", "eyJ", "&a;"):
