@@ -56,7 +56,8 @@ impl Options {
             HostName::parse(domain).map_err(problem)?;
         }
         if self.code_prefix.chars().any(|it| it.is_control() || it.is_whitespace()) {
-            let problem = format!("{:?} has spaces or control characters", self.code_prefix);
+            let problem =
+                format!("{:?} has spaces or control characters", mask::login(&self.code_prefix));
             return Err(Error::setting("code_prefix", problem));
         }
         Ok(())
