@@ -125,7 +125,8 @@ impl OauthProviderOptions {
         let is_scope =
             |scope: &String| !scope.is_empty() && scope.bytes().all(|it| it.is_ascii_graphic());
         if let Some(scope) = self.scopes.iter().find(|scope| !is_scope(scope)) {
-            return Err(Error::setting(keys.scopes, format!("{scope:?} is not a scope")));
+            let problem = format!("{:?} is not a scope", mask::login(scope));
+            return Err(Error::setting(keys.scopes, problem));
         }
         let client = self.client(keys)?;
         let provider_at = place.as_ref().unwrap_or(&public.provider);
