@@ -13,12 +13,14 @@ const ELEMENTS: &str = "\
     strong style sub summary sup svg table tbody td template textarea tfoot th thead time title tr track \
     tt u ul var video wbr xmp";
 
-/// The elements without content that pages use without attributes.
-const BREAKS: [&str; 3] = ["br", "hr", "wbr"];
+/// The elements that pages use without attributes, and whose names are not words for a placeholder.
+const STRUCTURE: &str = "\
+    b blockquote body br center div dl em h1 h2 h3 h4 h5 h6 head hr html i li ol p pre span strong \
+    table tbody td th thead tr ul wbr";
 
 /// Returns true if a text contains an HTML comment, the HTML document type, or a tag that can only be HTML: a closing
-/// tag, an opening tag with an attribute, or a line break. A bare opening tag does not count, because `<object>` and
-/// `<code>` are also placeholders. XML is not HTML, unless its root is `html`.
+/// tag, an opening tag with an attribute, or one of an element such as `p`. Other bare opening tags do not count, because
+/// `<object>` and `<code>` are also placeholders. XML is not HTML, unless its root is `html`.
 pub(super) fn is_html(text: &str) -> bool {
     let is_xml = is_xml(text);
     // All markup ends with this sign.
@@ -56,7 +58,7 @@ fn is_xml(text: &str) -> bool {
 fn is_certain_tag(text: &str) -> bool {
     let Some(name) = tag(text).filter(|name| is_element(name)) else { return false };
     text.starts_with('/')
-        || BREAKS.iter().any(|known| known.eq_ignore_ascii_case(name))
+        || STRUCTURE.split_ascii_whitespace().any(|known| known.eq_ignore_ascii_case(name))
         || has_attribute(text.get(name.len()..).unwrap_or_default())
 }
 
@@ -112,6 +114,8 @@ mod tests {
             "<a href=\u{fffc}>",
             "<a href=\"\u{fffc}\">",
             "<hr>",
+            "<html>sorry",
+            "<P>Hi",
             "<br/>",
             "x<br>",
             "</p>",

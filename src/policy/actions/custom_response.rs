@@ -127,6 +127,8 @@ mod tests {
             ("<a href='${req.host}'>", LiteralType::Html),
             ("<meta charset=utf-8>${req.host}", LiteralType::Html),
             ("<!doctype html>${req.host}", LiteralType::Html),
+            ("<p>${req.host}", LiteralType::Html),
+            ("<html>${req.url.query}", LiteralType::Html),
             ("<p>${req.host}<br>", LiteralType::Html),
             ("see <a href='/x'>there</a>", LiteralType::Html),
             ("see <a href='/x'>${req.host}</a>", LiteralType::Text),
