@@ -12,7 +12,7 @@ use super::work;
 const MAX_REFERENCE_BYTES: usize = 64;
 /// The largest number of bytes that entities add to one text.
 const MAX_RESOLVED_BYTES: usize = 4096;
-/// Stands for an entity that is not read. It may be a part of the name of a secret.
+/// The replacement of an entity that is not read, because the entity may be a part of the name of a secret.
 const UNREAD_ENTITY: &str = "secret";
 /// How many entities may be inside each other.
 const MAX_ENTITY_DEPTH: u8 = 4;

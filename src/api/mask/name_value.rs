@@ -290,7 +290,7 @@ fn is_key(member: &str) -> bool {
     member.eq_ignore_ascii_case("key")
 }
 
-/// The members of an object that say what its `key` is.
+/// The members of an object that show that its `key` is a label.
 #[derive(Debug, Default)]
 struct KeySiblings {
     /// True if a text is next to it that is the value of a pair.

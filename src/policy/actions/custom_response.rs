@@ -66,7 +66,7 @@ impl LiteralType {
             Some(text) => is_json(text),
             None => literal.trim_start().starts_with(['{', '[']),
         };
-        // A visitor must not choose what a page contains because a text mentions a tag.
+        // A visitor must not choose the content of a page because a text mentions a tag.
         let may_be_html = body.fixed().is_some()
             || (!body.begins_with_expression() && begins_with_markup(&literal));
         match is_json {
