@@ -181,6 +181,17 @@ const METADATA_NAMES: &[&str] = &[
     "tokenuri",
     "tokenurl",
 ];
+/// Counts of tokens, which language models report with each response.
+const COUNT_NAMES: &[&str] = &[
+    "cachetokensdetails",
+    "candidatestokensdetails",
+    "completiontokensdetails",
+    "inputtokendetails",
+    "inputtokensdetails",
+    "outputtokendetails",
+    "outputtokensdetails",
+    "prompttokensdetails",
+];
 /// First words of names that say something about a secret, such as `has_password`.
 const ASKING_WORDS: &[&str] = &["has", "is"];
 /// Describing words that are found without a separator in front of them, such as `tokentype`, have so many bytes.
@@ -342,7 +353,7 @@ fn any_of(lists: &[&[&str]]) -> Option<Regex> {
 /// Returns true if a name says something about a secret.
 fn is_describing(plain: &str, words: &[String]) -> bool {
     let is_joined = |known: &&str| known.len() >= MIN_JOINED_BYTES && plain.ends_with(*known);
-    if METADATA_NAMES.contains(&plain) {
+    if METADATA_NAMES.contains(&plain) || COUNT_NAMES.contains(&plain) {
         return true;
     }
     match words {
@@ -538,6 +549,8 @@ mod tests {
             "tokenizer",
             "tokenization_model",
             "secretary",
+            "prompt_tokens_details",
+            "promptTokensDetails",
             "token_endpoint",
             "token_endpoint_auth_methods_supported",
             "check_session_iframe",
