@@ -93,7 +93,7 @@ def test_what_is_copied_is_not_replaced_by_its_copy(tmp_path: Path, name: str) -
     for line in lines:
         refused = command(*line)
         assert refused.returncode == 4
-        assert "is what is copied, and a copy goes to another file" in refused.stderr
+        assert "is the source of the copy; choose another file" in refused.stderr
     assert path.read_bytes() == before
     if name != "hard":
         assert stored(path, key) == made

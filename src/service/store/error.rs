@@ -77,7 +77,7 @@ pub enum StoreError {
     #[error("{}: exists already", mask::path(.0))]
     Exists(PathBuf),
     /// A copy is to replace what is copied.
-    #[error("{}: is what is copied, and a copy goes to another file", mask::path(.0))]
+    #[error("{}: is the source of the copy; choose another file", mask::path(.0))]
     SameFile(PathBuf),
     /// What was to be empty is not.
     #[error("{}: holds a database already, and a copy goes to an empty one", mask::path(.0))]
