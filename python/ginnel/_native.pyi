@@ -46,6 +46,7 @@ __all__ = [
     "use_cassette",
     "wait_for_calls",
     "wake_log_reader",
+    "with_ascii_host",
 ]
 
 __version__: str
