@@ -360,7 +360,7 @@ def test_a_tunnel_is_a_card_with_its_figures(
     ginnel_tunnel: Callable[..., str], ginnel_agent_client: ginnel.AgentClient
 ) -> None:
     url = ginnel_tunnel(app, name="shop")
-    urlopen(url).close()
+    urlopen(url).read()
     ginnel_agent_client.requests.wait_for(timeout=30)
 
     tunnel = ginnel_agent_client.tunnels.get("shop")

@@ -186,7 +186,7 @@ def test_captured_requests_are_a_table_for_people(
         return [b"thanks"]
 
     url = ginnel_tunnel(app)
-    urlopen(f"{url}/hook?a=1").close()
+    urlopen(f"{url}/hook?a=1").read()
     seen = ginnel_agent_client.requests.wait_for(timeout=30)
 
     listed = run("local", "requests", "list", GINNEL_AGENT_URL=ginnel_agent.url).stdout

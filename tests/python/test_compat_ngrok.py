@@ -219,7 +219,7 @@ def test_a_level_leaves_out_what_matters_less_and_debug_adds_details(
             launcher, "http", str(local.port), *WEB, *LOG, "--log-level", "debug", env=env
         ) as program:
             url = program.fields("started tunnel")["url"]
-            urlopen(f"{url}/x", timeout=10).close()
+            urlopen(f"{url}/x", timeout=10).read()
             details = program.fields("request ended")
         warned = ["--log-level", "warn", "--region", "eu"]
         with Program(launcher, "http", str(local.port), *WEB, *LOG, *warned, env=env) as quiet:

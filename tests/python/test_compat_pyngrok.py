@@ -164,7 +164,7 @@ def test_lines_reach_the_monitor_and_the_callback(configure: Configure, local: U
     config = configure("3", log_event_callback=take, max_logs=4)
     tunnel = ngrok.connect(str(local.port), pyngrok_config=config)
     running = ngrok.get_ngrok_process(config)
-    urlopen(str(tunnel.public_url), timeout=10).close()
+    urlopen(str(tunnel.public_url), timeout=10).read()
 
     assert joined.wait(10)
     assert running.startup_error is None
@@ -182,7 +182,7 @@ def test_a_monitor_that_is_stopped_ends_with_the_next_line(
     assert running._monitor_thread is not None
 
     running.stop_monitor_thread()
-    urlopen(str(tunnel.public_url), timeout=10).close()
+    urlopen(str(tunnel.public_url), timeout=10).read()
 
     wait_until(lambda: running._monitor_thread is None, "the monitor has ended")
 
@@ -250,7 +250,7 @@ def test_the_version_the_status_and_requests_are_asked_for(
     version, _ = ngrok.get_version(config)
     updated = ngrok.update(config)
     tunnel = ngrok.connect(str(local.port), name="web", pyngrok_config=config)
-    urlopen(f"{tunnel.public_url}/hello", timeout=10).close()
+    urlopen(f"{tunnel.public_url}/hello", timeout=10).read()
     wait_until(lambda: agent.get_requests("web", config), "a request is captured")
     [request] = agent.get_requests("web", config)
     agent.replay_request(str(request.id), pyngrok_config=config)

@@ -344,7 +344,7 @@ def test_a_terminal_that_takes_nothing_holds_up_nobody_but_itself(tmp_path: Path
         began = time.monotonic()
         for _ in range(40):
             os.write(shown.end, b"\x1b[B" * 20)
-            urlopen(f"{url}/here.txt", timeout=10).close()
+            urlopen(f"{url}/here.txt", timeout=10).read()
             time.sleep(0.02)
         assert time.monotonic() - began < 10
         shown.process.send_signal(signal.SIGINT)

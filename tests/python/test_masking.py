@@ -72,7 +72,7 @@ def lines_of(*arguments: str) -> Iterator[Callable[[str], str]]:
 
 
 def visit(url: str) -> None:
-    urlopen(Request(url + TARGET, headers=HEADERS), timeout=20).close()
+    urlopen(Request(url + TARGET, headers=HEADERS), timeout=20).read()
 
 
 @contextlib.contextmanager
@@ -201,7 +201,7 @@ def test_events_of_a_service(tmp_path: Path) -> None:
                 },
             )
         request = Request(told["http_url"] + TARGET, headers=HEADERS | {"Host": "a.test"})
-        urlopen(request, timeout=20).close()
+        urlopen(request, timeout=20).read()
         event = line('"path"')
 
     check(event, "/a;token=", "v=kept", "y=kept", '"user":"kept"', '"password":"••••••"')

@@ -155,7 +155,7 @@ def test_captured_requests_are_fetched_as_they_are_needed(
 ) -> None:
     url = ginnel_tunnel(app)
     for number in range(3):
-        urlopen(f"{url}/{number}").close()
+        urlopen(f"{url}/{number}").read()
     with asked(ginnel_agent) as (client, paths):
         client.requests.wait_for(lambda captured: captured.request.uri == "/2")
         paths.clear()
@@ -400,7 +400,7 @@ async def test_a_figure_fetches_what_it_draws(
     empty = await empty if kind == "async_client" else empty
     url = ginnel_tunnel(app)
     for number in range(3):
-        await asyncio.to_thread(lambda at: urlopen(f"{url}/{at}").close(), number)
+        await asyncio.to_thread(lambda at: urlopen(f"{url}/{at}").read(), number)
 
     drawn = here.requests.plot(limit=2, tunnel_name="test-1")
     drawn = await drawn if kind == "async_client" else drawn

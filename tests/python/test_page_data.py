@@ -69,7 +69,7 @@ def refused(house: House, method: str, path: str) -> tuple[int, str | None]:
     """The status of a refusal, and the methods that it allows."""
     kind = {"Content-Type": "application/json"}
     try:
-        urlopen(Request(house.base + path, method=method, headers=kind), timeout=20).close()
+        urlopen(Request(house.base + path, method=method, headers=kind), timeout=20).read()
     except HTTPError as error:
         with error:
             return error.code, error.headers["Allow"]

@@ -32,7 +32,7 @@ def send(url: str, body: object = None, method: str = "POST", **headers: str) ->
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     try:
-        urlopen(Request(url, data, named, method=method), timeout=20).close()
+        urlopen(Request(url, data, named, method=method), timeout=20).read()
     except HTTPError as error:
         error.close()
 
@@ -217,19 +217,19 @@ def app(environ, start):
 
 
 def test_passes(ginnel_tunnel):
-    urllib.request.urlopen(ginnel_tunnel(app) + "/passed").close()
+    urllib.request.urlopen(ginnel_tunnel(app) + "/passed").read()
 
 
 def test_fails(ginnel_tunnel):
     url = ginnel_tunnel(app)
     for number in range(25):
-        urllib.request.urlopen(f"{url}/hook/{number}?token=s3cret").close()
+        urllib.request.urlopen(f"{url}/hook/{number}?token=s3cret").read()
     assert False
 
 
 @pytest.fixture
 def broken(ginnel_tunnel):
-    urllib.request.urlopen(ginnel_tunnel(app) + "/setup").close()
+    urllib.request.urlopen(ginnel_tunnel(app) + "/setup").read()
     raise ValueError
 
 

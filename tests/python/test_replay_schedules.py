@@ -68,13 +68,13 @@ def here(request: pytest.FixtureRequest, ginnel_agent: ginnel.Agent) -> Iterator
 @pytest.fixture
 async def captured(here: Any, url: str) -> str:
     """The identifier of a request that was captured."""
-    await asyncio.to_thread(lambda: urllib.request.urlopen(f"{url}/hook", b"order 7").close())
+    await asyncio.to_thread(lambda: urllib.request.urlopen(f"{url}/hook", b"order 7").read())
     return str((await here.requests.wait_for()).id)
 
 
 def visited(agent: ginnel.Agent, url: str) -> str:
     """The identifier of a new request."""
-    urllib.request.urlopen(f"{url}/a").close()
+    urllib.request.urlopen(f"{url}/a").read()
     with agent.client() as client:
         return client.requests.wait_for().id
 
@@ -202,7 +202,7 @@ def test_it_outlives_its_request_in_the_store(
     ):
         tunnel = client.tunnels.start(addr=local, proto="http", name="small")
         body = b"order 7" * 500
-        urllib.request.urlopen(f"{tunnel.public_url}/hook", body).close()
+        urllib.request.urlopen(f"{tunnel.public_url}/hook", body).read()
         captured = client.requests.wait_for().id
 
         schedule = client.replay_schedules.add(captured_id=captured, interval=100)
@@ -399,7 +399,7 @@ def test_it_ends_with_its_agent(ginnel_service: ginnel.Service, receiver: Receiv
     with served(receiver) as local, ginnel.Agent(ginnel_service) as agent:
         with agent.client() as client:
             tunnel = client.tunnels.start(addr=local, proto="http", name="own")
-            urllib.request.urlopen(f"{tunnel.public_url}/hook", b"order 7").close()
+            urllib.request.urlopen(f"{tunnel.public_url}/hook", b"order 7").read()
             captured = client.requests.wait_for().id
             client.replay_schedules.add(captured_id=captured, interval=100)
             wait_until(lambda: len(receiver.bodies) > 2, "replays")

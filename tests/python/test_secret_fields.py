@@ -241,7 +241,7 @@ def test_captured_calls() -> None:
             url = f"{tunnel.public_url}{operation.path}"
             body = json.dumps(operation.body).encode()
             headers = {"Content-Type": "application/json"}
-            urlopen(Request(url, body, headers, method=operation.method), timeout=20).close()
+            urlopen(Request(url, body, headers, method=operation.method), timeout=20).read()
         captured = here.requests.list().to_list()
         assert len(captured) == len(calls)
         for one in captured:
@@ -271,7 +271,7 @@ def test_an_html_file_of_captures(house: House, page: Page, tmp_path: Path) -> N
             url = f"{tunnel.public_url}{operation.path}"
             body = json.dumps(operation.body).encode()
             headers = {"Content-Type": "application/json"}
-            urlopen(Request(url, body, headers, method=operation.method), timeout=20).close()
+            urlopen(Request(url, body, headers, method=operation.method), timeout=20).read()
     page.goto(f"{house.base}/inspect/http")
     expect(page.locator("#count")).to_have_text(f"{len(calls)} requests")
     page.keyboard.press("j")
