@@ -61,7 +61,7 @@ else:
     def __getattr__(name):
         """Import what needs more than the rest, or is seldom needed, when it is asked for."""
         if name not in _LATER:
-            from ._core.spelling import did_you_mean
+            from ._core.resource import did_you_mean
 
             nearest = "" if name.startswith("_") else did_you_mean(name, __all__)
             message = f"module {__name__!r} has no attribute {name!r}{nearest}"

@@ -20,7 +20,7 @@ from datetime import datetime
 from ginnel import _native
 from ginnel._core.record import Record
 import ginnel.local.requests, ginnel.local.status, ginnel.local.tunnels
-import ginnel.remote._tree, pkgutil, importlib, ginnel.remote
+import pkgutil, importlib, ginnel.remote
 
 for module in pkgutil.walk_packages(ginnel.remote.__path__, "ginnel.remote."):
     importlib.import_module(module.name)

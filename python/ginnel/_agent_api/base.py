@@ -36,7 +36,7 @@ SECONDS_FOR_NAMES = 1.0
 
 def nearest_name(name: str, running: Iterable[AgentTunnel]) -> str:
     from .._capture.body import cut, visible
-    from .._core.spelling import did_you_mean
+    from .._core.resource import did_you_mean
 
     names = [tunnel.name for tunnel in running]
     if told := did_you_mean(name, names):

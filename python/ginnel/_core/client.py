@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from .._native import Core
-from ..remote._tree import RemoteResources
-from .resource import cached_property
-from .spelling import Spelling
+from .remote_tree import RemoteResources
+from .resource import Spelling, cached_property
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..remote._tree_asyncio import AsyncRemoteResources
 from .client import _Awaited, _RemoteOptions
+from .remote_tree_asyncio import AsyncRemoteResources
 from .resource import cached_property
 
 TYPE_CHECKING = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .spelling import Spelling
+from .resource import Spelling
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

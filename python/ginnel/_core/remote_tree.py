@@ -6,33 +6,33 @@ from .._core.resource import Resource, cached_property
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .api_keys import ApiKeys
-    from .application_sessions import ApplicationSessions
-    from .application_users import ApplicationUsers
-    from .audit_events import AuditEvents
-    from .backends import Backends
-    from .bot_users import BotUsers
-    from .certificate_authorities import CertificateAuthorities
-    from .clock import Clock
-    from .configuration import Configuration
-    from .credentials import Credentials
-    from .edges import Edges
-    from .endpoints import Endpoints
-    from .event_destinations import EventDestinations
-    from .event_sources import EventSources
-    from .event_subscriptions import EventSubscriptions
-    from .ip_policies import IpPolicies
-    from .ip_policy_rules import IpPolicyRules
-    from .ip_restrictions import IpRestrictions
-    from .nodes import Nodes
-    from .reserved_addrs import ReservedAddrs
-    from .reserved_domains import ReservedDomains
-    from .service_users import ServiceUsers
-    from .tls_certificates import TlsCertificates
-    from .tunnel_sessions import TunnelSessions
-    from .tunnels import Tunnels
-    from .vault_secrets import VaultSecrets
-    from .vaults import Vaults
+    from ..remote.api_keys import ApiKeys
+    from ..remote.application_sessions import ApplicationSessions
+    from ..remote.application_users import ApplicationUsers
+    from ..remote.audit_events import AuditEvents
+    from ..remote.backends import Backends
+    from ..remote.bot_users import BotUsers
+    from ..remote.certificate_authorities import CertificateAuthorities
+    from ..remote.clock import Clock
+    from ..remote.configuration import Configuration
+    from ..remote.credentials import Credentials
+    from ..remote.edges import Edges
+    from ..remote.endpoints import Endpoints
+    from ..remote.event_destinations import EventDestinations
+    from ..remote.event_sources import EventSources
+    from ..remote.event_subscriptions import EventSubscriptions
+    from ..remote.ip_policies import IpPolicies
+    from ..remote.ip_policy_rules import IpPolicyRules
+    from ..remote.ip_restrictions import IpRestrictions
+    from ..remote.nodes import Nodes
+    from ..remote.reserved_addrs import ReservedAddrs
+    from ..remote.reserved_domains import ReservedDomains
+    from ..remote.service_users import ServiceUsers
+    from ..remote.tls_certificates import TlsCertificates
+    from ..remote.tunnel_sessions import TunnelSessions
+    from ..remote.tunnels import Tunnels
+    from ..remote.vault_secrets import VaultSecrets
+    from ..remote.vaults import Vaults
 
 __tracebackhide__ = True
 """pytest shows the arguments of frames, which may be secrets."""
@@ -44,188 +44,188 @@ class RemoteResources(Resource):
     @cached_property
     def api_keys(self) -> ApiKeys:
         """`api_keys`"""
-        from .api_keys import ApiKeys
+        from ..remote.api_keys import ApiKeys
 
         return ApiKeys(self._core)
 
     @cached_property
     def ip_policies(self) -> IpPolicies:
         """`ip_policies`"""
-        from .ip_policies import IpPolicies
+        from ..remote.ip_policies import IpPolicies
 
         return IpPolicies(self._core)
 
     @cached_property
     def ip_policy_rules(self) -> IpPolicyRules:
         """`ip_policy_rules`"""
-        from .ip_policy_rules import IpPolicyRules
+        from ..remote.ip_policy_rules import IpPolicyRules
 
         return IpPolicyRules(self._core)
 
     @cached_property
     def ip_restrictions(self) -> IpRestrictions:
         """`ip_restrictions`"""
-        from .ip_restrictions import IpRestrictions
+        from ..remote.ip_restrictions import IpRestrictions
 
         return IpRestrictions(self._core)
 
     @cached_property
     def certificate_authorities(self) -> CertificateAuthorities:
         """`certificate_authorities`"""
-        from .certificate_authorities import CertificateAuthorities
+        from ..remote.certificate_authorities import CertificateAuthorities
 
         return CertificateAuthorities(self._core)
 
     @cached_property
     def reserved_domains(self) -> ReservedDomains:
         """`reserved_domains`"""
-        from .reserved_domains import ReservedDomains
+        from ..remote.reserved_domains import ReservedDomains
 
         return ReservedDomains(self._core)
 
     @cached_property
     def reserved_addrs(self) -> ReservedAddrs:
         """`reserved_addrs`"""
-        from .reserved_addrs import ReservedAddrs
+        from ..remote.reserved_addrs import ReservedAddrs
 
         return ReservedAddrs(self._core)
 
     @cached_property
     def tls_certificates(self) -> TlsCertificates:
         """`tls_certificates`"""
-        from .tls_certificates import TlsCertificates
+        from ..remote.tls_certificates import TlsCertificates
 
         return TlsCertificates(self._core)
 
     @cached_property
     def backends(self) -> Backends:
         """`backends`"""
-        from .backends import Backends
+        from ..remote.backends import Backends
 
         return Backends(self._core)
 
     @cached_property
     def edges(self) -> Edges:
         """`edges`"""
-        from .edges import Edges
+        from ..remote.edges import Edges
 
         return Edges(self._core)
 
     @cached_property
     def credentials(self) -> Credentials:
         """`credentials`"""
-        from .credentials import Credentials
+        from ..remote.credentials import Credentials
 
         return Credentials(self._core)
 
     @cached_property
     def bot_users(self) -> BotUsers:
         """`bot_users`"""
-        from .bot_users import BotUsers
+        from ..remote.bot_users import BotUsers
 
         return BotUsers(self._core)
 
     @cached_property
     def service_users(self) -> ServiceUsers:
         """`service_users`"""
-        from .service_users import ServiceUsers
+        from ..remote.service_users import ServiceUsers
 
         return ServiceUsers(self._core)
 
     @cached_property
     def application_users(self) -> ApplicationUsers:
         """`application_users`"""
-        from .application_users import ApplicationUsers
+        from ..remote.application_users import ApplicationUsers
 
         return ApplicationUsers(self._core)
 
     @cached_property
     def application_sessions(self) -> ApplicationSessions:
         """`application_sessions`"""
-        from .application_sessions import ApplicationSessions
+        from ..remote.application_sessions import ApplicationSessions
 
         return ApplicationSessions(self._core)
 
     @cached_property
     def vaults(self) -> Vaults:
         """`vaults`"""
-        from .vaults import Vaults
+        from ..remote.vaults import Vaults
 
         return Vaults(self._core)
 
     @cached_property
     def vault_secrets(self) -> VaultSecrets:
         """`vault_secrets`"""
-        from .vault_secrets import VaultSecrets
+        from ..remote.vault_secrets import VaultSecrets
 
         return VaultSecrets(self._core)
 
     @cached_property
     def endpoints(self) -> Endpoints:
         """`endpoints`"""
-        from .endpoints import Endpoints
+        from ..remote.endpoints import Endpoints
 
         return Endpoints(self._core)
 
     @cached_property
     def tunnels(self) -> Tunnels:
         """`tunnels`"""
-        from .tunnels import Tunnels
+        from ..remote.tunnels import Tunnels
 
         return Tunnels(self._core)
 
     @cached_property
     def tunnel_sessions(self) -> TunnelSessions:
         """`tunnel_sessions`"""
-        from .tunnel_sessions import TunnelSessions
+        from ..remote.tunnel_sessions import TunnelSessions
 
         return TunnelSessions(self._core)
 
     @cached_property
     def nodes(self) -> Nodes:
         """`nodes`"""
-        from .nodes import Nodes
+        from ..remote.nodes import Nodes
 
         return Nodes(self._core)
 
     @cached_property
     def audit_events(self) -> AuditEvents:
         """`audit_events`"""
-        from .audit_events import AuditEvents
+        from ..remote.audit_events import AuditEvents
 
         return AuditEvents(self._core)
 
     @cached_property
     def event_destinations(self) -> EventDestinations:
         """`event_destinations`"""
-        from .event_destinations import EventDestinations
+        from ..remote.event_destinations import EventDestinations
 
         return EventDestinations(self._core)
 
     @cached_property
     def event_subscriptions(self) -> EventSubscriptions:
         """`event_subscriptions`"""
-        from .event_subscriptions import EventSubscriptions
+        from ..remote.event_subscriptions import EventSubscriptions
 
         return EventSubscriptions(self._core)
 
     @cached_property
     def event_sources(self) -> EventSources:
         """`event_sources`"""
-        from .event_sources import EventSources
+        from ..remote.event_sources import EventSources
 
         return EventSources(self._core)
 
     @cached_property
     def configuration(self) -> Configuration:
         """`configuration`"""
-        from .configuration import Configuration
+        from ..remote.configuration import Configuration
 
         return Configuration(self._core)
 
     @cached_property
     def clock(self) -> Clock:
         """`clock`"""
-        from .clock import Clock
+        from ..remote.clock import Clock
 
         return Clock(self._core)

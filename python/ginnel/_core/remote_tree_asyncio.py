@@ -6,33 +6,33 @@ from .._core.resource import Resource, cached_property
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .api_keys import AsyncApiKeys
-    from .application_sessions import AsyncApplicationSessions
-    from .application_users import AsyncApplicationUsers
-    from .audit_events import AsyncAuditEvents
-    from .backends import AsyncBackends
-    from .bot_users import AsyncBotUsers
-    from .certificate_authorities import AsyncCertificateAuthorities
-    from .clock import AsyncClock
-    from .configuration import AsyncConfiguration
-    from .credentials import AsyncCredentials
-    from .edges import AsyncEdges
-    from .endpoints import AsyncEndpoints
-    from .event_destinations import AsyncEventDestinations
-    from .event_sources import AsyncEventSources
-    from .event_subscriptions import AsyncEventSubscriptions
-    from .ip_policies import AsyncIpPolicies
-    from .ip_policy_rules import AsyncIpPolicyRules
-    from .ip_restrictions import AsyncIpRestrictions
-    from .nodes import AsyncNodes
-    from .reserved_addrs import AsyncReservedAddrs
-    from .reserved_domains import AsyncReservedDomains
-    from .service_users import AsyncServiceUsers
-    from .tls_certificates import AsyncTlsCertificates
-    from .tunnel_sessions import AsyncTunnelSessions
-    from .tunnels import AsyncTunnels
-    from .vault_secrets import AsyncVaultSecrets
-    from .vaults import AsyncVaults
+    from ..remote.api_keys import AsyncApiKeys
+    from ..remote.application_sessions import AsyncApplicationSessions
+    from ..remote.application_users import AsyncApplicationUsers
+    from ..remote.audit_events import AsyncAuditEvents
+    from ..remote.backends import AsyncBackends
+    from ..remote.bot_users import AsyncBotUsers
+    from ..remote.certificate_authorities import AsyncCertificateAuthorities
+    from ..remote.clock import AsyncClock
+    from ..remote.configuration import AsyncConfiguration
+    from ..remote.credentials import AsyncCredentials
+    from ..remote.edges import AsyncEdges
+    from ..remote.endpoints import AsyncEndpoints
+    from ..remote.event_destinations import AsyncEventDestinations
+    from ..remote.event_sources import AsyncEventSources
+    from ..remote.event_subscriptions import AsyncEventSubscriptions
+    from ..remote.ip_policies import AsyncIpPolicies
+    from ..remote.ip_policy_rules import AsyncIpPolicyRules
+    from ..remote.ip_restrictions import AsyncIpRestrictions
+    from ..remote.nodes import AsyncNodes
+    from ..remote.reserved_addrs import AsyncReservedAddrs
+    from ..remote.reserved_domains import AsyncReservedDomains
+    from ..remote.service_users import AsyncServiceUsers
+    from ..remote.tls_certificates import AsyncTlsCertificates
+    from ..remote.tunnel_sessions import AsyncTunnelSessions
+    from ..remote.tunnels import AsyncTunnels
+    from ..remote.vault_secrets import AsyncVaultSecrets
+    from ..remote.vaults import AsyncVaults
 
 __tracebackhide__ = True
 """pytest shows the arguments of frames, which may be secrets."""
@@ -44,188 +44,188 @@ class AsyncRemoteResources(Resource):
     @cached_property
     def api_keys(self) -> AsyncApiKeys:
         """`api_keys`"""
-        from .api_keys import AsyncApiKeys
+        from ..remote.api_keys import AsyncApiKeys
 
         return AsyncApiKeys(self._core)
 
     @cached_property
     def ip_policies(self) -> AsyncIpPolicies:
         """`ip_policies`"""
-        from .ip_policies import AsyncIpPolicies
+        from ..remote.ip_policies import AsyncIpPolicies
 
         return AsyncIpPolicies(self._core)
 
     @cached_property
     def ip_policy_rules(self) -> AsyncIpPolicyRules:
         """`ip_policy_rules`"""
-        from .ip_policy_rules import AsyncIpPolicyRules
+        from ..remote.ip_policy_rules import AsyncIpPolicyRules
 
         return AsyncIpPolicyRules(self._core)
 
     @cached_property
     def ip_restrictions(self) -> AsyncIpRestrictions:
         """`ip_restrictions`"""
-        from .ip_restrictions import AsyncIpRestrictions
+        from ..remote.ip_restrictions import AsyncIpRestrictions
 
         return AsyncIpRestrictions(self._core)
 
     @cached_property
     def certificate_authorities(self) -> AsyncCertificateAuthorities:
         """`certificate_authorities`"""
-        from .certificate_authorities import AsyncCertificateAuthorities
+        from ..remote.certificate_authorities import AsyncCertificateAuthorities
 
         return AsyncCertificateAuthorities(self._core)
 
     @cached_property
     def reserved_domains(self) -> AsyncReservedDomains:
         """`reserved_domains`"""
-        from .reserved_domains import AsyncReservedDomains
+        from ..remote.reserved_domains import AsyncReservedDomains
 
         return AsyncReservedDomains(self._core)
 
     @cached_property
     def reserved_addrs(self) -> AsyncReservedAddrs:
         """`reserved_addrs`"""
-        from .reserved_addrs import AsyncReservedAddrs
+        from ..remote.reserved_addrs import AsyncReservedAddrs
 
         return AsyncReservedAddrs(self._core)
 
     @cached_property
     def tls_certificates(self) -> AsyncTlsCertificates:
         """`tls_certificates`"""
-        from .tls_certificates import AsyncTlsCertificates
+        from ..remote.tls_certificates import AsyncTlsCertificates
 
         return AsyncTlsCertificates(self._core)
 
     @cached_property
     def backends(self) -> AsyncBackends:
         """`backends`"""
-        from .backends import AsyncBackends
+        from ..remote.backends import AsyncBackends
 
         return AsyncBackends(self._core)
 
     @cached_property
     def edges(self) -> AsyncEdges:
         """`edges`"""
-        from .edges import AsyncEdges
+        from ..remote.edges import AsyncEdges
 
         return AsyncEdges(self._core)
 
     @cached_property
     def credentials(self) -> AsyncCredentials:
         """`credentials`"""
-        from .credentials import AsyncCredentials
+        from ..remote.credentials import AsyncCredentials
 
         return AsyncCredentials(self._core)
 
     @cached_property
     def bot_users(self) -> AsyncBotUsers:
         """`bot_users`"""
-        from .bot_users import AsyncBotUsers
+        from ..remote.bot_users import AsyncBotUsers
 
         return AsyncBotUsers(self._core)
 
     @cached_property
     def service_users(self) -> AsyncServiceUsers:
         """`service_users`"""
-        from .service_users import AsyncServiceUsers
+        from ..remote.service_users import AsyncServiceUsers
 
         return AsyncServiceUsers(self._core)
 
     @cached_property
     def application_users(self) -> AsyncApplicationUsers:
         """`application_users`"""
-        from .application_users import AsyncApplicationUsers
+        from ..remote.application_users import AsyncApplicationUsers
 
         return AsyncApplicationUsers(self._core)
 
     @cached_property
     def application_sessions(self) -> AsyncApplicationSessions:
         """`application_sessions`"""
-        from .application_sessions import AsyncApplicationSessions
+        from ..remote.application_sessions import AsyncApplicationSessions
 
         return AsyncApplicationSessions(self._core)
 
     @cached_property
     def vaults(self) -> AsyncVaults:
         """`vaults`"""
-        from .vaults import AsyncVaults
+        from ..remote.vaults import AsyncVaults
 
         return AsyncVaults(self._core)
 
     @cached_property
     def vault_secrets(self) -> AsyncVaultSecrets:
         """`vault_secrets`"""
-        from .vault_secrets import AsyncVaultSecrets
+        from ..remote.vault_secrets import AsyncVaultSecrets
 
         return AsyncVaultSecrets(self._core)
 
     @cached_property
     def endpoints(self) -> AsyncEndpoints:
         """`endpoints`"""
-        from .endpoints import AsyncEndpoints
+        from ..remote.endpoints import AsyncEndpoints
 
         return AsyncEndpoints(self._core)
 
     @cached_property
     def tunnels(self) -> AsyncTunnels:
         """`tunnels`"""
-        from .tunnels import AsyncTunnels
+        from ..remote.tunnels import AsyncTunnels
 
         return AsyncTunnels(self._core)
 
     @cached_property
     def tunnel_sessions(self) -> AsyncTunnelSessions:
         """`tunnel_sessions`"""
-        from .tunnel_sessions import AsyncTunnelSessions
+        from ..remote.tunnel_sessions import AsyncTunnelSessions
 
         return AsyncTunnelSessions(self._core)
 
     @cached_property
     def nodes(self) -> AsyncNodes:
         """`nodes`"""
-        from .nodes import AsyncNodes
+        from ..remote.nodes import AsyncNodes
 
         return AsyncNodes(self._core)
 
     @cached_property
     def audit_events(self) -> AsyncAuditEvents:
         """`audit_events`"""
-        from .audit_events import AsyncAuditEvents
+        from ..remote.audit_events import AsyncAuditEvents
 
         return AsyncAuditEvents(self._core)
 
     @cached_property
     def event_destinations(self) -> AsyncEventDestinations:
         """`event_destinations`"""
-        from .event_destinations import AsyncEventDestinations
+        from ..remote.event_destinations import AsyncEventDestinations
 
         return AsyncEventDestinations(self._core)
 
     @cached_property
     def event_subscriptions(self) -> AsyncEventSubscriptions:
         """`event_subscriptions`"""
-        from .event_subscriptions import AsyncEventSubscriptions
+        from ..remote.event_subscriptions import AsyncEventSubscriptions
 
         return AsyncEventSubscriptions(self._core)
 
     @cached_property
     def event_sources(self) -> AsyncEventSources:
         """`event_sources`"""
-        from .event_sources import AsyncEventSources
+        from ..remote.event_sources import AsyncEventSources
 
         return AsyncEventSources(self._core)
 
     @cached_property
     def configuration(self) -> AsyncConfiguration:
         """`configuration`"""
-        from .configuration import AsyncConfiguration
+        from ..remote.configuration import AsyncConfiguration
 
         return AsyncConfiguration(self._core)
 
     @cached_property
     def clock(self) -> AsyncClock:
         """`clock`"""
-        from .clock import AsyncClock
+        from ..remote.clock import AsyncClock
 
         return AsyncClock(self._core)
