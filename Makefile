@@ -76,6 +76,7 @@ generate: dev ## Write anew what comes from the code: Python classes, pages of t
 lint: dev ## Check formats, lints and types, without changing anything.
 	cargo fmt --check
 	cargo clippy --all-targets --features python -- -D warnings
+	cargo check --quiet --manifest-path bench/Cargo.toml --target-dir target/bench
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy

@@ -29,6 +29,7 @@ from tables import markdown
 HERE = Path(__file__).resolve().parent
 VENV = HERE / "clients" / "venv"
 PYTHON = VENV / "bin" / "python"
+PROGRAMS = HERE / "target" / "release"
 # What hand-written Python needs for the same calls, blocking and with asyncio. A fair floor has the duties of our clients:
 # a timeout for each read, a look at a reused connection, a checked head.
 Floors = tuple[str, str]
@@ -66,21 +67,18 @@ def build(suites: set[str]) -> None:
         run(HERE.parent / "tests/build-wheel", "release", wheels, MATURIN=str(VENV / "bin/maturin"))
         install = ("--force-reinstall", "--no-deps", "--no-index", "--find-links", wheels)
         run(*pip, *install, "ginnel")
-    crates = {
-        "clients": "clients/server",
-        "policy": "policy",
-        "service": "service",
-        "tunnel": "tunnel/load",
-        "scale": "scale",
-    }
-    # Programs that link the crate are built as the wheel is.
-    profile = HERE / "results" / "release-profile.toml"
-    profile.parent.mkdir(exist_ok=True)
-    profile.write_text(cargo_config())
-    for suite in sorted(suites & crates.keys()):
-        manifest = HERE / crates[suite] / "Cargo.toml"
+    # Programs of peers, and those that load others.
+    for suite, folder in {"clients": "clients/server", "tunnel": "tunnel/load"}.items():
+        if suite in suites:
+            manifest = HERE / folder / "Cargo.toml"
+            run("cargo", "build", "--release", "--quiet", "--manifest-path", manifest)
+    if suites & {"policy", "service", "scale"}:
+        # Programs that link the crate are built as the wheel is, and all at once, so that it is compiled once.
+        profile = HERE / "results" / "release-profile.toml"
+        profile.parent.mkdir(exist_ok=True)
+        profile.write_text(cargo_config())
         command = ("cargo", "build", "--release", "--quiet", "--config", profile)
-        run(*command, "--manifest-path", manifest)
+        run(*command, "--manifest-path", HERE / "Cargo.toml")
 
 
 def written(folder: Path, *command: str | Path) -> Any:
@@ -182,14 +180,14 @@ def tunnel(rounds: int) -> list[Row]:
 def policy(rounds: int) -> list[Row]:
     return [
         Row("policy", **row)
-        for row in written(HERE / "policy", "target/release/bench-policy", "--json")
+        for row in written(HERE / "policy", PROGRAMS / "bench-policy", "--json")
     ]
 
 
 def service(rounds: int) -> list[Row]:
     return [
         Row("service", **row)
-        for row in written(HERE / "service", "target/release/service", "--json")
+        for row in written(HERE / "service", PROGRAMS / "service", "--json")
     ]
 
 
@@ -205,7 +203,7 @@ SCALE_ROWS = {
 
 
 def scale(rounds: int) -> list[Row]:
-    got = written(HERE / "scale", "target/release/bench-scale", "--short", "--json")
+    got = written(HERE / "scale", PROGRAMS / "bench-scale", "--short", "--json")
     curves = {(part["part"], curve["name"]): curve for part in got for curve in part["curves"]}
 
     def row(name: str, key: tuple[str, str]) -> Row:

@@ -96,7 +96,7 @@ def main() -> None:
     driver = options.driver
     if driver is None:
         subprocess.run(["cargo", "build", "--release", "--quiet"], cwd=ROOT / "bench/scale", check=True)
-        driver = ROOT / "bench/scale/target/release/bench-scale"
+        driver = ROOT / "bench/target/release/bench-scale"
     found = {}
     with postgres.running(fsync=True, options=OPTIONS) as server:
         for nodes in options.nodes:

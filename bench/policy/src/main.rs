@@ -11,9 +11,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use chrono::Utc;
 use ginnel::policy::ip_rules::IpRules;
+use ginnel::policy::secrets::SecretName;
 use ginnel::policy::{
-    EndpointFacts, Exchange, Phase, Policy, PolicyState, Request, Scope, StepOutcome, Verdict,
-    VisitorConnection, World,
+    AddressLookup, EndpointFacts, Exchange, Phase, Policy, PolicyState, Request, Scope,
+    StepOutcome, Verdict, VisitorConnection, World,
 };
 use serde_json::{Value, json};
 
@@ -60,6 +61,10 @@ struct Still(PolicyState);
 impl World for Still {
     fn ip_policy(&self, _: &str) -> Arc<IpRules> {
         Arc::default()
+    }
+
+    fn secret(&self, _: &SecretName) -> Option<Arc<str>> {
+        None
     }
 
     fn state(&self) -> &PolicyState {
@@ -180,6 +185,7 @@ fn run(name: &str, rules: Vec<Value>) -> [Value; 2] {
         region: String::new(),
         started: Utc::now(),
         tls: None,
+        lookup: AddressLookup::default(),
     });
     let endpoint = Arc::new(EndpointFacts::default());
     const COUNT: usize = 2000;

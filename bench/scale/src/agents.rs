@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use ginnel::agent::definition::Definition;
 use ginnel::agent::{Agent, AgentOptions, SessionState, WebAddress};
+use ginnel::base::address::HostPort;
 use serde_json::{Map, Value, json};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinSet;
@@ -42,7 +43,8 @@ struct Setting {
 
 impl Setting {
     fn new(subject: &Subject, backend: String) -> Self {
-        let (address, token) = (subject.agent_address(), subject.authtoken());
+        let address = HostPort::parse(&subject.agent_address()).expect("an address");
+        let token = subject.authtoken();
         let mut options = AgentOptions::new(address, token, subject.trust());
         options.web_addr = WebAddress::Off;
         Self { options, backend }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use ginnel::agent::definition::Definition;
 use ginnel::agent::{Agent, AgentOptions, SessionState, Trust, WebAddress};
 use ginnel::api::Secret;
+use ginnel::base::address::HostPort;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -160,7 +161,8 @@ impl Cluster {
     /// Those of an agent; they are spread evenly.
     fn options(&self, number: usize) -> AgentOptions {
         let nodes = self.with_agents();
-        let address = nodes[number % nodes.len()].agent_addr.clone();
+        let address = &nodes[number % nodes.len()].agent_addr;
+        let address = HostPort::parse(address).expect("an address");
         let mut options =
             AgentOptions::new(address, Secret(self.authtoken.clone()), Trust::Anything);
         options.web_addr = WebAddress::Off;

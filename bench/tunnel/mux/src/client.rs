@@ -3,7 +3,7 @@
 use std::io::{Error, Result};
 
 use bytes::Bytes;
-use ginnel::mux::Session;
+use ginnel::mux::MuxSession;
 use ginnel::mux::Side;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
@@ -11,15 +11,15 @@ use crate::peer::{ANSWER, REQUEST, SESSION, SINK, SMALL};
 use crate::tls::Dialler;
 
 /// Opens a session over a new connection.
-pub async fn session(dialler: &Dialler) -> Result<Session> {
+pub async fn session(dialler: &Dialler) -> Result<MuxSession> {
     let mut connection = dialler.dial().await?;
     connection.write_all(&[SESSION]).await?;
-    let (session, _) = Session::start(connection, Side::Agent);
+    let (session, _) = MuxSession::start(connection, Side::Agent);
     Ok(session)
 }
 
 /// One small request and its answer over a stream of its own.
-pub async fn small(session: &Session) -> Result<()> {
+pub async fn small(session: &MuxSession) -> Result<()> {
     let mut first = [9; 1 + REQUEST];
     first[0] = SMALL;
     let mut stream = session.open(Bytes::copy_from_slice(&first)).await?;
@@ -54,7 +54,7 @@ pub async fn bulk(
     if io.read_u64().await? == sent { Ok(()) } else { Err(Error::other("bytes were lost")) }
 }
 
-pub async fn bulk_stream(session: &Session, length: u64, piece: usize) -> Result<()> {
+pub async fn bulk_stream(session: &MuxSession, length: u64, piece: usize) -> Result<()> {
     bulk(session.open(Bytes::from_static(&[SINK])).await?, length, piece).await
 }
 

@@ -3,8 +3,8 @@
 use std::io::Result;
 use std::sync::Arc;
 
-use ginnel::mux::Limits;
-use ginnel::mux::Session;
+use ginnel::mux::MuxSession;
+use ginnel::mux::SessionLimits;
 use ginnel::mux::Side;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -21,7 +21,7 @@ pub const SMALL: u8 = b'r';
 pub const REQUEST: usize = 128;
 pub const ANSWER: usize = 256;
 /// Beyond what any test opens.
-const LIMITS: Limits = Limits { open: 1_000_000, waiting: 20_000 };
+const LIMITS: SessionLimits = SessionLimits { open: 1_000_000, waiting: 20_000 };
 
 pub async fn serve() -> Result<()> {
     let acceptor = Arc::new(Acceptor::new()?);
@@ -42,7 +42,7 @@ pub async fn serve() -> Result<()> {
 }
 
 async fn session(connection: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) {
-    let (_session, mut incoming) = Session::start_with(connection, Side::Service, LIMITS);
+    let (_session, mut incoming) = MuxSession::start_with(connection, Side::Service, LIMITS);
     while let Some(mut opened) = incoming.next().await {
         tokio::spawn(async move {
             let kind = opened.read_u8().await?;
