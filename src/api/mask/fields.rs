@@ -8,8 +8,8 @@ use percent_encoding::percent_decode_str;
 
 use super::credentials::credentials;
 use super::graphql;
+use super::labels::{LabelReach, PairRole, pair_role};
 use super::mark::MASK;
-use super::name_value::{LabelReach, PairRole, pair_role};
 use super::schemes::is_scheme;
 use super::text::text;
 use super::work;

@@ -8,8 +8,10 @@ use serde::de::IgnoredAny;
 use serde_json::{Deserializer, Value};
 
 use super::credentials::private_keys;
-use super::name_value::{KIND, SECRET_DATA, SECRET_LIST_KIND};
-use super::{MASK, anchors, brackets, credentials, escapes, graphql, name_value, text, work};
+use super::object_kinds::{KIND, SECRET_DATA, SECRET_LIST_KIND};
+use super::{
+    MASK, anchors, brackets, credentials, escapes, graphql, name_value, object_kinds, text, work,
+};
 use crate::api::secrets::{is_secret, is_visible_scalar};
 
 /// Masks JSON, or JSON values that follow each other.
@@ -197,10 +199,10 @@ fn each_member(shown: &mut Value, mut visit: impl FnMut(&mut Value, bool)) {
     match shown {
         Value::Object(members) => {
             let texts = members.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-            let hidden = name_value::secret_members(texts);
+            let hidden = object_kinds::secret_members(texts);
             members.values_mut().zip(hidden).for_each(|(member, hidden)| visit(member, hidden));
         }
-        Value::Array(items) if name_value::is_list_of_pairs(items) => {
+        Value::Array(items) if object_kinds::is_list_of_pairs(items) => {
             for pair in items.iter_mut().filter_map(Value::as_array_mut) {
                 let [name, value] = pair.as_mut_slice() else { continue };
                 let is_hidden = name.as_str().is_some_and(is_secret);

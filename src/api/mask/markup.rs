@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::escapes::{Entities, referenced, resolved};
-use super::name_value::{LabelReach, PairRole, pair_role};
+use super::labels::{LabelReach, PairRole, pair_role};
 use super::pieces::{Pieces, VOID_ELEMENTS, local, tag_name};
 use super::{MASK, markup_pairs};
 use crate::api::secrets::{is_secret, is_visible_scalar};

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::escapes::{Entities, resolved};
-use super::name_value::{LabelReach, PairRole, pair_role};
+use super::labels::{LabelReach, PairRole, pair_role};
 use super::pieces::{Pieces, VOID_ELEMENTS, local, tag_name};
 
 /// The element of property lists whose value is the next element, whatever that is called.

@@ -18,11 +18,13 @@ mod events;
 mod fields;
 mod graphql;
 mod json;
+mod labels;
 mod mark;
 mod markup;
 mod markup_pairs;
 mod message;
 mod name_value;
+mod object_kinds;
 mod parts;
 mod pieces;
 mod schemes;
@@ -37,7 +39,7 @@ pub use fields::{header, is_content, login, pairs, path, target, url};
 pub use json::{json, value, value_in_form};
 pub use mark::MASK;
 pub use message::message;
-pub use name_value::secret_members;
+pub use object_kinds::secret_members;
 pub use text::text;
 
 #[cfg(test)]

@@ -5,8 +5,9 @@ use base64::engine::general_purpose::STANDARD;
 use percent_encoding::percent_decode_str;
 
 use super::fields::{SecretGroups, find};
+use super::labels::{PairRole, pair_role};
 use super::mark::MASK;
-use super::name_value::{PairRole, is_file_name, pair_role};
+use super::object_kinds::is_file_name;
 use super::{body, work};
 use crate::api::secrets::is_secret_parameter;
 

@@ -6,9 +6,8 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::name_value::{
-    KIND, LabelReach, PairRole, SECRET_DATA, SECRET_KIND, SECRET_LIST_KIND, pair_role,
-};
+use super::labels::{LabelReach, PairRole, pair_role};
+use super::object_kinds::{KIND, SECRET_DATA, SECRET_KIND, SECRET_LIST_KIND};
 use super::{MASK, anchors, brackets, escapes, text, work};
 use crate::api::secrets::{is_secret, is_visible_scalar};
 
