@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use super::quotes::closing_quote;
 use super::{MASK, brackets, work};
 use crate::api::secrets::is_secret;
 
@@ -147,14 +148,10 @@ fn node_end(source: &str, start: usize) -> usize {
 }
 
 fn string_end(bytes: &[u8], start: usize, quote: u8) -> usize {
-    let mut at = start + 1;
-    while let Some(&byte) = bytes.get(at) {
-        match byte {
-            b'\\' if quote == b'"' => at += 1,
-            byte if byte == quote => return at + 1,
-            _ => {}
-        }
-        at += 1;
-    }
-    at
+    let rest = bytes.get(start + 1..).unwrap_or_default();
+    let length = match quote {
+        b'"' => closing_quote(rest, 0, quote),
+        _ => rest.iter().position(|byte| *byte == quote),
+    };
+    length.map_or(bytes.len(), |length| start + length + 2)
 }

@@ -1,5 +1,6 @@
 //! Lists and objects in brackets, as JSON, YAML, GraphQL and code write them.
 
+use super::quotes::closing_quote;
 use super::work;
 
 /// Returns the end of the list or object that starts here.
@@ -7,15 +8,16 @@ use super::work;
 /// Text that is cut off, or whose brackets do not match, ends with the whole text.
 pub(super) fn end(text: &str, start: usize) -> usize {
     let bytes = text.as_bytes();
+    let string_end = |at: usize, quote| closing_quote(bytes, at + 1, quote).unwrap_or(bytes.len());
     let mut open = Vec::new();
     let mut before = b' ';
     let mut at = start;
     while let Some(&byte) = bytes.get(at) {
         match byte {
-            b'"' => at = string_end(bytes, at),
+            b'"' => at = string_end(at, byte),
             // In other places it is an apostrophe.
             b'\'' if matches!(before, b'[' | b'{' | b'(' | b',' | b':' | b'=' | b' ') => {
-                at = string_end(bytes, at);
+                at = string_end(at, byte);
             }
             b'[' => open.push(b']'),
             b'{' => open.push(b'}'),
@@ -36,21 +38,6 @@ pub(super) fn end(text: &str, start: usize) -> usize {
     }
     work::count(at.min(text.len()) - start);
     text.len()
-}
-
-/// Returns the place of the quote that ends the string; it may be beyond the end of the text.
-fn string_end(bytes: &[u8], start: usize) -> usize {
-    let quote = bytes.get(start).copied().unwrap_or_default();
-    let mut at = start + 1;
-    while let Some(&byte) = bytes.get(at) {
-        match byte {
-            b'\\' => at += 1,
-            _ if byte == quote => return at,
-            _ => {}
-        }
-        at += 1;
-    }
-    at
 }
 
 #[cfg(test)]

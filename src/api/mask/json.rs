@@ -9,6 +9,7 @@ use serde_json::{Deserializer, Value};
 
 use super::credentials::private_keys;
 use super::object_kinds::{KIND, SECRET_DATA, SECRET_LIST_KIND};
+use super::quotes::closing_quote;
 use super::{
     MASK, anchors, brackets, credentials, escapes, graphql, name_value, object_kinds, text, work,
 };
@@ -303,17 +304,9 @@ fn next_string(text: &str, from: usize) -> Option<Range<usize>> {
 
 /// Where the string ends that starts here; at the end of the text when it is cut off.
 fn string_end(text: &str, start: usize) -> usize {
-    let mut escaped = false;
-    let quote = text.as_bytes().get(start).copied().unwrap_or(b'"');
-    for (at, byte) in text.bytes().enumerate().skip(start + 1) {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' => escaped = true,
-            _ if byte == quote => return at + 1,
-            _ => {}
-        }
-    }
-    text.len()
+    let bytes = text.as_bytes();
+    let quote = bytes.get(start).copied().unwrap_or(b'"');
+    closing_quote(bytes, start + 1, quote).map_or(text.len(), |end| end + 1)
 }
 
 /// The value of the key that ends here.

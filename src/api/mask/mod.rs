@@ -27,6 +27,7 @@ mod name_value;
 mod object_kinds;
 mod parts;
 mod pieces;
+mod quotes;
 mod schemes;
 mod script;
 mod text;

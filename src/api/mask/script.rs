@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use super::quotes::closing_quote;
 use super::schemes::is_scheme;
 use super::{brackets, pieces, work};
 use crate::api::secrets::{is_exact, is_secret};
@@ -213,22 +214,9 @@ fn may_be_secret(literal: &str) -> bool {
 
 /// Returns the place of the quote that ends a literal, or the end of the text.
 fn literal_end(bytes: &[u8], start: usize, quote: u8) -> usize {
-    let end = quote_after(bytes, start, quote);
+    let end = closing_quote(bytes, start, quote).unwrap_or(bytes.len());
     work::count(end - start);
     end
-}
-
-fn quote_after(bytes: &[u8], start: usize, quote: u8) -> usize {
-    let mut at = start;
-    while let Some(&byte) = bytes.get(at) {
-        match byte {
-            b'\\' => at += 1,
-            _ if byte == quote => return at,
-            _ => {}
-        }
-        at += 1;
-    }
-    bytes.len()
 }
 
 #[cfg(test)]
