@@ -7,6 +7,7 @@ use std::ops::Range;
 use serde::de::IgnoredAny;
 use serde_json::{Deserializer, Value};
 
+use super::comments::CommentEnds;
 use super::credentials::private_keys;
 use super::object_kinds::{KIND, SECRET_DATA, SECRET_LIST_KIND};
 use super::quotes::closing_quote;
@@ -73,9 +74,10 @@ impl SecretMembers {
         let mut variables_end = 0;
         let has_commands = source.contains("\"curl\"");
         let mut before = 0..0;
+        let mut comments = CommentEnds::default();
         while let Some(found) = next_string(source, at) {
             at = found.end;
-            let (place, instead) = match value_after(source, found.end) {
+            let (place, instead) = match value_after(source, found.end, &mut comments) {
                 NextToken::Member(start) => {
                     let name = name(source.get(found.clone()).unwrap_or_default());
                     let is_variable = start < variables_end && self.is_variable(&name);
@@ -310,9 +312,9 @@ fn string_end(text: &str, start: usize) -> usize {
 }
 
 /// The value of the key that ends here.
-fn value_after(text: &str, key_end: usize) -> NextToken {
-    let rest = text.get(key_end..).unwrap_or_default();
-    match rest.trim_start().strip_prefix(':') {
+fn value_after(text: &str, key_end: usize, comments: &mut CommentEnds) -> NextToken {
+    let rest = text.get(comments.skip(text, key_end)..).unwrap_or_default();
+    match rest.strip_prefix(':') {
         Some(after) => NextToken::Member(text.len() - after.trim_start().len()),
         None => NextToken::Other,
     }
@@ -321,7 +323,7 @@ fn value_after(text: &str, key_end: usize) -> NextToken {
 /// The place of a value that starts here; of one that is not JSON, up to the next member.
 fn member(text: &str, start: usize) -> Option<Range<usize>> {
     let bytes = text.as_bytes();
-    let mut at = start;
+    let mut at = CommentEnds::default().skip(text, start);
     while let Some(&byte) = bytes.get(at) {
         at = match byte {
             b'"' | b'\'' => string_end(text, at),
@@ -423,6 +425,8 @@ mod tests {
             "sword fish",
             "u\"sword, fish\"",
             "/* a */ \"fish\"",
+            "// a, b\n \"fish\"",
+            "/* a, b */ // c\n [\"fish\"]",
             "(\"a\", 1)",
             "tru",
         ] {
@@ -432,6 +436,10 @@ mod tests {
                 format!("{{\"password\": \"{MASK}\", \"b\": 1}}"),
                 "{source}"
             );
+        }
+        for name in ["\"password\" /* a: b */", "\"password\" // a, b\n "] {
+            let source = |value: &str| format!("{{{name}: {value}, \"b\": \"kept\"}}");
+            assert_eq!(json(&source("\"fish\"")), source(&format!("\"{MASK}\"")), "{name}");
         }
     }
 

@@ -12,6 +12,7 @@ mod body;
 mod brackets;
 mod call;
 mod charset;
+mod comments;
 mod credentials;
 mod escapes;
 mod events;
@@ -58,7 +59,7 @@ mod tests {
     }
 
     /// Texts that repeat one piece. Scanners that search from each piece to the end need quadratic time for them.
-    const HOSTILE_PIECES: [&str; 54] = [
+    const HOSTILE_PIECES: [&str; 58] = [
         "\\'",
         "\\\"",
         "'a\\\"",
@@ -113,6 +114,10 @@ mod tests {
         "{\"kind\":\"SecretList\",\"data\":{",
         "? |-\n  password\n: a\n",
         "{\"key\":\"a.b\",\"size\":[",
+        "token/*",
+        "\"token\" // a",
+        "{\"token\"/**//*",
+        "token: // a\n",
     ];
 
     /// The largest number of looks at each byte of a text.

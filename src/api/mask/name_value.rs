@@ -14,6 +14,7 @@ use std::ops::Range;
 
 use self::group::{HiddenValue, PairGroup, PairValue, examined_part, unquoted};
 use self::words::UnclosedQuotes;
+use super::comments::CommentEnds;
 use super::escapes::unescaped;
 use super::labels::{LabelReach, PairRole, is_list_of_words, is_type, member_role, pair_role};
 use super::object_kinds::{KIND, SECRET_KINDS};
@@ -69,6 +70,7 @@ struct PairScan<'a> {
     key_labels: BTreeSet<usize>,
     /// Searches for the end of a quoted text that found none.
     unclosed: UnclosedQuotes,
+    comments: CommentEnds,
 }
 
 impl<'a> PairScan<'a> {
@@ -82,6 +84,7 @@ impl<'a> PairScan<'a> {
             hidden: Vec::new(),
             key_labels: BTreeSet::new(),
             unclosed: UnclosedQuotes::default(),
+            comments: CommentEnds::default(),
         }
     }
 
@@ -337,6 +340,10 @@ mod tests {
     fn values_of_pairs_are_hidden_in_all_notations() {
         for (source, expected) in [
             (r#"{"name": "PASSWORD", "value": "fish"}"#, r##"{"name": "PASSWORD", "value": "#"}"##),
+            (
+                "{\"name\" /* a */: /* b */ \"token\", \"value\" // c\n: \"fish\"}",
+                "{\"name\" /* a */: /* b */ \"token\", \"value\" // c\n: \"#\"}",
+            ),
             (r#"{"value":"fish","name":"db_pin"}"#, r##"{"value":"#","name":"db_pin"}"##),
             (r#"[{"Key":"a token","Value":["fish"]}]"#, r##"[{"Key":"a token","Value":"#"}]"##),
             (

@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use percent_encoding::percent_decode_str;
 use regex::Regex;
 
+use super::comments::{CommentEnds, begins_comment};
 use super::credentials::{credentials, is_plain};
 use super::schemes::is_scheme;
 use super::script::ScriptPlaces;
@@ -19,9 +20,12 @@ pub(super) const MAX_DEPTH: u8 = 8;
 /// How many texts may be inside of a text of XML that is written with references.
 const MAX_REFERENCE_DEPTH: u8 = 2;
 
-/// A name that a value follows: `name: value`, `name=value`, `"name": "value"`, `name is: value`.
-const NAMED: &str =
-    r#"(\$?)([A-Za-z0-9_.%\u{80}-\u{10ffff}-]+)(\\?["']?)(?:\s{1,2}is)?\s{0,8}(?:=>|[:=])\s{0,8}"#;
+/// A name that a value follows: `name: value`, `name=value`, `"name": "value"`, `name is: value`, `a["name"] = "value"`.
+/// A comment may be in front of the separator.
+const NAMED: &str = concat!(
+    r#"(\$?)([A-Za-z0-9_.%\u{80}-\u{10ffff}-]+)(\\?["'`]?)(?:\s{0,2}\]){0,2}(?:\s{1,2}is)?\s{0,8}"#,
+    r"(=>|(?:[:+?|]|\|\||\?\?)?={1,3}|:|/[*/])\s{0,8}"
+);
 /// The value that follows a name.
 const VALUE: &str = r#"(?xs)^(?:
     (?:[\[\]A-Za-z0-9_!]+\s{0,8}=\s{0,8})?"""(?:[^"]|"[^"]|""[^"])*(?:""")?
@@ -29,6 +33,7 @@ const VALUE: &str = r#"(?xs)^(?:
     | \\"(?:[^"\\]|\\\\\\"|\\[^"])*(?:\\")?
     | "(?:[^"\\]|\\.)*"?
     | '(?:[^'\\]|\\.)*'?
+    | `(?:[^`\\]|\\.)*`?
     | (?i:(?:basic|bearer|digest|token)\s{1,4})?[^\s,;&<>{}"']+
 )"#;
 /// Headers whose values may have blanks and separators in them.
@@ -135,18 +140,18 @@ fn named<'a>(shown: &'a str, is_typed: bool, scripts: &ScriptPlaces) -> Cow<'a, 
     let mut copied = 0;
     let mut read = 0;
     let mut lines = HeaderLines::default();
+    let mut comments = CommentEnds::default();
     let variables = graphql::declared_variables(shown);
     let secret_variables = match variables.is_empty() {
         true => BTreeSet::new(),
         false => graphql::secret_variables(shown),
     };
     for found in name.captures_iter(shown) {
-        let (Some(whole), Some(dollar), Some(name), Some(quote)) =
-            (found.get(0), found.get(1), found.get(2), found.get(3))
+        let (Some(whole), Some(dollar), Some(name), Some(quote), Some(separator)) =
+            (found.get(0), found.get(1), found.get(2), found.get(3), found.get(4))
         else {
             continue;
         };
-        let rest = shown.get(whole.end()..).unwrap_or_default();
         let name = match quote.as_str() {
             "\"" => escaped_name(shown, name.start(), name.end()),
             _ => None,
@@ -159,15 +164,21 @@ fn named<'a>(shown: &'a str, is_typed: bool, scripts: &ScriptPlaces) -> Cow<'a, 
         if whole.start() < read || is_empty || is_selector || !is_variable && !is_secret(&name) {
             continue;
         }
+        let value_start = match separator.as_str().starts_with('/') {
+            true => comments.value_start(shown, separator.start()),
+            false => Some(whole.end()),
+        };
+        let Some(value_start) = value_start else { continue };
+        let rest = shown.get(value_start..).unwrap_or_default();
         if scripts.contains(whole.start()) || script::is_declaration(shown, whole.range(), rest) {
             let value = script::value_of(&name, whole.as_str(), rest);
             for literal in value.secrets {
-                let start = whole.end() + literal.start;
+                let start = value_start + literal.start;
                 masked.push_str(shown.get(copied..start).unwrap_or_default());
                 masked.push_str(MASK);
-                copied = whole.end() + literal.end;
+                copied = value_start + literal.end;
             }
-            read = whole.end() + value.length;
+            read = value_start + value.length;
             continue;
         }
         let is_header = HEADERS.iter().any(|known| name.eq_ignore_ascii_case(known));
@@ -177,10 +188,19 @@ fn named<'a>(shown: &'a str, is_typed: bool, scripts: &ScriptPlaces) -> Cow<'a, 
                     && quote.is_empty()
                     && !matches!(first, b'"' | b'\'' | b'[' | b'{') =>
             {
-                lines.value_length(whole.end(), rest)
+                lines.value_length(value_start, rest)
             }
             Some(b'[' | b'{') if !is_declaration(rest) => brackets::end(rest, 0),
             Some(b'#') => graphql::commented_length(rest, |rest| value_length(value, rest)),
+            Some(b'/') if begins_comment(rest) => {
+                let comment = comments.skip(shown, value_start) - value_start;
+                let rest = rest.get(comment..).unwrap_or_default();
+                comment
+                    + match rest.starts_with(['[', '{']) {
+                        true => brackets::end(rest, 0),
+                        false => value_length(value, rest),
+                    }
+            }
             Some(b'$') if graphql::is_variable(rest, &variables) => 0,
             _ => value_length(value, rest),
         };
@@ -200,9 +220,9 @@ fn named<'a>(shown: &'a str, is_typed: bool, scripts: &ScriptPlaces) -> Cow<'a, 
         {
             continue;
         }
-        masked.push_str(shown.get(copied..whole.end()).unwrap_or_default());
+        masked.push_str(shown.get(copied..value_start).unwrap_or_default());
         masked.push_str(MASK);
-        copied = whole.end() + length;
+        copied = value_start + length;
         read = copied;
     }
     if copied == 0 {
@@ -384,6 +404,22 @@ mod tests {
             ("the Cookie: see the cookie: swordfish", "the Cookie: see the cookie: $"),
             ("Cookie: see cookie: correct horse fish", "Cookie: see cookie: $"),
             ("Cookie: see the authorization: token of it", "Cookie: see the authorization: $"),
+            ("a[\"password\"] = \"sword fish\"", "a[\"password\"] = $"),
+            ("process.env['PASSWORD']='sword fish'; b", "process.env['PASSWORD']=$; b"),
+            ("d[ 'password' ] += 'sword'", "d[ 'password' ] += $"),
+            ("log a[\\\"token\\\"] = \\\"sword fish\\\" b", "log a[\\\"token\\\"] = $ b"),
+            ("a[b['password']] ||= \"fish\"", "a[b['password']] ||= $"),
+            ("user[password]=fish&b=c", "user[password]=$&b=c"),
+            ("password := \"sword fish\"", "password := $"),
+            ("a `token`: `sword fish` b", "a `token`: $ b"),
+            ("PASSWORD ?= fish", "PASSWORD ?= $"),
+            ("if password == \"sword fish\" {", "if password == $ {"),
+            ("log {\"password\": /* a */ \"sword fish\"}", "log {\"password\": $}"),
+            ("log {'token' // a: b\n : \"fish\", b: 1}", "log {'token' // a: b\n : $, b: 1}"),
+            ("log {token /* a */: // b\n [\"fish\"]}", "log {token /* a */: $}"),
+            ("token: /* cut off fish", "token: $"),
+            ("password // is required", "password // is required"),
+            ("[session]\nuser = kept", "[session]\nuser = kept"),
         ] {
             let expected = expected.replace('$', MASK);
             assert_eq!(text(shown), expected, "{shown}");

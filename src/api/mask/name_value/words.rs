@@ -118,9 +118,10 @@ impl PairScan<'_> {
     }
 
     /// Returns the place behind the separator that follows a key; `None` if the text is not a key.
-    pub(super) fn separator_end(&self, word: Range<usize>, quote: &str) -> Option<usize> {
-        let rest = self.text.get(word.end..).unwrap_or_default();
-        let trimmed = rest.trim_start();
+    pub(super) fn separator_end(&mut self, word: Range<usize>, quote: &str) -> Option<usize> {
+        let text = self.text;
+        let rest = text.get(word.end..).unwrap_or_default();
+        let trimmed = text.get(self.comments.skip(text, word.end)..).unwrap_or_default();
         let length =
             ["=>", ":", "="].iter().find(|it| trimmed.starts_with(**it)).map(|it| it.len())?;
         if quote.is_empty() && trimmed.len() == rest.len() && !self.is_separator(word) {
