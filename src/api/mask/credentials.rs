@@ -7,8 +7,7 @@ use regex::{Captures, Regex};
 
 use super::{MASK, work};
 
-/// Credentials after a scheme, before the host of an address and in commands, tokens with a known
-/// beginning, JSON Web Tokens, addresses that are secrets, and private keys. Borders of words are those of ASCII, since
+/// Credentials after a scheme and before the host of an address, tokens with a known beginning, JSON Web Tokens, addresses that are secrets, and private keys. Borders of words are those of ASCII, since
 /// searches for others are slow.
 const CREDENTIALS: &str = r#"(?x)
     (?-u:\b)(?P<scheme>(?i:basic|bearer)\s{1,4})(?P<given>[A-Za-z0-9_.~+/=-]{8,})
@@ -43,18 +42,12 @@ const CREDENTIALS: &str = r#"(?x)
         )\\?/|(?i:(?-u:\b)api\.telegram\.org\\?/(?:file\\?/)?bot))[^\s"'<>]+
     | (?P<begin>-{4,5}[\ ]?BEGIN(?:[\ +]|%20)(?:[A-Z0-9]{1,16}(?:[\ +]|%20)){0,4}
         PRIVATE(?:[\ +]|%20)KEY(?:[\ +]BLOCK)?[\ ]?-{4,5})(?P<inner>(?s:.)*?)(?P<end>-{4,5}[\ ]?END|\z)
-    | (?P<option>(?:^|\s)(?:-[uUab]|--(?:user|proxy-user|auth|cookie|oauth2-bearer|pass|proxy-pass))(?:\s{1,4}|=)?)
-        (?P<word>"[^"]*"|'[^']*'|[^\s"'-][^\s"']*)
 "#;
 /// Words behind `Basic` and `Bearer` that are not credentials.
 const OTHER_WORDS: [&str; 6] =
     ["authentication", "authorization", "credentials", "information", "knowledge", "understanding"];
 /// Fields of a digest that prove that the sender has the password, or name the sender.
 const DIGEST_FIELDS: [&str; 4] = ["response", "cnonce", "username", "rspauth"];
-/// Words of lines that are commands, whose options may have credentials.
-const COMMANDS: [&str; 4] = ["curl", "http ", "https ", "xh "];
-/// Options that have a user and a password. The others have only a secret.
-const LOGIN_OPTIONS: [&str; 6] = ["-u", "-U", "-a", "--user", "--proxy-user", "--auth"];
 /// Beginnings of credentials without `-` and `_`.
 const JOINED_BEGINNINGS: [&str; 5] = ["AIza", "AKIA", "ASIA", "LS0tLS1CRUdJTi", "AT"];
 /// Beginnings of credentials with a dot.
@@ -70,8 +63,7 @@ pub(super) fn credentials(shown: &str) -> Cow<'_, str> {
     static PATTERN: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(CREDENTIALS).ok());
     let Some(pattern) = PATTERN.as_ref() else { return MASK.into() };
     work::count(shown.len());
-    let is_command = COMMANDS.iter().any(|command| shown.contains(command));
-    pattern.replace_all(shown, |found: &Captures<'_>| hide(found, is_command))
+    pattern.replace_all(shown, |found: &Captures<'_>| hide(found))
 }
 
 /// Hides the content of private keys, also of one whose lines are items of a list.
@@ -82,7 +74,7 @@ pub(super) fn private_keys(shown: &str) -> Cow<'_, str> {
     }
 }
 
-fn hide(found: &Captures<'_>, is_command: bool) -> String {
+fn hide(found: &Captures<'_>) -> String {
     let part = |name| found.name(name).map(|part| part.as_str());
     let whole = found.get(0).map_or("", |whole| whole.as_str());
     if let (Some(scheme), Some(given)) = (part("scheme"), part("given")) {
@@ -105,22 +97,10 @@ fn hide(found: &Captures<'_>, is_command: bool) -> String {
     if let (Some(begin), Some(inner), Some(end)) = (part("begin"), part("inner"), part("end")) {
         return private_key(begin, inner, end);
     }
-    if let (Some(option), Some(word)) = (part("option"), part("word")) {
-        return match is_command {
-            true => format!("{option}{}", option_value(option, word)),
-            false => whole.to_owned(),
-        };
-    }
     if let Some(slashes) = part("slashes") {
         return format!("{slashes}{MASK}@");
     }
     format!("{}{MASK}", part("hook").unwrap_or_default())
-}
-
-/// Hides the password in an argument of a command whose option is the argument before it.
-pub(super) fn argument(option: &str, argument: &str) -> Option<String> {
-    let shown = LOGIN_OPTIONS.contains(&option).then(|| option_value(option, argument))?;
-    (shown != argument).then_some(shown)
 }
 
 /// Hides the content of a private key. The lines around it stay.
@@ -129,20 +109,6 @@ fn private_key(begin: &str, inner: &str, end: &str) -> String {
     let (before, after) = inner.split_once(content).unwrap_or((inner, ""));
     let shown = if content.is_empty() { "" } else { MASK };
     [begin, before, shown, after, end].concat()
-}
-
-/// Hides the password that an option has, or all of its value.
-fn option_value(option: &str, word: &str) -> String {
-    let quote = word.get(..1).filter(|first| matches!(*first, "\"" | "'")).unwrap_or_default();
-    let value = word.trim_matches(['"', '\'']);
-    let name = option.trim().trim_end_matches('=');
-    match value.split_once(':') {
-        Some((user, _)) if LOGIN_OPTIONS.contains(&name) => format!("{quote}{user}:{MASK}{quote}"),
-        None if LOGIN_OPTIONS.contains(&name) => word.to_owned(),
-        // Without an equals sign, the option of curl names a file.
-        _ if matches!(name, "-b" | "--cookie") && !value.contains('=') => word.to_owned(),
-        _ => format!("{quote}{MASK}{quote}"),
-    }
 }
 
 /// Returns true if a text cannot hold a secret, as one look at its letters says: most paths and parameters are

@@ -7,13 +7,12 @@ use std::ops::Range;
 use serde::de::IgnoredAny;
 use serde_json::{Deserializer, Value};
 
+use super::commands::{Commands, is_option};
 use super::comments::CommentEnds;
 use super::credentials::private_keys;
 use super::object_kinds::{KIND, SECRET_DATA, SECRET_LIST_KIND};
 use super::quotes::closing_quote;
-use super::{
-    MASK, anchors, brackets, credentials, escapes, graphql, name_value, object_kinds, text, work,
-};
+use super::{MASK, anchors, brackets, escapes, graphql, name_value, object_kinds, text, work};
 use crate::api::secrets::{is_secret, is_visible_scalar};
 
 /// Masks JSON, or JSON values that follow each other.
@@ -72,7 +71,7 @@ impl SecretMembers {
         let mut copied = 0;
         let mut at = 0;
         let mut variables_end = 0;
-        let has_commands = source.contains("\"curl\"");
+        let commands = Commands::of(source);
         let mut before = 0..0;
         let mut comments = CommentEnds::default();
         while let Some(found) = next_string(source, at) {
@@ -96,7 +95,8 @@ impl SecretMembers {
                         continue;
                     }
                     let Some(value) = member(source, start) else { continue };
-                    let written = source.get(value.clone()).unwrap_or_default();
+                    let after_comments = comments.skip(source, value.start).min(value.end);
+                    let written = source.get(after_comments..value.end).unwrap_or_default();
                     if is_visible_scalar(&name, written, true) {
                         continue;
                     }
@@ -104,10 +104,7 @@ impl SecretMembers {
                 }
                 NextToken::Other => {
                     let last = std::mem::replace(&mut before, found.clone());
-                    let hidden = match has_commands {
-                        true => hidden_argument(source, last, &found),
-                        false => None,
-                    };
+                    let hidden = hidden_argument(source, &commands, last, &found);
                     let written = source.get(found.clone()).unwrap_or_default();
                     (found, hidden.or_else(|| string(written, depth)))
                 }
@@ -140,13 +137,51 @@ impl SecretMembers {
     }
 }
 
-/// Hides the password in an argument of a command, if the string before it is its option.
-fn hidden_argument(source: &str, option: Range<usize>, place: &Range<usize>) -> Option<String> {
-    let between = source.get(option.end..place.start)?;
-    let argument: String = serde_json::from_str(source.get(place.clone())?).ok()?;
-    let option = source.get(option)?.trim_matches('"');
-    let shown = credentials::argument(option, &argument).filter(|_| between.trim() == ",")?;
+/// Hides the secret of an argument of a command: in the value of the option before it, or in an option with its value.
+fn hidden_argument(
+    source: &str,
+    commands: &Commands,
+    before: Range<usize>,
+    place: &Range<usize>,
+) -> Option<String> {
+    let quoted = source.get(place.clone())?;
+    let is_list = source.get(before.end..place.start).is_some_and(|between| between.trim() == ",");
+    let option = source.get(before)?.trim_matches('"');
+    if !option.starts_with('-') && !quoted.starts_with("\"-") {
+        return None;
+    }
+    let argument = escapes::unescaped(quoted.trim_matches('"'));
+    let shown = hidden_word(commands, Some(option).filter(|_| is_list), &argument)?;
     serde_json::to_string(&shown).ok()
+}
+
+/// Hides the secret of a word in a list whose word before it may be its option.
+fn hidden_word(commands: &Commands, before: Option<&str>, word: &str) -> Option<String> {
+    let option = before.filter(|before| is_option(before) && !is_option(word));
+    match option {
+        Some(option) => commands.masked_value(option, word),
+        None => commands.masked_word(word),
+    }
+}
+
+/// Hides the secrets of a list of words that is a command.
+fn hide_words(items: &mut [Value]) {
+    let is_word = |item: &Value| item.as_str().is_some_and(is_option);
+    if !items.iter().any(is_word) {
+        return;
+    }
+    let words: Vec<&str> = items.iter().filter_map(Value::as_str).collect();
+    let commands = Commands::of(&words.join(" "));
+    let mut before: Option<String> = None;
+    for item in items {
+        let word = item.as_str().map(str::to_owned);
+        let hidden =
+            word.as_deref().and_then(|word| hidden_word(&commands, before.as_deref(), word));
+        if let Some(shown) = hidden {
+            *item = shown.into();
+        }
+        before = word;
+    }
 }
 
 fn is_variables(name: &str) -> bool {
@@ -213,7 +248,10 @@ fn each_member(shown: &mut Value, mut visit: impl FnMut(&mut Value, bool)) {
                 visit(value, is_hidden);
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| visit(item, false)),
+        Value::Array(items) => {
+            hide_words(items);
+            items.iter_mut().for_each(|item| visit(item, false));
+        }
         _ => {}
     }
 }
@@ -367,6 +405,7 @@ mod tests {
             r#"{"max_tokens": 100, "usage": {"total_tokens": 5.5e1}, "next_token": null}"#,
             "{\"pin\":1}\n{\"token\":true}\n{\"csrf_protection\":false}\n",
             r#"{"max_tokens": 100, "a": ["#,
+            r#"{"token": /* a */ null, "b": 1}"#,
         ] {
             assert_eq!(json(source), source);
         }

@@ -12,6 +12,7 @@ mod body;
 mod brackets;
 mod call;
 mod charset;
+mod commands;
 mod comments;
 mod credentials;
 mod escapes;
@@ -59,7 +60,7 @@ mod tests {
     }
 
     /// Texts that repeat one piece. Scanners that search from each piece to the end need quadratic time for them.
-    const HOSTILE_PIECES: [&str; 58] = [
+    const HOSTILE_PIECES: [&str; 62] = [
         "\\'",
         "\\\"",
         "'a\\\"",
@@ -115,6 +116,10 @@ mod tests {
         "? |-\n  password\n: a\n",
         "{\"key\":\"a.b\",\"size\":[",
         "token/*",
+        " --token '",
+        " --token \"\\'",
+        "'--token', '",
+        "mysql -p'\\",
         "\"token\" // a",
         "{\"token\"/**//*",
         "token: // a\n",

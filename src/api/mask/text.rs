@@ -11,7 +11,9 @@ use super::comments::{CommentEnds, begins_comment};
 use super::credentials::{credentials, is_plain};
 use super::schemes::is_scheme;
 use super::script::ScriptPlaces;
-use super::{MASK, brackets, escapes, graphql, json, markup, name_value, script, work, yaml};
+use super::{
+    MASK, brackets, commands, escapes, graphql, json, markup, name_value, script, work, yaml,
+};
 use crate::api::secrets::{is_secret, is_visible_scalar};
 
 /// How many texts may be inside each other, such as JSON in a string of JSON.
@@ -112,8 +114,8 @@ fn loose_in(
     is_typed: bool,
     find_scripts: impl Fn(&str) -> ScriptPlaces,
 ) -> Cow<'_, str> {
-    let shown =
-        then(name_value::masked(shown), |shown| named(shown, is_typed, &find_scripts(shown)));
+    let shown = then(name_value::masked(shown), commands::masked);
+    let shown = then(shown, |shown| named(shown, is_typed, &find_scripts(shown)));
     then(shown, credentials)
 }
 
