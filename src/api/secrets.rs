@@ -11,9 +11,11 @@ use regex::Regex;
 
 /// Names that hold secrets if they contain one of these, without separators.
 const SECRET_NAME_PARTS: &[&str] = &[
+    "2facode",
     "accesscode",
     "accesskey",
     "accountkey",
+    "activationcode",
     "adgangskode",
     "apikey",
     "appkey",
@@ -31,6 +33,7 @@ const SECRET_NAME_PARTS: &[&str] = &[
     "clientkey",
     "cnonce",
     "codeverifier",
+    "confirmationcode",
     "connectionstring",
     "consumerkey",
     "contrasena",
@@ -44,34 +47,40 @@ const SECRET_NAME_PARTS: &[&str] = &[
     "devicecode",
     "encryptionkey",
     "functionskey",
-    "hmac",
-    "jwt",
     "geheimzahl",
+    "hmac",
     "jelszo",
+    "jwt",
     "katasandi",
     "kennwort",
     "kodeord",
     "licensekey",
+    "logincode",
     "losenord",
     "lozinka",
-    "motsdepasse",
-    "palavrapasse",
     "masterkey",
+    "mfacode",
     "mnemonic",
     "motdepasse",
+    "motsdepasse",
     "nextnonce",
+    "onetimecode",
+    "pairingcode",
+    "palavrapasse",
     "passcode",
-    "passord",
     "passkey",
+    "passord",
     "passphrase",
     "passwd",
     "password",
     "passwort",
     "privatekey",
+    "privatemac",
     "privkey",
     "recoverycode",
     "recoverykey",
     "recoveryphrase",
+    "resetcode",
     "rspauth",
     "salasana",
     "samlresponse",
@@ -87,11 +96,15 @@ const SECRET_NAME_PARTS: &[&str] = &[
     "sharedkey",
     "signature",
     "signingkey",
+    "smscode",
     "socialsecurity",
     "sshkey",
     "subscriptionkey",
     "token",
+    "twofactorcode",
+    "usercode",
     "userpass",
+    "verificationcode",
     "wachtwoord",
     "xsrf",
     "zugangscode",
@@ -105,8 +118,8 @@ const SECRET_NAME_PARTS: &[&str] = &[
 ];
 /// Names that hold secrets if one of their words is one of these.
 const SECRET_WORDS: &[&str] = &[
-    "auth", "cred", "cvc", "cvn", "cvv", "haslo", "heslo", "jeton", "mdp", "otp", "parola",
-    "parool", "pin", "pwd", "senha", "sifre", "sig", "ssn", "totp",
+    "auth", "bearer", "cred", "cvc", "cvn", "cvv", "haslo", "heslo", "jeton", "mdp", "otp",
+    "parola", "parool", "pin", "pwd", "sas", "senha", "sifre", "sig", "ssn", "totp",
 ];
 /// Names that hold secrets if one of their words or two in a row are one of these: `card_no`, but not `discardNow`.
 const SECRET_PHRASES: &[&str] = &["cardno", "ccnum", "ccnumber"];
@@ -263,6 +276,7 @@ pub fn is_secret(name: &str) -> bool {
     let is_one = |known: &[&str], word: &str| known.contains(&word);
     is_one(SECRET_NAMES, &plain)
         || parts.is_match(&without_other_words(&plain))
+        || words.iter().any(|word| is_one(SECRET_WORDS, word))
         || words.iter().any(|word| is_one(SECRET_WORDS, word.strip_suffix('s').unwrap_or(word)))
         || words.iter().any(|word| is_one(SECRET_PHRASES, word))
         || words.windows(2).any(|pair| is_one(SECRET_PHRASES, &pair.concat()))
@@ -531,6 +545,14 @@ mod tests {
             "Authentication-Info",
             "Proxy-Authentication-Info",
             "authorization_code",
+            "verification_code",
+            "mfaCode",
+            "user_code",
+            "device_code",
+            "bearer",
+            "sas",
+            "sas_token",
+            "blobSasUri",
         ] {
             assert!(is_secret(name), "{name}");
         }
@@ -580,6 +602,10 @@ mod tests {
             "cardNote",
             "accNumber",
             "pincode",
+            "bearer_methods_supported",
+            "bearerFormat",
+            "sash",
+            "verification_status",
         ] {
             assert!(!is_secret(name), "{name}");
         }

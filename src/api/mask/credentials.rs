@@ -14,6 +14,17 @@ const CREDENTIALS: &str = r#"(?x)
     | (?-u:\b)(?P<digest>(?i:digest)\s{1,4})(?P<fields>
         [A-Za-z-]{1,20}\s?=\s?(?:\\?"[^"\\]*\\?"|[^\s,"]+)
         (?:\s?,\s{0,4}[A-Za-z-]{1,20}\s?=\s?(?:\\?"[^"\\]*\\?"|[^\s,"]+))*)
+    | (?P<before>
+        (?-u:\b)(?:(?:machine|login|account)\s{1,8}[!-~]{1,64}|default)\s{1,8}password\s{1,8}
+        | (?i:(?-u:\b)identified(?:\s{1,4}(?:with|via)\s{1,4}[!-~]{1,64})?\s{1,4}(?:by|as|using)
+            (?:\s{1,4}(?:values|password))?)\s{0,4}\(?\s{0,4}
+        | (?i:(?-u:\b)set\s{1,4}password\s{1,4}for\s{1,4}[!-~]{1,64}\s{0,4}=)\s{0,4}
+        | (?i:(?-u:\b)pass(?:word|wd|phrase))(?:\s{1,4}(?i:as\s{1,4})?|\s{0,4}\(\s{0,4})
+        )(?P<quoted>[ENXenx]?(?:'(?:[^'\\]|\\.|'')*'?|"(?:[^"\\]|\\.)*"?))
+    | (?P<entry>(?-u:\b)(?:(?:machine|login|account)\s{1,8}[!-~]{1,64}|default)\s{1,8}password\s{1,8}
+        | (?-u:\b)IDENTIFIED\s{1,4}BY\s{1,4})(?P<word>[^\s;,'"]+)
+    | (?m:^)(?P<line>[A-Za-z0-9_.*-]{1,64}:(?:[0-9]{1,5}|\*):[!-9;-\[\]-~]{1,64}:[!-9;-\[\]-~]{1,64}:)
+        (?P<last>[^\s]+)[\ \t\r]{0,4}(?m:$)
     | (?P<slashes>(?:^|:)//)[^\s/?\#"'<>]+@
     | (?-u:\b)eyJ[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?
     | (?-u:\b)[0-9A-Za-z]{27}_[0-9][0-9A-Za-z]{20}(?-u:\b)
@@ -22,6 +33,7 @@ const CREDENTIALS: &str = r#"(?x)
     | (?-u:\b)(?:do[opr]_v1|shp(?:at|ss|ca|pa)|dckr_[op]at)_[A-Za-z0-9_-]{16,}
     | (?-u:\b)pypi-[A-Za-z0-9_]{16,}[A-Za-z0-9_-]*
     | (?-u:\b)(?:GOCSPX|xai|nvapi|PMAK|NRAK)-[A-Za-z0-9_-]{16,}
+    | (?-u:\b)sq0[a-z]{3}-[A-Za-z0-9_-]{16,}
     | (?-u:\b)AGE-SECRET-KEY-[A-Z0-9-]{8,}
     | (?-u:\b)AIza[A-Za-z0-9_-]{30,}
     | (?-u:\b)(?:AKIA|ASIA)[A-Z0-9]{16}(?-u:\b)
@@ -39,13 +51,30 @@ const CREDENTIALS: &str = r#"(?x)
         | \.powerplatform\.com(?::443)?\\?/powerautomate
         | (?-u:\b)hooks\.zapier\.com\\?/hooks
         | (?-u:\b)chat\.googleapis\.com\\?/v1\\?/spaces
-        )\\?/|(?i:(?-u:\b)api\.telegram\.org\\?/(?:file\\?/)?bot))[^\s"'<>]+
+        )\\?/
+        |(?i:(?-u:\b)api\.telegram\.org\\?/(?:file\\?/)?bot))[^\s"'<>]+
+    | (?P<bot>/bot[0-9]{4,16}(?::|%3[Aa]))[A-Za-z0-9_-]+
+    | (?P<reset>(?i:/(?:
+        (?:reset|forgot|recover|restore|change|set|new|choose)[_-]?password
+        | password[_-]?(?:reset|recovery|change)(?:s)?
+        | magic[_-]?(?:link|login)
+        | (?:verify|confirm)[_-]?(?:e?mail|account)
+        | (?:e?mail|account)[_-]?(?:verification|confirmation)
+        )\\?/(?:(?:confirm|complete|edit|verify|new|key|token)\\?/)?))(?P<link>[^\s?\#"'<>&]+)
     | (?P<begin>-{4,5}[\ ]?BEGIN(?:[\ +]|%20)(?:[A-Z0-9]{1,16}(?:[\ +]|%20)){0,4}
-        PRIVATE(?:[\ +]|%20)KEY(?:[\ +]BLOCK)?[\ ]?-{4,5})(?P<inner>(?s:.)*?)(?P<end>-{4,5}[\ ]?END|\z)
+        PRIVATE(?:[\ +]|%20)KEY(?:[\ +]BLOCK)?[\ ]?-{4,5}|(?-u:\b)Private-Lines:\s{0,4}[0-9]{1,4}\s)
+        (?P<inner>(?s:.)*?)(?P<end>-{4,5}[\ ]?END|Private-MAC:|\z)
 "#;
 /// Words behind `Basic` and `Bearer` that are not credentials.
 const OTHER_WORDS: [&str; 6] =
     ["authentication", "authorization", "credentials", "information", "knowledge", "understanding"];
+/// Words behind the path of a page that changes a password, which are not the token of a link.
+const PAGE_WORDS: [&str; 12] = [
+    "complete", "confirm", "done", "edit", "expired", "help", "key", "new", "request", "sent",
+    "success", "token",
+];
+/// The parts of links with a token whose paths have none of the other marks of secrets.
+const LINK_WORDS: [&str; 4] = ["assword", "magic", "mail", "account"];
 /// Fields of a digest that prove that the sender has the password, or name the sender.
 const DIGEST_FIELDS: [&str; 4] = ["response", "cnonce", "username", "rspauth"];
 /// Beginnings of credentials without `-` and `_`.
@@ -97,6 +126,39 @@ fn hide(found: &Captures<'_>) -> String {
     if let (Some(begin), Some(inner), Some(end)) = (part("begin"), part("inner"), part("end")) {
         return private_key(begin, inner, end);
     }
+    if let (Some(before), Some(quoted)) = (part("before"), part("quoted")) {
+        let quote = quoted.trim_start_matches(|it: char| it.is_ascii_alphabetic()).get(..1);
+        let quote = quote.unwrap_or_default();
+        let is_masked = quoted.trim_matches(['"', '\'']) == MASK;
+        return match is_masked {
+            true => whole.to_owned(),
+            false => format!("{before}{quote}{MASK}{quote}"),
+        };
+    }
+    if let (Some(entry), Some(word)) = (part("entry"), part("word")) {
+        return match OTHER_WORDS.iter().any(|known| word.eq_ignore_ascii_case(known)) {
+            true => whole.to_owned(),
+            false => format!("{entry}{MASK}"),
+        };
+    }
+    if let (Some(line), Some(last)) = (part("line"), part("last")) {
+        let end = whole.get(line.len() + last.len()..).unwrap_or_default();
+        return match is_password_entry(line) {
+            true => format!("{line}{MASK}{end}"),
+            false => whole.to_owned(),
+        };
+    }
+    if let (Some(reset), Some(link)) = (part("reset"), part("link")) {
+        let is_page = PAGE_WORDS.iter().any(|known| link.trim_end_matches('/') == *known)
+            || link.starts_with(['{', ':', '*', '[']);
+        return match is_page {
+            true => whole.to_owned(),
+            false => format!("{reset}{MASK}"),
+        };
+    }
+    if let Some(bot) = part("bot") {
+        return format!("{bot}{MASK}");
+    }
     if let Some(slashes) = part("slashes") {
         return format!("{slashes}{MASK}@");
     }
@@ -111,21 +173,34 @@ fn private_key(begin: &str, inner: &str, end: &str) -> String {
     [begin, before, shown, after, end].concat()
 }
 
+/// Returns true for the host, port, database and user of an entry in `.pgpass`, and false for other lines of numbers.
+fn is_password_entry(line: &str) -> bool {
+    let mut parts = line.split(':');
+    let is_address = |part: &str| part.len() <= 4 && part.bytes().all(|it| it.is_ascii_hexdigit());
+    let is_number = |part: &str| part.bytes().all(|it| it.is_ascii_digit());
+    !parts.clone().filter(|part| !part.is_empty()).all(is_address)
+        && !parts.nth(2).is_none_or(is_number)
+}
+
 /// Returns true if a text cannot hold a secret, as one look at its letters says: most paths and parameters are
 /// such, and lines of the terminal are written for each request.
 pub(super) fn is_plain(shown: &str) -> bool {
-    let (mut joined, mut dotted) = (false, false);
+    let (mut joined, mut dotted, mut coded, mut parted) = (false, false, false, false);
     for byte in shown.bytes() {
         match byte {
             b':' | b'=' | b'<' => return false,
             b'_' | b'-' => joined = true,
             b'.' => dotted = true,
+            b'%' => coded = true,
+            b'/' => parted = true,
             byte if !byte.is_ascii() || byte.is_ascii_whitespace() => return false,
             _ => {}
         }
     }
     let has = |beginnings: &[&str]| beginnings.iter().any(|it| shown.contains(it));
     !shown.starts_with("//")
+        && !coded
+        && !(parted && has(&LINK_WORDS))
         && (shown.len() < MIN_TOKEN_BYTES || !joined && !has(&JOINED_BEGINNINGS))
         && (!dotted || !has(&DOTTED_BEGINNINGS) && !shown.contains('/'))
 }
@@ -163,6 +238,7 @@ mod tests {
             ("hvs.", short),
             ("ATATT3x", short),
             ("AKIA", "IOSFODNN7EXAMPLE"),
+            ("sq0atp-", short),
         ] {
             let token = format!("{start}{end}");
             assert_eq!(text(&token), MASK, "{token}");
@@ -205,6 +281,39 @@ mod tests {
             ("http -a me:fish b.test", "http -a me:$ b.test"),
             ("docker run -u 1000:1000 b", "docker run -u 1000:1000 b"),
             ("Basic authentication is used.", "Basic authentication is used."),
+            ("machine a.test login ada password fish", "machine a.test login ada password $"),
+            (
+                "machine a.test\n  login ada\n  password fish\n",
+                "machine a.test\n  login ada\n  password $\n",
+            ),
+            ("machine a.test password fish login ada", "machine a.test password $ login ada"),
+            ("default login a password fish", "default login a password $"),
+            ("a login with password authentication", "a login with password authentication"),
+            ("db.test:5432:shop:ada:sword:fish", "db.test:5432:shop:ada:$"),
+            ("# a\n*:*:*:ada:fish\nb\n", "# a\n*:*:*:ada:$\nb\n"),
+            ("00:11:22:33:44:55", "00:11:22:33:44:55"),
+            ("2001:1:b:c:d:e:f:1", "2001:1:b:c:d:e:f:1"),
+            ("a.c:12:5:error:b", "a.c:12:5:error:b"),
+            ("CREATE USER a IDENTIFIED BY 'sword fish';", "CREATE USER a IDENTIFIED BY '$';"),
+            ("a identified with b by \"fish\" c", "a identified with b by \"$\" c"),
+            ("ALTER USER a IDENTIFIED BY fish;", "ALTER USER a IDENTIFIED BY $;"),
+            ("ALTER ROLE a WITH PASSWORD 'it''s fish' b", "ALTER ROLE a WITH PASSWORD '$' b"),
+            (
+                "SET PASSWORD FOR 'a'@'b' = PASSWORD('fish')",
+                "SET PASSWORD FOR 'a'@'b' = PASSWORD('$')",
+            ),
+            ("SET PASSWORD FOR a = 'fish'", "SET PASSWORD FOR a = '$'"),
+            ("Unexpected token 'kept'", "Unexpected token 'kept'"),
+            ("/reset-password/fish?a=b", "/reset-password/$?a=b"),
+            ("https://a.test/password_resets/fi-sh/edit", "https://a.test/password_resets/$"),
+            ("/auth/password-reset/confirm/Mg/fish/", "/auth/password-reset/confirm/$"),
+            ("/resetpassword/fish", "/resetpassword/$"),
+            ("/magic-link/fish", "/magic-link/$"),
+            ("/reset-password/confirm", "/reset-password/confirm"),
+            ("/reset-password/{token}", "/reset-password/{token}"),
+            ("/reset-password", "/reset-password"),
+            ("/bot123456:fish/getMe", "/bot123456:$/getMe"),
+            ("/a/bot123456%3Afish/getMe", "/a/bot123456%3A$/getMe"),
         ] {
             assert_eq!(text(shown), expected.replace('$', MASK), "{shown}");
         }
@@ -229,6 +338,10 @@ mod tests {
         }
         let cut = "-----BEGIN PRIVATE KEY-----\nswordfish";
         assert_eq!(text(cut), format!("-----BEGIN PRIVATE KEY-----\n{MASK}"));
+        let putty = |lines: &str, mac: &str| {
+            format!("Public-Lines: 1\nkept\nPrivate-Lines: 2\n{lines}\nPrivate-MAC: {mac}\n")
+        };
+        assert_eq!(text(&putty("sword\nfish=", "fish")), putty(MASK, MASK));
         let public = "-----BEGIN PUBLIC KEY-----\nkept\n-----END PUBLIC KEY-----\n";
         assert_eq!(text(public), public);
     }

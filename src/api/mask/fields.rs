@@ -11,7 +11,7 @@ use super::graphql;
 use super::labels::{LabelReach, PairRole, pair_role};
 use super::mark::MASK;
 use super::schemes::is_scheme;
-use super::text::text;
+use super::text::{coded, text};
 use super::work;
 use crate::api::secrets::{is_secret, is_secret_parameter, is_visible_scalar, last_word};
 
@@ -141,7 +141,10 @@ fn split(text: &str, at: char) -> (&str, Option<&str>) {
 
 /// A path: parameters of its segments, and what is known for a token.
 fn segments(path: &str) -> Cow<'_, str> {
-    let path = credentials(path);
+    let path = match coded(path) {
+        Cow::Borrowed(path) => credentials(path),
+        Cow::Owned(path) => credentials(&path).into_owned().into(),
+    };
     if !path.contains('=') {
         return path;
     }

@@ -60,7 +60,7 @@ mod tests {
     }
 
     /// Texts that repeat one piece. Scanners that search from each piece to the end need quadratic time for them.
-    const HOSTILE_PIECES: [&str; 62] = [
+    const HOSTILE_PIECES: [&str; 69] = [
         "\\'",
         "\\\"",
         "'a\\\"",
@@ -115,6 +115,13 @@ mod tests {
         "{\"kind\":\"SecretList\",\"data\":{",
         "? |-\n  password\n: a\n",
         "{\"key\":\"a.b\",\"size\":[",
+        "a%3D",
+        "%252525",
+        "machine a password ",
+        "IDENTIFIED BY '",
+        "Private-Lines: 1 ",
+        "a/reset-password/b:",
+        "grant_type=a&code=b&",
         "token/*",
         " --token '",
         " --token \"\\'",

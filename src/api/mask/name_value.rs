@@ -191,7 +191,7 @@ impl<'a> PairScan<'a> {
         }
         group.items += 1;
         group.has_keys |= has_key;
-        if has_key && group.open == b'{' {
+        if has_key && matches!(group.open, b'{' | 0) {
             group.add_kind_member(text, place.clone());
         }
         match role {
@@ -270,8 +270,9 @@ impl<'a> PairScan<'a> {
 
     fn end_line(&mut self) {
         self.finish_item();
-        let line = std::mem::take(&mut self.line);
+        let mut line = std::mem::take(&mut self.line);
         self.hide_values(&line, false);
+        self.hide_kinds(&mut line);
     }
 
     fn hide_values(&mut self, group: &PairGroup, is_unknown: bool) {
@@ -296,7 +297,7 @@ impl<'a> PairScan<'a> {
         for (kind, value) in std::mem::take(&mut group.kind_values) {
             let written = self.text.get(value.place.clone()).unwrap_or_default();
             let is_hidden = group.kinds.get(kind).is_some_and(|is_kind| *is_kind);
-            let is_data = SECRET_KINDS.get(kind).is_some_and(|it| it.member == KIND);
+            let is_data = SECRET_KINDS.get(kind).is_some_and(|it| it.members.contains(&KIND));
             if is_masked(written) || is_scalar(written) {
                 continue;
             }
@@ -420,6 +421,7 @@ mod tests {
             r#"{"kind": "Deployment", "spec": {"data": {"a": "kept"}}}"#,
             r#"{"kind": "List", "items": [{"kind": "ConfigMap", "data": {"a": "kept"}}]}"#,
             r#"{"items": [{"data": {"a": "kept"}}]}"#,
+            r#"{"code": "kept", "state": "kept"}"#,
             r#"{"kty": "RSA", "n": "kept", "e": "AQAB", "kid": "kept"}"#,
             r#"{"d": "kept", "p": "kept"}"#,
             r#"[{"name": "token"}, {"value": "kept"}]"#,

@@ -30,20 +30,33 @@ const KEY_VALUES: [&str; 5] = ["v", "val", "vals", "value", "values"];
 
 /// An object whose kind says that members with any name are secret.
 pub(super) struct SecretKind {
-    /// The member that has the kind.
-    pub member: &'static str,
+    /// The members that have the kind.
+    pub members: &'static [&'static str],
     /// The kind; any if it is empty.
     kind: &'static str,
     pub hidden: &'static [&'static str],
 }
 
-/// Secrets of Kubernetes, and private keys as JSON (RFC 7518, section 6).
-pub(super) const SECRET_KINDS: [SecretKind; 2] = [
-    SecretKind { member: "kind", kind: "Secret", hidden: SECRET_DATA },
+/// Secrets of Kubernetes, private keys as JSON (RFC 7518, section 6), and requests of OAuth for a token (RFC 6749,
+/// section 4.1.3).
+pub(super) const SECRET_KINDS: [SecretKind; 3] = [
+    SecretKind { members: &[KIND], kind: SECRET_KIND, hidden: SECRET_DATA },
     SecretKind {
-        member: "kty",
+        members: &["kty"],
         kind: "",
         hidden: &["d", "dp", "dq", "k", "oth", "p", "priv", "q", "qi"],
+    },
+    SecretKind {
+        members: &[
+            "grant_type",
+            "grantType",
+            "code_verifier",
+            "codeVerifier",
+            "redirect_uri",
+            "redirectUri",
+        ],
+        kind: "",
+        hidden: &["code"],
     },
 ];
 /// The members of a Secret of Kubernetes that are hidden.
@@ -56,7 +69,7 @@ pub(super) const SECRET_LIST_KIND: &str = "SecretList";
 
 impl SecretKind {
     pub fn is_of(&self, member: &str, text: &str) -> bool {
-        self.member == member && (self.kind.is_empty() || self.kind == text)
+        self.members.contains(&member) && (self.kind.is_empty() || self.kind == text)
     }
 }
 
@@ -180,6 +193,22 @@ mod tests {
             (
                 r#"{"keys":[{"kty":"RSA","n":"kept","d":"fish","p":"fish"}]}"#,
                 r##"{"keys":[{"kty":"RSA","n":"kept","d":"#","p":"#"}]}"##,
+            ),
+            (
+                r#"{"grant_type":"authorization_code","code":"fish","scope":"kept"}"#,
+                r##"{"grant_type":"authorization_code","code":"#","scope":"kept"}"##,
+            ),
+            (
+                "{code: fish, codeVerifier: kept, grantType: kept}",
+                "{code: #, codeVerifier: kept, grantType: kept}",
+            ),
+            (
+                "grant_type=authorization_code code=fish client_id=kept",
+                "grant_type=authorization_code code=# client_id=kept",
+            ),
+            (
+                "a=b&code=fish&redirect_uri=kept&grant_type=authorization_code\ncode=kept",
+                "a=b&code=#&redirect_uri=kept&grant_type=authorization_code\ncode=kept",
             ),
             (r#"{"k":"fish","kty":"oct"}"#, r##"{"k":"#","kty":"oct"}"##),
         ] {

@@ -116,7 +116,51 @@ fn loose_in(
 ) -> Cow<'_, str> {
     let shown = then(name_value::masked(shown), commands::masked);
     let shown = then(shown, |shown| named(shown, is_typed, &find_scripts(shown)));
-    then(shown, credentials)
+    then(then(shown, coded), credentials)
+}
+
+/// How many times a text may be percent-encoded.
+const MAX_CODINGS: usize = 3;
+
+/// A text without words that are percent-encoded and contain a secret, such as an address with a login.
+pub(super) fn coded(shown: &str) -> Cow<'_, str> {
+    if !shown.contains('%') {
+        return shown.into();
+    }
+    let is_other = |letter: char| !letter.is_ascii_alphanumeric() && !"-_.~*+!%".contains(letter);
+    work::count(shown.len());
+    let mut masked = String::new();
+    let mut copied = 0;
+    for word in shown.split(is_other).filter(|word| word.contains('%')) {
+        let start = word.as_ptr().addr() - shown.as_ptr().addr();
+        if has_coded_secret(word) {
+            masked.push_str(shown.get(copied..start).unwrap_or_default());
+            masked.push_str(MASK);
+            copied = start + word.len();
+        }
+    }
+    if copied == 0 {
+        return shown.into();
+    }
+    masked.push_str(shown.get(copied..).unwrap_or_default());
+    masked.into()
+}
+
+fn has_coded_secret(word: &str) -> bool {
+    let mut text = Cow::Borrowed(word);
+    for _ in 0..MAX_CODINGS {
+        let inner = decoded(&text.replace('+', " ")).into_owned();
+        if inner == *text {
+            return false;
+        }
+        let without_pairs =
+            then(name_value::masked(&inner), |shown| named(shown, false, &ScriptPlaces::nowhere()));
+        if then(without_pairs, credentials) != inner {
+            return true;
+        }
+        text = inner.into();
+    }
+    false
 }
 
 /// A style sheet without the values that follow the names of secrets and an equals sign, and without credentials.
@@ -183,6 +227,12 @@ fn named<'a>(shown: &'a str, is_typed: bool, scripts: &ScriptPlaces) -> Cow<'a, 
             read = value_start + value.length;
             continue;
         }
+        let value_start = match begins_comment(rest) && !is_typed {
+            true => Some(comments.skip(shown, value_start)).filter(|at| *at < shown.len()),
+            false => None,
+        }
+        .unwrap_or(value_start);
+        let rest = shown.get(value_start..).unwrap_or_default();
         let is_header = HEADERS.iter().any(|known| name.eq_ignore_ascii_case(known));
         let length = match rest.as_bytes().first() {
             Some(first)
@@ -194,15 +244,6 @@ fn named<'a>(shown: &'a str, is_typed: bool, scripts: &ScriptPlaces) -> Cow<'a, 
             }
             Some(b'[' | b'{') if !is_declaration(rest) => brackets::end(rest, 0),
             Some(b'#') => graphql::commented_length(rest, |rest| value_length(value, rest)),
-            Some(b'/') if begins_comment(rest) => {
-                let comment = comments.skip(shown, value_start) - value_start;
-                let rest = rest.get(comment..).unwrap_or_default();
-                comment
-                    + match rest.starts_with(['[', '{']) {
-                        true => brackets::end(rest, 0),
-                        false => value_length(value, rest),
-                    }
-            }
             Some(b'$') if graphql::is_variable(rest, &variables) => 0,
             _ => value_length(value, rest),
         };
@@ -416,11 +457,19 @@ mod tests {
             ("a `token`: `sword fish` b", "a `token`: $ b"),
             ("PASSWORD ?= fish", "PASSWORD ?= $"),
             ("if password == \"sword fish\" {", "if password == $ {"),
-            ("log {\"password\": /* a */ \"sword fish\"}", "log {\"password\": $}"),
+            ("log {\"password\": /* a */ \"sword fish\"}", "log {\"password\": /* a */ $}"),
             ("log {'token' // a: b\n : \"fish\", b: 1}", "log {'token' // a: b\n : $, b: 1}"),
-            ("log {token /* a */: // b\n [\"fish\"]}", "log {token /* a */: $}"),
-            ("token: /* cut off fish", "token: $"),
+            ("log {token /* a */: // b\n [\"fish\"]}", "log {token /* a */: // b\n $}"),
+            ("token: /* cut off", "token: $ cut off"),
+            ("log {\"token\": /* a */ null}", "log {\"token\": /* a */ null}"),
             ("password // is required", "password // is required"),
+            ("a https%3A%2F%2Fada%3Afish%40a.test%2Fb c", "a $ c"),
+            (
+                "https://a.test/?b=https%253A%252F%252Fada%253Afish%2540c.test&d=e",
+                "https://a.test/?b=$&d=e",
+            ),
+            ("a?next=%2Fb%3Ftoken%3Dfish&c=d", "a?next=$&c=d"),
+            ("a=https%3A%2F%2Fkept.test%2Fb%40c 100%", "a=https%3A%2F%2Fkept.test%2Fb%40c 100%"),
             ("[session]\nuser = kept", "[session]\nuser = kept"),
         ] {
             let expected = expected.replace('$', MASK);
