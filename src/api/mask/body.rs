@@ -5,7 +5,7 @@ use super::fields::pairs;
 use super::json::json;
 use super::mark::MASK;
 use super::text::{code, page, style_sheet, text};
-use super::{events, parts, yaml};
+use super::{events, parts, table, yaml};
 
 /// How the types of texts end, beside those that begin with `text/`.
 const TEXT_SUFFIXES: [&str; 5] = ["xml", "javascript", "yaml", "yml", "graphql"];
@@ -46,6 +46,7 @@ pub(super) fn masked(media_type: &str, body: &[u8], depth: usize) -> Option<Vec<
         _ if media_type.ends_with("yaml") || media_type.ends_with("yml") => {
             yaml::masked(&shown, true)
         }
+        _ if table::is_table(media_type) => table::masked(&shown),
         // Selectors of style sheets look like names with values.
         "text/css" => style_sheet(&shown).into_owned(),
         _ if media_type.contains("html") => page(&shown).into_owned(),

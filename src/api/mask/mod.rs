@@ -32,6 +32,7 @@ mod pieces;
 mod quotes;
 mod schemes;
 mod script;
+mod table;
 mod text;
 mod work;
 mod yaml;
@@ -60,7 +61,7 @@ mod tests {
     }
 
     /// Texts that repeat one piece. Scanners that search from each piece to the end need quadratic time for them.
-    const HOSTILE_PIECES: [&str; 69] = [
+    const HOSTILE_PIECES: [&str; 71] = [
         "\\'",
         "\\\"",
         "'a\\\"",
@@ -115,6 +116,8 @@ mod tests {
         "{\"kind\":\"SecretList\",\"data\":{",
         "? |-\n  password\n: a\n",
         "{\"key\":\"a.b\",\"size\":[",
+        "\r--a\r\r",
+        "\",\n",
         "a%3D",
         "%252525",
         "machine a password ",
@@ -146,6 +149,7 @@ mod tests {
                 ("text/html", "<html>"),
                 ("application/x-www-form-urlencoded", "a="),
                 ("multipart/form-data", "--a\n\n"),
+                ("text/csv", "token,a\n"),
             ] {
                 let work = |bytes: usize| {
                     let text = start.to_owned() + &piece.repeat(bytes / piece.len());

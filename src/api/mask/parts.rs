@@ -1,8 +1,12 @@
 //! Bodies in parts (`multipart/form-data` and its like), even where they are cut off.
 
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
 use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use percent_encoding::percent_decode_str;
+use regex::{Captures, Regex};
 
 use super::fields::{SecretGroups, find};
 use super::labels::{PairRole, pair_role};
@@ -11,13 +15,15 @@ use super::object_kinds::is_file_name;
 use super::{body, work};
 use crate::api::secrets::is_secret_parameter;
 
+/// A word in another charset. The blanks between two of them are not a part of the text.
+const ENCODED_WORD: &str = r"=\?[^?\s]*\?([QqBb])\?([^?\s]*)\?=(?:\s+(?-u:\B))?";
 /// How many bodies in parts may stand inside each other; what is deeper is masked as a whole.
 pub(super) const MAX_DEPTH: usize = 4;
 
 /// A body in parts, of any bytes; none where it is not one. Parts with the name of a secret are masked, and
 /// all others as bodies of their own types are.
 ///
-/// Lines should end with CR LF. Archives and copies have bodies whose lines end with LF.
+/// Lines should end with CR LF. Archives and copies have bodies whose lines end with LF or CR.
 pub(super) fn masked(whole: &[u8], depth: usize) -> Option<Vec<u8>> {
     let (start, boundary) = first_boundary(whole)?;
     let from_start = whole.get(start..)?;
@@ -45,13 +51,14 @@ const MAX_BOUNDARY_LINES: usize = 64;
 fn first_boundary(whole: &[u8]) -> Option<(usize, &[u8])> {
     let mut at = 0;
     let mut first = None;
-    let mut lines = whole.split_inclusive(|byte| *byte == b'\n').peekable();
+    let mut lines = lines(whole).peekable();
     for _ in 0..MAX_BOUNDARY_LINES {
         let Some(line) = lines.next() else { break };
         let boundary = line.trim_ascii_end();
         let next = lines.peek().copied().unwrap_or_default();
         let is_head = next.contains(&b':') || next.trim_ascii().is_empty();
-        if line.ends_with(b"\n") && boundary.starts_with(b"--") && boundary.len() > 2 {
+        let has_end = line.ends_with(b"\n") || line.ends_with(b"\r");
+        if has_end && boundary.starts_with(b"--") && boundary.len() > 2 {
             if is_head {
                 return Some((at, boundary));
             }
@@ -60,6 +67,22 @@ fn first_boundary(whole: &[u8]) -> Option<(usize, &[u8])> {
         at += line.len();
     }
     first
+}
+
+/// Returns the lines of a body with their ends: CR LF, LF or CR.
+fn lines(whole: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = whole;
+    std::iter::from_fn(move || {
+        let end = rest.iter().position(|byte| matches!(byte, b'\r' | b'\n'));
+        let length = match end {
+            Some(end) if rest.get(end..end + 2) == Some(b"\r\n") => end + 2,
+            Some(end) => end + 1,
+            None => rest.len(),
+        };
+        let (line, after) = rest.split_at(length);
+        rest = after;
+        (!line.is_empty()).then_some(line)
+    })
 }
 
 /// A part of a body, which may be cut off.
@@ -73,11 +96,10 @@ struct FormPart<'a> {
 /// Splits a body into its parts, and what stands behind the last of them.
 fn split<'a>(mut rest: &'a [u8], boundary: &[u8]) -> (Vec<FormPart<'a>>, &'a [u8]) {
     let mut parts = Vec::new();
-    let end = [b"\n", boundary].concat();
     while let Some(part) = rest.strip_prefix(boundary) {
-        let next = find(part, &end);
+        let next = next_boundary(part, boundary);
         work::count(next.unwrap_or(part.len()));
-        let (part, after) = part.split_at(next.map_or(part.len(), |next| next + 1));
+        let (part, after) = part.split_at(next.unwrap_or(part.len()));
         let line_end = match (next, part) {
             (None, _) => 0,
             (_, [.., b'\r', b'\n']) => 2,
@@ -91,13 +113,29 @@ fn split<'a>(mut rest: &'a [u8], boundary: &[u8]) -> (Vec<FormPart<'a>>, &'a [u8
     (parts, rest)
 }
 
+/// Returns the place of the next boundary at the beginning of a line.
+fn next_boundary(part: &[u8], boundary: &[u8]) -> Option<usize> {
+    let mut from = 0;
+    loop {
+        let at = from + find(part.get(from..)?, boundary)?;
+        if at
+            .checked_sub(1)
+            .and_then(|before| part.get(before))
+            .is_some_and(|it| b"\r\n".contains(it))
+        {
+            return Some(at);
+        }
+        from = at + 1;
+    }
+}
+
 /// Returns the length of a part's head with the empty line behind it.
 fn head_length(part: &[u8]) -> usize {
     let mut at = 0;
-    for line in part.split_inclusive(|byte| *byte == b'\n') {
+    for line in lines(part) {
         let is_first = at == 0;
         at += line.len();
-        if !is_first && matches!(line, b"\n" | b"\r\n") {
+        if !is_first && matches!(line, b"\n" | b"\r\n" | b"\r") {
             return at;
         }
     }
@@ -107,7 +145,7 @@ fn head_length(part: &[u8]) -> usize {
 /// Finds parts whose content is the name of a secret.
 fn secret_groups(parts: &[FormPart<'_>]) -> SecretGroups {
     SecretGroups::of(parts.iter().filter_map(|part| {
-        let name = part_name(&String::from_utf8_lossy(part.head));
+        let name = part_name(&head_text(part.head));
         let content = std::str::from_utf8(part.content).ok()?;
         (pair_role(&name) == Some(PairRole::Name)).then(|| (name, content.to_owned()))
     }))
@@ -130,7 +168,7 @@ fn of_part(
     if content.is_empty() {
         return None;
     }
-    let head = String::from_utf8_lossy(head);
+    let head = head_text(head);
     let media_type = media_type(&head);
     let is_too_deep = depth == 0 && media_type.starts_with("multipart/");
     let name = part_name(&head);
@@ -143,6 +181,11 @@ fn of_part(
         true => Some(MASK.as_bytes().to_vec()),
         false => body::masked(&media_type, content, depth.saturating_sub(1)),
     }
+}
+
+/// Returns the text of a head, whose lines end with LF.
+fn head_text(head: &[u8]) -> String {
+    String::from_utf8_lossy(head).replace("\r\n", "\n").replace('\r', "\n")
 }
 
 /// Returns true if the content of a part is in base64 and has secrets.
@@ -173,7 +216,7 @@ fn field(head: &str, wanted: &str) -> String {
 
 /// The name in the head of a part: the parameter `name` of `Content-Disposition`.
 ///
-/// It may have another charset (RFC 8187) or be in several pieces (RFC 2231), and HTML writes quotes as `%22`.
+/// It may have another charset (RFC 8187 or RFC 2047) or be in several pieces (RFC 2231), and HTML writes quotes as `%22`.
 fn part_name(head: &str) -> String {
     let mut plain = None;
     let mut extended = None;
@@ -183,7 +226,7 @@ fn part_name(head: &str) -> String {
         let name = name.trim().to_ascii_lowercase();
         let value = unquoted(value.trim());
         match name.strip_prefix("name") {
-            Some("") => plain = plain.or(Some(percent_decoded(&value))),
+            Some("") => plain = plain.or(Some(percent_decoded(&encoded_words(&value)))),
             Some("*") => extended = extended.or(Some(extended_value(&value))),
             Some(number) if number.starts_with('*') => match number.ends_with('*') {
                 true => pieces.push_str(&extended_value(&value)),
@@ -229,6 +272,25 @@ fn unquoted(value: &str) -> String {
 fn extended_value(value: &str) -> String {
     let coded = value.splitn(3, '\'').nth(2).unwrap_or(value);
     percent_decoded(coded)
+}
+
+/// Returns a text with its encoded words read, such as `=?utf-8?Q?pass=77ord?=` (RFC 2047).
+fn encoded_words(text: &str) -> Cow<'_, str> {
+    static PATTERN: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(ENCODED_WORD).ok());
+    let Some(pattern) = PATTERN.as_ref().filter(|_| text.contains("=?")) else {
+        return text.into();
+    };
+    pattern.replace_all(text, |word: &Captures<'_>| {
+        let part = |number| word.get(number).map_or("", |part| part.as_str());
+        let bytes = match part(1) {
+            "Q" | "q" => {
+                let escapes = part(2).replace('%', "=25").replace('=', "%").replace('_', " ");
+                return percent_decoded(&escapes);
+            }
+            _ => STANDARD.decode(part(2)).or_else(|_| STANDARD_NO_PAD.decode(part(2))),
+        };
+        String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()
+    })
 }
 
 fn percent_decoded(text: &str) -> String {
@@ -298,7 +360,7 @@ mod tests {
                 "-- hello{end}--B {end}Content-Disposition: form-data; name=a{end}{end}kept{end}--B{end}Content-Disposition: form-data; name=\"pin\"{end}{end}{secret}{end}--B--{end}"
             )
         };
-        for end in ["\r\n", "\n"] {
+        for end in ["\r\n", "\n", "\r"] {
             let shown = parts(part(end, "fish").as_bytes());
             assert_eq!(shown, Some(part(end, MASK).into_bytes()));
         }
@@ -314,6 +376,9 @@ mod tests {
     fn names_of_parts_are_read_in_all_forms() {
         for parameter in [
             "name=\"password\"",
+            "name=\"=?utf-8?Q?pass=77ord?=\"",
+            "name==?UTF-8?b?cGFzc3dvcmQ=?=",
+            "name=\"=?utf-8?q?pass?= =?utf-8?B?d29yZA?=\"",
             "name=password",
             "NAME = \"password\"",
             "name*=UTF-8''pass%77ord",
@@ -323,7 +388,7 @@ mod tests {
             "filename=\"a;name=b\"; name=\"password\"",
             "filename=\"a\\\"; name=b\"; name=\"user[pass\\word]\"",
         ] {
-            for end in ["\r\n", "\n"] {
+            for end in ["\r\n", "\n", "\r"] {
                 let form = |content: &str| {
                     let lines = [
                         "--B",
