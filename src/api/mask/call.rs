@@ -5,9 +5,11 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use super::body::body;
+use super::fields::url;
 use super::json::{conceal_in_form, value, value_in_form};
 use super::mark::MASK;
 use super::message::message;
+use crate::api::secrets::last_word;
 use crate::api::{Field, Info, Kind, Output, Shape, local, remote};
 
 /// The operations that may match a call, with the secret fields of its bodies.
@@ -100,9 +102,35 @@ pub fn record(shape: &Shape, shown: &mut Value) {
 /// A function that masks a value of one kind.
 type MaskField = dyn Fn(&Kind, &str, &mut Value);
 
-fn conceal_secret(kind: &Kind, _: &str, value: &mut Value) {
-    if *kind == Kind::Secret {
-        conceal_in_form(value, true);
+fn conceal_secret(kind: &Kind, name: &str, value: &mut Value) {
+    match kind {
+        Kind::Secret => conceal_in_form(value, true),
+        Kind::Text { .. } | Kind::TextOrNumber => conceal_login(name, value),
+        _ => {}
+    }
+}
+
+/// The last words of fields that have addresses.
+const ADDRESS_WORDS: [&str; 8] =
+    ["addr", "address", "domain", "host", "hostname", "uri", "url", "upstream"];
+/// Letters of other texts than addresses, which may have a colon and an at sign as well.
+const TEXT_LETTERS: [char; 5] = ['{', '[', '"', '<', '\n'];
+
+/// Hides the user and the password of an address, which need no scheme in front of them.
+fn conceal_login(name: &str, value: &mut Value) {
+    match value {
+        Value::String(text) => {
+            let word = last_word(name);
+            let is_address = ADDRESS_WORDS.iter().any(|known| word.eq_ignore_ascii_case(known));
+            let is_word = !text.contains(char::is_whitespace) && !text.contains(TEXT_LETTERS);
+            let has_login = text.rsplit_once('@').is_some_and(|(login, _)| login.contains(':'));
+            if has_login && (is_address || is_word) {
+                *text = url(text);
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| conceal_login(name, item)),
+        Value::Object(members) => members.values_mut().for_each(|it| conceal_login(name, it)),
+        _ => {}
     }
 }
 
@@ -254,6 +282,39 @@ mod tests {
         let expected = format!(r#"{{"value":"{MASK}"}}"#);
         assert_eq!(response(r#"{"value":"swordfish"}"#), expected);
         assert_eq!(response("no such vault"), "no such vault");
+    }
+
+    #[test]
+    fn arguments_with_addresses_show_no_login() {
+        let info = remote::operations()
+            .find(|info| info.path == "/endpoints" && info.method.as_str() == "POST")
+            .unwrap();
+        for (shown, expected) in [
+            (
+                json!({"url": "https://ada:swordfish@a.test/b"}),
+                json!({"url": format!("https://{MASK}@a.test/b")}),
+            ),
+            (json!({"url": "ada:swordfish@127.1:80"}), json!({"url": format!("{MASK}@127.1:80")})),
+            (json!({"url": "ada:sword fish@a.test"}), json!({"url": format!("{MASK}@a.test")})),
+            (json!({"url": ["ada:swordfish@a.test"]}), json!({"url": [format!("{MASK}@a.test")]})),
+            (
+                json!({"description": "ada:swordfish@a.test"}),
+                json!({"description": format!("{MASK}@a.test")}),
+            ),
+            (
+                json!({"description": "mail: ada@a.test"}),
+                json!({"description": "mail: ada@a.test"}),
+            ),
+            (
+                json!({"metadata": "{\"a\":\"b@a.test\"}"}),
+                json!({"metadata": "{\"a\":\"b@a.test\"}"}),
+            ),
+            (json!({"url": "https://a.test:80"}), json!({"url": "https://a.test:80"})),
+        ] {
+            let mut masked = shown.clone();
+            arguments(info, &mut masked);
+            assert_eq!(masked, expected, "{shown}");
+        }
     }
 
     #[test]

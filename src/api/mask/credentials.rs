@@ -198,9 +198,8 @@ pub(super) fn is_plain(shown: &str) -> bool {
         }
     }
     let has = |beginnings: &[&str]| beginnings.iter().any(|it| shown.contains(it));
-    !shown.starts_with("//")
-        && !coded
-        && !(parted && has(&LINK_WORDS))
+    let is_link = parted && has(&LINK_WORDS);
+    !(shown.starts_with("//") || coded || is_link)
         && (shown.len() < MIN_TOKEN_BYTES || !joined && !has(&JOINED_BEGINNINGS))
         && (!dotted || !has(&DOTTED_BEGINNINGS) && !shown.contains('/'))
 }

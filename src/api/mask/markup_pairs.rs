@@ -5,10 +5,16 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::escapes::{Entities, resolved};
 use super::labels::{LabelReach, PairRole, pair_role};
+use super::object_kinds::is_file_member;
 use super::pieces::{Pieces, VOID_ELEMENTS, local, tag_name};
+use crate::api::secrets::is_exact;
 
 /// The element of property lists whose value is the next element, whatever that is called.
 const KEY: &str = "key";
+
+/// Elements of HTML that have a label, and those whose next element has its value.
+const LABELS: [&str; 3] = ["dt", "td", "th"];
+const LABELLED: [&str; 2] = ["dd", "td"];
 
 /// Longer texts are not names, in bytes.
 const MAX_TEXT_BYTES: usize = 128;
@@ -41,6 +47,8 @@ struct Element<'a> {
     secret: Option<(String, LabelReach)>,
     /// The name of a secret, if the last child was a key that has it.
     key: Option<String>,
+    /// The name of a secret, if the last child was a label of HTML that has it.
+    label: Option<String>,
     /// The children that have values.
     values: Vec<(usize, PairRole)>,
 }
@@ -84,8 +92,15 @@ impl<'a> OpenElements<'a> {
 
     fn start(&mut self, piece: &'a str, at: usize) {
         let name = tag_name(piece);
+        let is = |known: &[&str]| known.iter().any(|it| local(name).eq_ignore_ascii_case(it));
         if let Some(secret) = self.innermost().key.take()
-            && !local(name).eq_ignore_ascii_case(KEY)
+            && !is(&[KEY])
+            && !is_file_member(local(name))
+        {
+            self.found.insert(at, secret);
+        }
+        if let Some(secret) = self.innermost().label.take()
+            && is(&LABELLED)
         {
             self.found.insert(at, secret);
         }
@@ -117,6 +132,9 @@ impl<'a> OpenElements<'a> {
             positions.pop();
         }
         let name = local(element.name);
+        if LABELS.iter().any(|known| name.eq_ignore_ascii_case(known)) && is_exact(&element.text) {
+            self.innermost().label = Some(element.text.clone());
+        }
         match pair_role(name) {
             Some(PairRole::Name) => {
                 let text = resolved(&element.text, self.entities).into_owned();
@@ -172,6 +190,19 @@ mod tests {
             (
                 "<p><name><![CDATA[password]]></name><value>fi",
                 "<p><name><![CDATA[password]]></name><value>$",
+            ),
+            (
+                "<dl><dt>Password</dt>\n<dd>sword <b>fish</b></dd><dt>b</dt><dd>kept</dd></dl>",
+                "<dl><dt>Password</dt>\n<dd>$</dd><dt>b</dt><dd>kept</dd></dl>",
+            ),
+            (
+                "<tr><th>API key</th><td>fish</td></tr><tr><td>b</td><td>kept</td></tr>",
+                "<tr><th>API key</th><td>$</td></tr><tr><td>b</td><td>kept</td></tr>",
+            ),
+            ("<tr><td>Password</td></tr><td>kept</td>", "<tr><td>Password</td></tr><td>kept</td>"),
+            (
+                "<Contents><Key>token.txt</Key><LastModified>kept</LastModified></Contents>",
+                "<Contents><Key>token.txt</Key><LastModified>kept</LastModified></Contents>",
             ),
             (
                 "<p><name>shop</name><value>kept</value></p>",

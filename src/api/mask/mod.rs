@@ -61,7 +61,7 @@ mod tests {
     }
 
     /// Texts that repeat one piece. Scanners that search from each piece to the end need quadratic time for them.
-    const HOSTILE_PIECES: [&str; 71] = [
+    const HOSTILE_PIECES: [&str; 73] = [
         "\\'",
         "\\\"",
         "'a\\\"",
@@ -118,6 +118,8 @@ mod tests {
         "{\"key\":\"a.b\",\"size\":[",
         "\r--a\r\r",
         "\",\n",
+        "token: <b>",
+        "<td>token</td>",
         "a%3D",
         "%252525",
         "machine a password ",

@@ -25,6 +25,9 @@ const FILE_ENDINGS: [&str; 32] = [
     "jpg", "js", "json", "log", "md", "mov", "mp3", "mp4", "parquet", "pdf", "png", "svg", "tar",
     "txt", "webp", "xlsx", "xml", "yaml", "zip",
 ];
+/// The member of an object with the `key` of a license of software, and the longest of these keys, in bytes.
+const LICENSE_MEMBER: &str = "spdxid";
+const MAX_LICENSE_BYTES: usize = 16;
 /// Members of an object with a `key` that is a label.
 const KEY_VALUES: [&str; 5] = ["v", "val", "vals", "value", "values"];
 
@@ -110,6 +113,8 @@ pub(super) struct KeySiblings {
     has_value: bool,
     /// The number of members that files have.
     file_members: usize,
+    /// True if a member is next to it that licenses of software have.
+    is_license: bool,
 }
 
 impl KeySiblings {
@@ -117,19 +122,39 @@ impl KeySiblings {
         if member.len() > MAX_NAME_BYTES {
             return;
         }
-        let letters = || member.bytes().filter(u8::is_ascii_alphanumeric);
-        let is_file =
-            |known: &&str| letters().map(|letter| letter.to_ascii_lowercase()).eq(known.bytes());
         let is_value = |known: &&str| member.eq_ignore_ascii_case(known);
         self.has_value |= is_text && KEY_VALUES.iter().any(is_value);
-        self.file_members += usize::from(FILE_MEMBERS.iter().any(is_file));
+        self.file_members += usize::from(is_file_member(member));
+        self.is_license |= is_named(member, LICENSE_MEMBER);
     }
 
     /// Returns true if a `key` with this text is not a secret, but a label or the name of a file.
     pub fn make_label(&self, text: &str) -> bool {
         let is_path = self.file_members > 0 && text.contains('/');
-        self.has_value || self.file_members >= MIN_FILE_MEMBERS || is_path || is_file_name(text)
+        let is_license = self.is_license && is_license(text);
+        is_license
+            || self.has_value
+            || self.file_members >= MIN_FILE_MEMBERS
+            || is_path
+            || is_file_name(text)
     }
+}
+
+/// Returns true for a member that objects have whose `key` is the name of a file.
+pub(super) fn is_file_member(member: &str) -> bool {
+    FILE_MEMBERS.iter().any(|known| is_named(member, known))
+}
+
+/// Compares letters and digits. `known` is in small letters.
+fn is_named(member: &str, known: &str) -> bool {
+    let letters = member.bytes().filter(u8::is_ascii_alphanumeric);
+    letters.map(|letter| letter.to_ascii_lowercase()).eq(known.bytes())
+}
+
+/// Returns true for the identifier of a license, such as `apache-2.0`.
+fn is_license(text: &str) -> bool {
+    let is_known = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit() || b".-".contains(&it);
+    text.len() <= MAX_LICENSE_BYTES && text.bytes().all(is_known)
 }
 
 /// Returns true for the name of a file with an ending that files have, such as `photos/a.jpg`.
@@ -162,6 +187,8 @@ mod tests {
             (r#"{"key":"abcdef0123456789.x9k2"}"#, true),
             (r#"{"key":"wJalrXUtnFEMI/K7MDENG"}"#, true),
             (r#"{"key":"region","value":"kept"}"#, false),
+            (r#"{"key":"mit","name":"MIT License","spdx_id":"MIT"}"#, false),
+            (r#"{"key":"wJalrXUtnFEMI","spdx_id":"MIT"}"#, true),
             (r#"{"key":"kept.jpg"}"#, false),
             (r#"{"Key":"photos/kept","Size":1}"#, false),
             (r#"{"Key":"kept","LastModified":"kept","ETag":"kept","Size":1}"#, false),

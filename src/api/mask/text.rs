@@ -232,6 +232,8 @@ fn named<'a>(shown: &'a str, is_typed: bool, scripts: &ScriptPlaces) -> Cow<'a, 
             false => None,
         }
         .unwrap_or(value_start);
+        let in_element = label_length(shown.get(value_start..).unwrap_or_default());
+        let value_start = value_start + in_element.unwrap_or_default();
         let rest = shown.get(value_start..).unwrap_or_default();
         let is_header = HEADERS.iter().any(|known| name.eq_ignore_ascii_case(known));
         let length = match rest.as_bytes().first() {
@@ -242,6 +244,7 @@ fn named<'a>(shown: &'a str, is_typed: bool, scripts: &ScriptPlaces) -> Cow<'a, 
             {
                 lines.value_length(value_start, rest)
             }
+            Some(_) if in_element.is_some() => element_length(rest),
             Some(b'[' | b'{') if !is_declaration(rest) => brackets::end(rest, 0),
             Some(b'#') => graphql::commented_length(rest, |rest| value_length(value, rest)),
             Some(b'$') if graphql::is_variable(rest, &variables) => 0,
@@ -273,6 +276,58 @@ fn named<'a>(shown: &'a str, is_typed: bool, scripts: &ScriptPlaces) -> Cow<'a, 
     }
     masked.push_str(shown.get(copied..).unwrap_or_default());
     masked.into()
+}
+
+/// Elements that a value may be in, next to its name, and those that a name may be in.
+const VALUE_ELEMENTS: [&str; 20] = [
+    "b", "code", "dd", "div", "em", "font", "i", "kbd", "mark", "output", "p", "pre", "q", "samp",
+    "small", "span", "strong", "td", "tt", "u",
+];
+const NAME_ELEMENTS: [&str; 15] = [
+    "b", "code", "dt", "em", "font", "i", "label", "small", "span", "strong", "td", "th", "tt",
+    "u", "br",
+];
+/// At most so many tags are between a name and its value, each with so many bytes.
+const MAX_TAGS: usize = 8;
+const MAX_TAG_BYTES: usize = 256;
+/// Blanks between a name and a tag, as HTML writes them.
+const BLANKS: [&str; 2] = ["&nbsp;", "&#160;"];
+
+/// Returns the length of the tags between a name and its value, such as `<p>Password: <b>x</b>`; `None` without tags.
+fn label_length(rest: &str) -> Option<usize> {
+    let mut at = 0;
+    for _ in 0..MAX_TAGS {
+        let next = rest.get(at..)?.trim_start();
+        let blank = BLANKS.iter().find(|blank| next.starts_with(**blank));
+        at = rest.len() - next.len();
+        if let Some(blank) = blank {
+            at += blank.len();
+            continue;
+        }
+        if !next.starts_with('<') {
+            return (at > 0 && rest.starts_with(['<', '&'])).then_some(at);
+        }
+        let end = next.bytes().take(MAX_TAG_BYTES).position(|byte| byte == b'>')?;
+        let tag = next.get(1..end)?;
+        let (name, known) = match tag.strip_prefix('/') {
+            Some(name) => (name, &NAME_ELEMENTS[..]),
+            None => (tag, &VALUE_ELEMENTS[..]),
+        };
+        let name = name.split([' ', '\n', '\t', '/']).next().unwrap_or_default();
+        if !known.iter().any(|it| name.eq_ignore_ascii_case(it)) {
+            return None;
+        }
+        at += end + 1;
+    }
+    None
+}
+
+/// Returns the length of the text of an element that is a value. A sentence is not a value.
+fn element_length(rest: &str) -> usize {
+    let length = rest.find(['<', '\n', '\r']).unwrap_or(rest.len());
+    work::count(length);
+    let text = rest.get(..length).unwrap_or_default().trim_end();
+    if is_sentence(text) { 0 } else { text.len() }
 }
 
 /// The maximum length of a name in quotes with escapes, in bytes.
@@ -470,6 +525,19 @@ mod tests {
             ),
             ("a?next=%2Fb%3Ftoken%3Dfish&c=d", "a?next=$&c=d"),
             ("a=https%3A%2F%2Fkept.test%2Fb%40c 100%", "a=https%3A%2F%2Fkept.test%2Fb%40c 100%"),
+            ("<p>Password: <b>sword fish</b> kept</p>", "<p>Password: <b>$</b> kept</p>"),
+            ("<b>Password:</b> sword <i>kept</i>", "<b>Password:</b> $ <i>kept</i>"),
+            (
+                "<td>API key:</td>\n<td class='a'><code>fish</code></td>",
+                "<td>API key:</td>\n<td class='a'>$</td>",
+            ),
+            ("<p>token is:&nbsp;<span>fish</span>", "<p>token is:&nbsp;<span>$</span>"),
+            (
+                "<label>Password: <input name=a></label> kept",
+                "<label>Password: <input name=a></label> kept",
+            ),
+            ("<div>Password:</div><div>kept</div>", "<div>Password:</div><div>kept</div>"),
+            ("<b>Token:</b> this is the token of it.", "<b>Token:</b> this is the token of it."),
             ("[session]\nuser = kept", "[session]\nuser = kept"),
         ] {
             let expected = expected.replace('$', MASK);
