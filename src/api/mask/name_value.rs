@@ -19,7 +19,7 @@ use super::escapes::unescaped;
 use super::labels::{LabelReach, PairRole, is_list_of_words, is_type, member_role, pair_role};
 use super::object_kinds::{KIND, SECRET_KINDS};
 use super::{MASK, work};
-use crate::api::secrets::{is_scalar, is_secret, is_visible_scalar};
+use crate::api::secrets::{is_exact, is_scalar, is_secret, is_visible_scalar};
 
 /// The largest depth of groups that are kept apart.
 const MAX_DEPTH: usize = 256;
@@ -241,6 +241,9 @@ impl<'a> PairScan<'a> {
         }
         let end = if is_cut { self.text.len() } else { self.at };
         let pair = self.pair_of(&group);
+        if let Some(Some(value)) = pair.clone().filter(|_| self.is_call_with_text(&group)) {
+            self.hidden.push(value);
+        }
         let outer = self.group();
         add_to_larger(&mut outer.inner_data, inner_data);
         if outer.open == b'[' {
@@ -266,6 +269,14 @@ impl<'a> PairScan<'a> {
             && !is_masked(value);
         let quote = if name.starts_with('"') { "\"" } else { "'" };
         Some(is_hidden.then_some(HiddenValue { place, quote }))
+    }
+
+    /// Returns true for the arguments of a call with the name of a secret and its text: `set("token", "x")`.
+    fn is_call_with_text(&self, group: &PairGroup) -> bool {
+        let item = |place: &Option<Range<usize>>| place.clone().and_then(|it| self.text.get(it));
+        group.open == b'('
+            && item(&group.first).is_some_and(|name| is_exact(examined_part(unquoted(name))))
+            && item(&group.second).is_some_and(|value| value.starts_with(['"', '\'']))
     }
 
     fn end_line(&mut self) {
@@ -365,6 +376,8 @@ mod tests {
             ("[('Cookie', 'fish'), ('Accept', 'kept')]", "[('Cookie', '#'), ('Accept', 'kept')]"),
             ("{'name': 'password', 'value': 'it\\'s fish'}", "{'name': 'password', 'value': '#'}"),
             ("Pair(name='password', value='fish')", "Pair(name='password', value=#)"),
+            ("a.set(\"token\", \"sword, fish\");", "a.set(\"token\", \"#\");"),
+            ("set('API_KEY', 'fish') set('b', 'kept')", "set('API_KEY', '#') set('b', 'kept')"),
             ("{:name=>\"password\", :value=>\"fish\"}", "{:name=>\"password\", :value=>#}"),
             ("- {name: PASSWORD, value: sword fish}", "- {name: PASSWORD, value: #}"),
             (
@@ -430,6 +443,8 @@ mod tests {
             r#"{"required": ["password", "email"]}"#,
             r#"[["password", "email"], "kept"]"#,
             r#"{"value": "kept"#,
+            "get(\"token\", kept)",
+            "get(\"token\", \"kept\", 1)",
             "name: token\nvalue: kept",
             "it's {a: 'b'} of 5\" pipes",
             "",

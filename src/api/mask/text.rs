@@ -25,8 +25,8 @@ const MAX_REFERENCE_DEPTH: u8 = 2;
 /// A name that a value follows: `name: value`, `name=value`, `"name": "value"`, `name is: value`, `a["name"] = "value"`.
 /// A comment may be in front of the separator.
 const NAMED: &str = concat!(
-    r#"(\$?)([A-Za-z0-9_.%\u{80}-\u{10ffff}-]+)(\\?["'`]?)(?:\s{0,2}\]){0,2}(?:\s{1,2}is)?\s{0,8}"#,
-    r"(=>|(?:[:+?|]|\|\||\?\?)?={1,3}|:|/[*/])\s{0,8}"
+    r#"(\$?)([A-Za-z0-9_.%\u{80}-\u{10ffff}-]+)(\\?["'`]?)(?:\s{0,2}(?:\]|</[A-Za-z]{1,8}>)){0,2}(?:\s{1,2}is)?\s{0,8}"#,
+    r"(=>|(?:[:+?!|]|\|\||\?\?)?={1,3}|:|/[*/])\s{0,8}"
 );
 /// The value that follows a name.
 const VALUE: &str = r#"(?xs)^(?:
@@ -235,6 +235,10 @@ fn named<'a>(shown: &'a str, is_typed: bool, scripts: &ScriptPlaces) -> Cow<'a, 
         let in_element = label_length(shown.get(value_start..).unwrap_or_default());
         let value_start = value_start + in_element.unwrap_or_default();
         let rest = shown.get(value_start..).unwrap_or_default();
+        let is_quoted = rest.starts_with(['"', '\'', '`']);
+        if separator.as_str().starts_with('!') && !is_quoted {
+            continue;
+        }
         let is_header = HEADERS.iter().any(|known| name.eq_ignore_ascii_case(known));
         let length = match rest.as_bytes().first() {
             Some(first)
@@ -279,9 +283,9 @@ fn named<'a>(shown: &'a str, is_typed: bool, scripts: &ScriptPlaces) -> Cow<'a, 
 }
 
 /// Elements that a value may be in, next to its name, and those that a name may be in.
-const VALUE_ELEMENTS: [&str; 20] = [
-    "b", "code", "dd", "div", "em", "font", "i", "kbd", "mark", "output", "p", "pre", "q", "samp",
-    "small", "span", "strong", "td", "tt", "u",
+const VALUE_ELEMENTS: [&str; 21] = [
+    "b", "br", "code", "dd", "div", "em", "font", "i", "kbd", "mark", "output", "p", "pre", "q",
+    "samp", "small", "span", "strong", "td", "tt", "u",
 ];
 const NAME_ELEMENTS: [&str; 15] = [
     "b", "code", "dt", "em", "font", "i", "label", "small", "span", "strong", "td", "th", "tt",
@@ -515,6 +519,10 @@ mod tests {
             ("log {\"password\": /* a */ \"sword fish\"}", "log {\"password\": /* a */ $}"),
             ("log {'token' // a: b\n : \"fish\", b: 1}", "log {'token' // a: b\n : $, b: 1}"),
             ("log {token /* a */: // b\n [\"fish\"]}", "log {token /* a */: // b\n $}"),
+            ("<p>Password:<br>fish</p>", "<p>Password:<br>$</p>"),
+            ("<span>API key</span>: <i>fish</i> kept", "<span>API key</span>: <i>$</i> kept"),
+            ("a['token'] !== 'sword fish'", "a['token'] !== $"),
+            ("token != null", "token != null"),
             ("token: /* cut off", "token: $ cut off"),
             ("log {\"token\": /* a */ null}", "log {\"token\": /* a */ null}"),
             ("password // is required", "password // is required"),
