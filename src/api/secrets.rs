@@ -205,6 +205,11 @@ const COUNT_NAMES: &[&str] = &[
     "outputtokensdetails",
     "prompttokensdetails",
 ];
+/// Members of objects of Kubernetes that have the names of Secrets.
+const REFERENCE_NAMES: &[&str] = &["imagepullsecrets", "secretkeyref", "secretref"];
+/// The permission for tokens in workflows of GitHub Actions, and its values.
+const PERMISSION_NAME: &str = "idtoken";
+const PERMISSIONS: &[&str] = &["none", "read", "write"];
 /// First words of names that say something about a secret, such as `has_password`.
 const ASKING_WORDS: &[&str] = &["has", "is"];
 /// Describing words that are found without a separator in front of them, such as `tokentype`, have so many bytes.
@@ -313,10 +318,18 @@ pub fn is_secret_parameter(name: &str) -> bool {
 /// Texts without types (forms, XML, logs) write secrets such as PINs in digits as well. In these, the name must
 /// also be that of a quantity.
 pub fn is_visible_scalar(name: &str, value: &str, is_typed: bool) -> bool {
+    if is_permission(name, value) {
+        return true;
+    }
     match value.trim_start().starts_with('[') {
         true => is_typed && is_list_of_scalars(value, is_quantity(name)),
         false => is_scalar(value) && (is_typed || is_quantity(name)),
     }
+}
+
+/// Returns true for a permission to get tokens, which is not a token: `id-token: write`.
+pub(super) fn is_permission(name: &str, value: &str) -> bool {
+    plain(name) == PERMISSION_NAME && PERMISSIONS.contains(&value.trim().trim_matches(['"', '\'']))
 }
 
 /// Lists of this many numbers may be the bytes or words of a key.
@@ -367,7 +380,8 @@ fn any_of(lists: &[&[&str]]) -> Option<Regex> {
 /// Returns true if a name says something about a secret.
 fn is_describing(plain: &str, words: &[String]) -> bool {
     let is_joined = |known: &&str| known.len() >= MIN_JOINED_BYTES && plain.ends_with(*known);
-    if METADATA_NAMES.contains(&plain) || COUNT_NAMES.contains(&plain) {
+    let lists = [METADATA_NAMES, COUNT_NAMES, REFERENCE_NAMES];
+    if lists.iter().any(|known| known.contains(&plain)) {
         return true;
     }
     match words {
@@ -604,6 +618,8 @@ mod tests {
             "pincode",
             "bearer_methods_supported",
             "bearerFormat",
+            "secretKeyRef",
+            "imagePullSecrets",
             "sash",
             "verification_status",
         ] {
@@ -667,6 +683,10 @@ mod tests {
         for list in ["[1, \"a\"]", "[a]", "[1, {}]", "[1, 2", "[1} 2]", &bytes] {
             assert_eq!(is_visible_scalar("tokens", list, true), list == "[1, 2", "{list}");
         }
+        assert!(is_visible_scalar("id-token", "write", false));
+        assert!(is_visible_scalar("id-token", "\"none\"", true));
+        assert!(!is_visible_scalar("id-token", "a", true));
+        assert!(!is_visible_scalar("token", "write", true));
         for name in ["tokens", "total_tokens", "num_tokens", "seed"] {
             assert!(is_visible_scalar(name, "512", false), "{name}");
         }

@@ -10,6 +10,7 @@ use serde_json::{Deserializer, Value};
 use super::commands::{Commands, is_option};
 use super::comments::CommentEnds;
 use super::credentials::private_keys;
+use super::descriptions::{is_package_list, is_schema, is_schema_text, is_version};
 use super::object_kinds::{KIND, SECRET_DATA, SECRET_LIST_KIND};
 use super::quotes::closing_quote;
 use super::{MASK, anchors, brackets, escapes, graphql, name_value, object_kinds, text, work};
@@ -71,6 +72,7 @@ impl SecretMembers {
         let mut copied = 0;
         let mut at = 0;
         let mut variables_end = 0;
+        let mut packages_end = 0;
         let commands = Commands::of(source);
         let mut before = 0..0;
         let mut comments = CommentEnds::default();
@@ -90,6 +92,12 @@ impl SecretMembers {
                         }
                         variables_end = value.end;
                     }
+                    if start >= packages_end
+                        && is_package_list(&name)
+                        && source.get(start..).is_some_and(|rest| rest.starts_with('{'))
+                    {
+                        packages_end = member(source, start).map_or(start, |value| value.end);
+                    }
                     if !is_variable && (!is_secret(&name) || self.labels.contains(&start)) {
                         // The value is the next token.
                         continue;
@@ -97,7 +105,11 @@ impl SecretMembers {
                     let Some(value) = member(source, start) else { continue };
                     let after_comments = comments.skip(source, value.start).min(value.end);
                     let written = source.get(after_comments..value.end).unwrap_or_default();
-                    if is_visible_scalar(&name, written, true) {
+                    let is_version = start < packages_end && is_version(written);
+                    if is_visible_scalar(&name, written, true)
+                        || is_version
+                        || is_schema_text(written)
+                    {
                         continue;
                     }
                     (value, Some(format!("\"{MASK}\"")))
@@ -238,7 +250,10 @@ fn each_member(shown: &mut Value, mut visit: impl FnMut(&mut Value, bool)) {
         Value::Object(members) => {
             let texts = members.iter().map(|(name, value)| (name.as_str(), value.as_str()));
             let hidden = object_kinds::secret_members(texts);
-            members.values_mut().zip(hidden).for_each(|(member, hidden)| visit(member, hidden));
+            members.values_mut().zip(hidden).for_each(|(member, hidden)| {
+                let is_hidden = hidden && !is_schema(member);
+                visit(member, is_hidden);
+            });
         }
         Value::Array(items) if object_kinds::is_list_of_pairs(items) => {
             for pair in items.iter_mut().filter_map(Value::as_array_mut) {

@@ -15,6 +15,7 @@ mod charset;
 mod commands;
 mod comments;
 mod credentials;
+mod descriptions;
 mod escapes;
 mod events;
 mod fields;
@@ -61,7 +62,7 @@ mod tests {
     }
 
     /// Texts that repeat one piece. Scanners that search from each piece to the end need quadratic time for them.
-    const HOSTILE_PIECES: [&str; 73] = [
+    const HOSTILE_PIECES: [&str; 76] = [
         "\\'",
         "\\\"",
         "'a\\\"",
@@ -120,6 +121,9 @@ mod tests {
         "\",\n",
         "token: <b>",
         "<td>token</td>",
+        "{\"token\":{\"type\":\"string\",\"title\":\"",
+        "{\"dependencies\":{\"token\":\"1.2\",",
+        "token:\n  type: string\n",
         "a%3D",
         "%252525",
         "machine a password ",

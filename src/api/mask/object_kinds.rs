@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::labels::{LabelReach, MAX_NAME_BYTES, PairRole, member_role, pair_role};
-use crate::api::secrets::is_secret;
+use crate::api::secrets::{is_permission, is_secret};
 
 /// Members of an object with a `key` that is the name of a file.
 const FILE_MEMBERS: [&str; 9] = [
@@ -93,8 +93,10 @@ pub fn secret_members<'a>(
     members.clone().for_each(|(member, text)| siblings.add(member, text.is_some()));
     let is_hidden = |(member, text): (&str, Option<&str>)| {
         let role = member_role(member).filter(|role| *role != PairRole::Other || text.is_some());
-        let is_named =
-            is_secret(member) && !(is_key(member) && siblings.make_label(text.unwrap_or_default()));
+        let text = text.unwrap_or_default();
+        let is_named = is_secret(member)
+            && !is_permission(member, text)
+            && !(is_key(member) && siblings.make_label(text));
         is_named
             || reach.zip(role).is_some_and(|(reach, role)| reach.hides(role))
             || kinds.iter().any(|kind| kind.hidden.contains(&member))

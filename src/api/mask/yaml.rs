@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use super::descriptions::is_schema_block;
 use super::labels::{LabelReach, PairRole, pair_role};
 use super::object_kinds::{KIND, SECRET_DATA, SECRET_KIND, SECRET_LIST_KIND};
 use super::{MASK, anchors, brackets, escapes, text, work};
@@ -129,7 +130,10 @@ fn hide_lines<'a>(
         let block = source.get(block_start..block_end).unwrap_or_default();
         if is_visible && !hides_more {
             masked.push_str(value);
-        } else if is_declared && value.is_empty() && is_list_of_numbers(block) {
+        } else if is_declared
+            && value.is_empty()
+            && (is_list_of_numbers(block) || is_schema_block(block))
+        {
             masked.push_str(line.get(found.value_start..).unwrap_or_default());
             masked.push_str(block);
             masked.push_str(&pending);
