@@ -1,9 +1,11 @@
 //! Options of commands with credentials: in lines of a shell, in lists of words, and in items of YAML.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::LazyLock;
 
 use regex::Regex;
+use serde_json::Value;
 
 use super::{MASK, work};
 use crate::api::secrets::{is_secret, is_visible_scalar};
@@ -34,12 +36,18 @@ const SHORT_OPTIONS: [ShortOption; 5] = [
             ("crane", "login"),
             ("oc ", "login"),
             ("az ", "login"),
-            ("mongo", ""),
+            ("mongo ", ""),
+            ("mongosh", ""),
+            ("mongodump", ""),
         ],
         is_separate: true,
     },
     ShortOption { option: "-a", commands: &[("redis-cli", "")], is_separate: true },
-    ShortOption { option: "-w", commands: &[("ldap", "")], is_separate: true },
+    ShortOption {
+        option: "-w",
+        commands: &[("ldapsearch", ""), ("ldapmodify", "")],
+        is_separate: true,
+    },
     ShortOption { option: "-P", commands: &[("sqlcmd", ""), ("unzip ", "")], is_separate: true },
 ];
 /// First and last words of options that have no value, or whose value is not a secret.
@@ -84,8 +92,17 @@ impl Commands {
         commands
     }
 
+    /// Returns a word of a list without its secret, if it has one. The word before it may be its option.
+    pub fn hidden_word(&self, before: Option<&str>, word: &str) -> Option<String> {
+        let option = before.filter(|before| is_option(before) && !is_option(word));
+        match option {
+            Some(option) => self.masked_value(option, word),
+            None => self.masked_word(word),
+        }
+    }
+
     /// Returns the value of an option without its secret; `None` if it has none.
-    pub fn masked_value(&self, option: &str, value: &str) -> Option<String> {
+    fn masked_value(&self, option: &str, value: &str) -> Option<String> {
         let shown = self.shown(option, value)?;
         (shown != value).then_some(shown)
     }
@@ -124,7 +141,7 @@ impl Commands {
     }
 
     /// Returns a word that is an option with its value, without the secret; `None` if it has none.
-    pub fn masked_word(&self, word: &str) -> Option<String> {
+    fn masked_word(&self, word: &str) -> Option<String> {
         let length = self.joined_length(word).filter(|length| *length < word.len())?;
         let (option, value) = word.split_at(length);
         Some(format!("{option}{}", self.joined_value(option, value))).filter(|shown| shown != word)
@@ -139,8 +156,27 @@ impl Commands {
     }
 }
 
+/// Hides the secrets of a list of words that is a command.
+pub(super) fn hide_words(items: &mut [Value]) {
+    let is_word = |item: &Value| item.as_str().is_some_and(is_option);
+    if !items.iter().any(is_word) {
+        return;
+    }
+    let words: Vec<&str> = items.iter().filter_map(Value::as_str).collect();
+    let commands = Commands::of(&words.join(" "));
+    let mut before: Option<String> = None;
+    for item in items {
+        let word = item.as_str().map(str::to_owned);
+        let hidden = word.as_deref().and_then(|word| commands.hidden_word(before.as_deref(), word));
+        if let Some(shown) = hidden {
+            *item = shown.into();
+        }
+        before = word;
+    }
+}
+
 /// Returns true for a word that is an option, and not the value of one.
-pub(super) fn is_option(word: &str) -> bool {
+fn is_option(word: &str) -> bool {
     word.starts_with('-')
 }
 
@@ -208,12 +244,7 @@ impl Commands {
     }
 
     /// Finds the value of an option in the next word.
-    fn separate_value(
-        &self,
-        text: &str,
-        start: usize,
-        word: &str,
-    ) -> Option<std::ops::Range<usize>> {
+    fn separate_value(&self, text: &str, start: usize, word: &str) -> Option<Range<usize>> {
         // Nearly all options have no secret.
         self.shown(word, "a:b=c")?;
         let word_end = start + word.len();
@@ -267,7 +298,7 @@ fn closing_length(after: &str, quote: char) -> Option<usize> {
 }
 
 /// Returns the place of a quoted text without its quotes. A text that is cut off ends with its line.
-fn quoted_place(text: &str, start: usize) -> Option<std::ops::Range<usize>> {
+fn quoted_place(text: &str, start: usize) -> Option<Range<usize>> {
     let rest = text.get(start..)?;
     let inner = rest.strip_prefix('\\').unwrap_or(rest);
     let is_escaped = inner.len() < rest.len();

@@ -7,13 +7,15 @@ use std::ops::Range;
 use serde::de::IgnoredAny;
 use serde_json::{Deserializer, Value};
 
-use super::commands::{Commands, is_option};
+use super::commands::Commands;
 use super::comments::CommentEnds;
 use super::credentials::private_keys;
 use super::descriptions::{is_package_list, is_schema, is_schema_text, is_version};
 use super::object_kinds::{KIND, SECRET_DATA, SECRET_LIST_KIND};
 use super::quotes::closing_quote;
-use super::{MASK, anchors, brackets, escapes, graphql, name_value, object_kinds, text, work};
+use super::{
+    MASK, anchors, brackets, commands, escapes, graphql, name_value, object_kinds, text, work,
+};
 use crate::api::secrets::{is_secret, is_visible_scalar};
 
 /// Masks JSON, or JSON values that follow each other.
@@ -163,37 +165,8 @@ fn hidden_argument(
         return None;
     }
     let argument = escapes::unescaped(quoted.trim_matches('"'));
-    let shown = hidden_word(commands, Some(option).filter(|_| is_list), &argument)?;
+    let shown = commands.hidden_word(Some(option).filter(|_| is_list), &argument)?;
     serde_json::to_string(&shown).ok()
-}
-
-/// Hides the secret of a word in a list whose word before it may be its option.
-fn hidden_word(commands: &Commands, before: Option<&str>, word: &str) -> Option<String> {
-    let option = before.filter(|before| is_option(before) && !is_option(word));
-    match option {
-        Some(option) => commands.masked_value(option, word),
-        None => commands.masked_word(word),
-    }
-}
-
-/// Hides the secrets of a list of words that is a command.
-fn hide_words(items: &mut [Value]) {
-    let is_word = |item: &Value| item.as_str().is_some_and(is_option);
-    if !items.iter().any(is_word) {
-        return;
-    }
-    let words: Vec<&str> = items.iter().filter_map(Value::as_str).collect();
-    let commands = Commands::of(&words.join(" "));
-    let mut before: Option<String> = None;
-    for item in items {
-        let word = item.as_str().map(str::to_owned);
-        let hidden =
-            word.as_deref().and_then(|word| hidden_word(&commands, before.as_deref(), word));
-        if let Some(shown) = hidden {
-            *item = shown.into();
-        }
-        before = word;
-    }
 }
 
 fn is_variables(name: &str) -> bool {
@@ -264,7 +237,7 @@ fn each_member(shown: &mut Value, mut visit: impl FnMut(&mut Value, bool)) {
             }
         }
         Value::Array(items) => {
-            hide_words(items);
+            commands::hide_words(items);
             items.iter_mut().for_each(|item| visit(item, false));
         }
         _ => {}

@@ -16,6 +16,7 @@ mod commands;
 mod comments;
 mod credentials;
 mod descriptions;
+mod elements;
 mod escapes;
 mod events;
 mod fields;

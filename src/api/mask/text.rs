@@ -12,7 +12,8 @@ use super::credentials::{credentials, is_plain};
 use super::schemes::is_scheme;
 use super::script::ScriptPlaces;
 use super::{
-    MASK, brackets, commands, escapes, graphql, json, markup, name_value, script, work, yaml,
+    MASK, brackets, commands, elements, escapes, graphql, json, markup, name_value, script, work,
+    yaml,
 };
 use crate::api::secrets::{is_secret, is_visible_scalar};
 
@@ -232,7 +233,7 @@ fn named<'a>(shown: &'a str, is_typed: bool, scripts: &ScriptPlaces) -> Cow<'a, 
             false => None,
         }
         .unwrap_or(value_start);
-        let in_element = label_length(shown.get(value_start..).unwrap_or_default());
+        let in_element = elements::tags_length(shown.get(value_start..).unwrap_or_default());
         let value_start = value_start + in_element.unwrap_or_default();
         let rest = shown.get(value_start..).unwrap_or_default();
         let is_quoted = rest.starts_with(['"', '\'', '`']);
@@ -280,50 +281,6 @@ fn named<'a>(shown: &'a str, is_typed: bool, scripts: &ScriptPlaces) -> Cow<'a, 
     }
     masked.push_str(shown.get(copied..).unwrap_or_default());
     masked.into()
-}
-
-/// Elements that a value may be in, next to its name, and those that a name may be in.
-const VALUE_ELEMENTS: [&str; 21] = [
-    "b", "br", "code", "dd", "div", "em", "font", "i", "kbd", "mark", "output", "p", "pre", "q",
-    "samp", "small", "span", "strong", "td", "tt", "u",
-];
-const NAME_ELEMENTS: [&str; 15] = [
-    "b", "code", "dt", "em", "font", "i", "label", "small", "span", "strong", "td", "th", "tt",
-    "u", "br",
-];
-/// At most so many tags are between a name and its value, each with so many bytes.
-const MAX_TAGS: usize = 8;
-const MAX_TAG_BYTES: usize = 256;
-/// Blanks between a name and a tag, as HTML writes them.
-const BLANKS: [&str; 2] = ["&nbsp;", "&#160;"];
-
-/// Returns the length of the tags between a name and its value, such as `<p>Password: <b>x</b>`; `None` without tags.
-fn label_length(rest: &str) -> Option<usize> {
-    let mut at = 0;
-    for _ in 0..MAX_TAGS {
-        let next = rest.get(at..)?.trim_start();
-        let blank = BLANKS.iter().find(|blank| next.starts_with(**blank));
-        at = rest.len() - next.len();
-        if let Some(blank) = blank {
-            at += blank.len();
-            continue;
-        }
-        if !next.starts_with('<') {
-            return (at > 0 && rest.starts_with(['<', '&'])).then_some(at);
-        }
-        let end = next.bytes().take(MAX_TAG_BYTES).position(|byte| byte == b'>')?;
-        let tag = next.get(1..end)?;
-        let (name, known) = match tag.strip_prefix('/') {
-            Some(name) => (name, &NAME_ELEMENTS[..]),
-            None => (tag, &VALUE_ELEMENTS[..]),
-        };
-        let name = name.split([' ', '\n', '\t', '/']).next().unwrap_or_default();
-        if !known.iter().any(|it| name.eq_ignore_ascii_case(it)) {
-            return None;
-        }
-        at += end + 1;
-    }
-    None
 }
 
 /// Returns the length of the text of an element that is a value. A sentence is not a value.
