@@ -27,7 +27,7 @@ const MAX_REFERENCE_DEPTH: u8 = 2;
 /// A comment may be in front of the separator.
 const NAMED: &str = concat!(
     r#"(\$?)([A-Za-z0-9_.%\u{80}-\u{10ffff}-]+)(\\?["'`]?)(?:\s{0,2}(?:\]|</[A-Za-z]{1,8}>)){0,2}(?:\s{1,2}is)?\s{0,8}"#,
-    r"(=>|(?:[:+?!|]|\|\||\?\?)?={1,3}|:|/[*/])\s{0,8}"
+    r"(=>|(?:[:+?!|]|\|\||\?\?)?={1,3}|:|/[*/]|is\s{0,4}<)\s{0,8}"
 );
 /// The value that follows a name.
 const VALUE: &str = r#"(?xs)^(?:
@@ -211,9 +211,12 @@ fn named<'a>(shown: &'a str, is_typed: bool, scripts: &ScriptPlaces) -> Cow<'a, 
         if whole.start() < read || is_empty || is_selector || !is_variable && !is_secret(&name) {
             continue;
         }
-        let value_start = match separator.as_str().starts_with('/') {
-            true => comments.value_start(shown, separator.start()),
-            false => Some(whole.end()),
+        let value_start = match separator.as_str() {
+            it if it.starts_with('/') => comments.value_start(shown, separator.start()),
+            // Without another separator, a value is in an element.
+            it if it.ends_with('<') => Some(separator.end() - 1)
+                .filter(|at| shown.get(*at..).and_then(elements::tags_length).is_some()),
+            _ => Some(whole.end()),
         };
         let Some(value_start) = value_start else { continue };
         let rest = shown.get(value_start..).unwrap_or_default();
@@ -480,6 +483,8 @@ mod tests {
             ("<span>API key</span>: <i>fish</i> kept", "<span>API key</span>: <i>$</i> kept"),
             ("a['token'] !== 'sword fish'", "a['token'] !== $"),
             ("token != null", "token != null"),
+            ("Your password is <b>fish</b>.", "Your password is <b>$</b>."),
+            ("the token is <unknown> kept", "the token is <unknown> kept"),
             ("token: /* cut off", "token: $ cut off"),
             ("log {\"token\": /* a */ null}", "log {\"token\": /* a */ null}"),
             ("password // is required", "password // is required"),
