@@ -56,7 +56,7 @@ const CREDENTIALS: &str = r#"(?x)
     | (?P<bot>/bot[0-9]{4,16}(?::|%3[Aa]))[A-Za-z0-9_-]+
     | (?P<reset>(?i:/(?:
         (?:reset|forgot|recover|restore|change|set|new|choose)[_-]?password
-        | password[_-]?(?:reset|recovery|change)(?:s)?
+        | passwords?(?:[_-]|\\?/)?(?:reset|recovery|change)s?
         | magic[_-]?(?:link|login)
         | (?:verify|confirm)[_-]?(?:e?mail|account)
         | (?:e?mail|account)[_-]?(?:verification|confirmation)
@@ -73,7 +73,7 @@ const PAGE_WORDS: [&str; 12] = [
     "complete", "confirm", "done", "edit", "expired", "help", "key", "new", "request", "sent",
     "success", "token",
 ];
-/// The parts of links with a token whose paths have none of the other marks of secrets.
+/// Parts of the paths of links with a token.
 const LINK_WORDS: [&str; 4] = ["assword", "magic", "mail", "account"];
 /// Fields of a digest that prove that the sender has the password, or name the sender.
 const DIGEST_FIELDS: [&str; 4] = ["response", "cnonce", "username", "rspauth"];
@@ -307,6 +307,7 @@ mod tests {
             ("https://a.test/password_resets/fi-sh/edit", "https://a.test/password_resets/$"),
             ("/auth/password-reset/confirm/Mg/fish/", "/auth/password-reset/confirm/$"),
             ("/resetpassword/fish", "/resetpassword/$"),
+            ("/password/reset/fish", "/password/reset/$"),
             ("/magic-link/fish", "/magic-link/$"),
             ("/reset-password/confirm", "/reset-password/confirm"),
             ("/reset-password/{token}", "/reset-password/{token}"),

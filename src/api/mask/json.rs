@@ -350,6 +350,10 @@ fn value_after(text: &str, key_end: usize, comments: &mut CommentEnds) -> NextTo
 fn member(text: &str, start: usize) -> Option<Range<usize>> {
     let bytes = text.as_bytes();
     let mut at = CommentEnds::default().skip(text, start);
+    if text.get(at..).is_some_and(|rest| rest.starts_with("# ")) {
+        let line = text.get(at..).and_then(|rest| rest.find('\n')).unwrap_or_default();
+        at = CommentEnds::default().skip(text, at + line);
+    }
     while let Some(&byte) = bytes.get(at) {
         at = match byte {
             b'"' | b'\'' => string_end(text, at),
@@ -453,6 +457,7 @@ mod tests {
             "u\"sword, fish\"",
             "/* a */ \"fish\"",
             "// a, b\n \"fish\"",
+            "# a, b\n \"fish\"",
             "/* a, b */ // c\n [\"fish\"]",
             "(\"a\", 1)",
             "tru",

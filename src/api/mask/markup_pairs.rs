@@ -13,8 +13,9 @@ use crate::api::secrets::is_exact;
 const KEY: &str = "key";
 
 /// Elements of HTML that have a label, and those whose next element has its value.
-const LABELS: [&str; 3] = ["dt", "td", "th"];
-const LABELLED: [&str; 2] = ["dd", "td"];
+const LABELS: [&str; 4] = ["dt", "label", "td", "th"];
+const LABELLED: [&str; 10] =
+    ["b", "code", "dd", "em", "kbd", "output", "samp", "span", "strong", "td"];
 
 /// Longer texts are not names, in bytes.
 const MAX_TEXT_BYTES: usize = 128;
@@ -198,6 +199,11 @@ mod tests {
             (
                 "<tr><th>API key</th><td>fish</td></tr><tr><td>b</td><td>kept</td></tr>",
                 "<tr><th>API key</th><td>$</td></tr><tr><td>b</td><td>kept</td></tr>",
+            ),
+            ("<label>Password</label> <b>fish</b>", "<label>Password</label> <b>$</b>"),
+            (
+                "<label>Password</label><input name='a'><b>kept</b>",
+                "<label>Password</label><input name='a'><b>kept</b>",
             ),
             ("<tr><td>Password</td></tr><td>kept</td>", "<tr><td>Password</td></tr><td>kept</td>"),
             (

@@ -37,6 +37,7 @@ const VALUE: &str = r#"(?xs)^(?:
     | "(?:[^"\\]|\\.)*"?
     | '(?:[^'\\]|\\.)*'?
     | `(?:[^`\\]|\\.)*`?
+    | (?i:[bnefru]{1,2})(?:"(?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?)
     | (?i:(?:basic|bearer|digest|token)\s{1,4})?[^\s,;&<>{}"']+
 )"#;
 /// Headers whose values may have blanks and separators in them.
@@ -208,7 +209,8 @@ fn named<'a>(shown: &'a str, is_typed: bool, scripts: &ScriptPlaces) -> Cow<'a, 
         let is_empty = is_typed && whole.as_str().contains('\n');
         let is_variable = !dollar.is_empty() && secret_variables.contains(&*name);
         let is_selector = scripts.is_selector(whole.as_str());
-        if whole.start() < read || is_empty || is_selector || !is_variable && !is_secret(&name) {
+        let is_named = || is_secret(&name) || is_label_of_words(shown, whole.start(), &name);
+        if whole.start() < read || is_empty || is_selector || !is_variable && !is_named() {
             continue;
         }
         let value_start = match separator.as_str() {
@@ -292,6 +294,23 @@ fn element_length(rest: &str) -> usize {
     work::count(length);
     let text = rest.get(..length).unwrap_or_default().trim_end();
     if is_sentence(text) { 0 } else { text.len() }
+}
+
+/// Last words of labels that are only the name of a secret with the word before: `verification code: 1234`.
+const LAST_WORDS: [&str; 3] = ["code", "number", "phrase"];
+/// Words before are not longer, in bytes.
+const MAX_WORD_BYTES: usize = 32;
+
+/// Returns true if a name and the word before it are the name of a secret.
+fn is_label_of_words(shown: &str, start: usize, name: &str) -> bool {
+    if !LAST_WORDS.iter().any(|known| name.eq_ignore_ascii_case(known)) {
+        return false;
+    }
+    let before = shown.get(..start).and_then(|before| before.strip_suffix(' ')).unwrap_or_default();
+    let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'-';
+    let length = before.bytes().rev().take(MAX_WORD_BYTES).take_while(is_word).count();
+    let word = before.get(before.len() - length..).unwrap_or_default();
+    !word.is_empty() && is_secret(&format!("{word}_{name}"))
 }
 
 /// The maximum length of a name in quotes with escapes, in bytes.
@@ -485,6 +504,11 @@ mod tests {
             ("token != null", "token != null"),
             ("Your password is <b>fish</b>.", "Your password is <b>$</b>."),
             ("the token is <unknown> kept", "the token is <unknown> kept"),
+            ("your verification code: fish", "your verification code: $"),
+            ("One-time code is: fish, kept", "One-time code is: $, kept"),
+            ("card number: 4111", "card number: $"),
+            ("country code: kept, number: 5", "country code: kept, number: 5"),
+            ("password = b\"sword fish\", PASSWORD = N'sword fish'", "password = $, PASSWORD = $"),
             ("token: /* cut off", "token: $ cut off"),
             ("log {\"token\": /* a */ null}", "log {\"token\": /* a */ null}"),
             ("password // is required", "password // is required"),
