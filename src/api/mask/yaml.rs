@@ -8,7 +8,7 @@ use regex::Regex;
 
 use super::descriptions::is_schema_block;
 use super::labels::{LabelReach, PairRole, pair_role};
-use super::object_kinds::{KIND, SECRET_DATA, SECRET_KIND, SECRET_LIST_KIND};
+use super::object_kinds::{KIND, SECRET_DATA, SECRET_KIND, SECRET_KINDS, SECRET_LIST_KIND};
 use super::{MASK, anchors, brackets, escapes, text, work};
 use crate::api::secrets::{is_secret, is_visible_scalar};
 
@@ -339,15 +339,30 @@ struct Mapping {
     data: Vec<usize>,
     /// The same of mappings in this one that have no kind.
     inner_data: Vec<usize>,
+    /// The kinds of objects that this is one of, besides those of Kubernetes, and the lines that each of them hides.
+    kinds: [bool; SECRET_KINDS.len()],
+    kind_lines: Vec<(usize, usize)>,
 }
 
 impl Mapping {
+    fn add_kinds(&mut self, member: &str, number: usize) {
+        for (kind, (is_kind, known)) in self.kinds.iter_mut().zip(&SECRET_KINDS).enumerate() {
+            *is_kind |= known.is_of(member, "");
+            if !known.members.contains(&KIND) && known.hidden.contains(&member) {
+                self.kind_lines.push((kind, number));
+            }
+        }
+    }
+
     /// Adds the lines that are hidden. Returns the lines with data of mappings without a kind.
     fn add_lines(self, pairs: &mut BTreeMap<usize, String>) -> Vec<usize> {
         if let Some((name, reach)) = self.secret {
             let hidden = self.values.iter().filter(|(_, role)| reach.hides(*role));
             pairs.extend(hidden.map(|(number, _)| (*number, name.clone())));
         }
+        let is_kind = |kind: usize| self.kinds.get(kind).is_some_and(|is_kind| *is_kind);
+        let lines = self.kind_lines.iter().filter(|(kind, _)| is_kind(*kind));
+        pairs.extend(lines.map(|(_, number)| (*number, SECRET_KIND.to_owned())));
         let (own, inner) = (self.data, self.inner_data);
         let hidden = match self.kind.as_str() {
             "" => return [inner, own].concat(),
@@ -393,6 +408,7 @@ fn secret_pairs(source: &str) -> BTreeMap<usize, String> {
         if SECRET_DATA.contains(&&*key.name) {
             mapping.data.push(number);
         }
+        mapping.add_kinds(&key.name, number);
         let role = pair_role(&key.name);
         if role == Some(PairRole::Name) || key.name == KIND {
             let value = line.get(key.value_start..).unwrap_or_default();
@@ -571,6 +587,12 @@ mod tests {
                 "kind: ConfigMap\ndata:\n  a: kept\n---\nkind: Secret\ndata:\n  a: fish\n",
                 "kind: ConfigMap\ndata:\n  a: kept\n---\nkind: Secret\ndata: @\n",
             ),
+            (
+                "grant_type: authorization_code\ncode: fish\nb: kept\n",
+                "grant_type: authorization_code\ncode: @\nb: kept\n",
+            ),
+            ("- d: fish\n  kty: RSA\n- d: kept\n", "- d: @\n  kty: RSA\n- d: kept\n"),
+            ("code: kept\nb: kept\n", "code: kept\nb: kept\n"),
             ("data:\n  a: kept\n", "data:\n  a: kept\n"),
         ] {
             for is_declared in [true, false] {
