@@ -31,7 +31,7 @@ class Part:
     @property
     def name(self) -> str:
         """The name of the field that it is; empty where it is none."""
-        return parameter(self.header("content-disposition"), "name")
+        return _encoded_words(parameter(self.header("content-disposition"), "name"))
 
     @property
     def kind(self) -> str:
@@ -100,3 +100,17 @@ def parameter(value: str, name: str) -> str:
     header["content-type"] = " ".join(value.split())
     found = header.get_param(name)
     return collapse_rfc2231_value(found) if found else ""
+
+
+def _encoded_words(text: str) -> str:
+    """Returns a text with its encoded words read, such as `=?utf-8?Q?pass=77ord?=` (RFC 2047)."""
+    from email.errors import HeaderParseError
+    from email.header import decode_header
+
+    if "=?" not in text:
+        return text
+    try:
+        words = decode_header(text)
+    except HeaderParseError:
+        return text
+    return "".join(it if isinstance(it, str) else it.decode("utf-8", "replace") for it, _ in words)
