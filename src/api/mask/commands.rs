@@ -103,7 +103,7 @@ impl Commands {
 
     /// Returns the value of an option without its secret; `None` if it has none.
     fn masked_value(&self, option: &str, value: &str) -> Option<String> {
-        let shown = self.shown(option, value)?;
+        let shown = self.shown(option, value).filter(|_| !value.is_empty())?;
         (shown != value).then_some(shown)
     }
 
@@ -359,6 +359,8 @@ mod tests {
             ("args:\n  - \"--token\"\n  - 'fish'\n", "args:\n  - \"--token\"\n  - '$'\n"),
             ("args: [\"--token\", \"fish\"]\nb: c\n", "args: [\"--token\", \"$\"]\nb: c\n"),
             ("run --max-tokens 4096 --token --kept", "run --max-tokens 4096 --token --kept"),
+            ("| --token | a |", "| --token | a |"),
+            ("run --token '' a", "run --token '' a"),
             ("use --token to log in", "use --token to log in"),
             ("docker login --password-stdin kept", "docker login --password-stdin kept"),
             ("run --no-session kept", "run --no-session kept"),
