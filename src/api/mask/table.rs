@@ -23,8 +23,8 @@ pub(super) fn masked(source: &str) -> String {
     let first = next_row(rest, None);
     let separator = separator_of(rest.get(..first.length).unwrap_or_default());
     let header = next_row(rest, Some(separator));
-    let columns: Vec<Column> =
-        header.cells.iter().map(|cell| Column::of(&cell_text(rest, cell))).collect();
+    let columns: Vec<TableColumn> =
+        header.cells.iter().map(|cell| TableColumn::of(&cell_text(rest, cell))).collect();
     let mut masked = String::with_capacity(source.len());
     masked.push_str(rest.get(..header.length).unwrap_or_default());
     rest = rest.get(header.length..).unwrap_or_default();
@@ -37,26 +37,26 @@ pub(super) fn masked(source: &str) -> String {
 }
 
 /// A column of a table.
-struct Column {
+struct TableColumn {
     name: String,
     is_secret: bool,
     role: Option<PairRole>,
 }
 
-impl Column {
+impl TableColumn {
     fn of(name: &str) -> Self {
         Self { name: name.to_owned(), is_secret: is_secret(name), role: pair_role(name) }
     }
 }
 
 /// A row of a table: the places of its cells, and its length with the line end.
-struct Row {
+struct CellRow {
     cells: Vec<Range<usize>>,
     length: usize,
 }
 
 /// Reads a row, whose cells may be in quotes and have line ends in them.
-fn next_row(source: &str, separator: Option<u8>) -> Row {
+fn next_row(source: &str, separator: Option<u8>) -> CellRow {
     let bytes = source.as_bytes();
     let (mut cells, mut start, mut at) = (Vec::new(), 0, 0);
     let mut is_quoted = false;
@@ -81,7 +81,7 @@ fn next_row(source: &str, separator: Option<u8>) -> Row {
         bytes.get(at..).unwrap_or_default().iter().take_while(|byte| matches!(byte, b'\r' | b'\n'));
     let length = at + ends.count();
     work::count(length);
-    Row { cells, length }
+    CellRow { cells, length }
 }
 
 /// Returns the separator that the first row has most often.
@@ -91,7 +91,7 @@ fn separator_of(row: &str) -> u8 {
 }
 
 /// Returns a row without its secrets. A cell beyond the last column may belong to a secret that is not in quotes.
-fn masked_row(source: &str, row: &Row, columns: &[Column]) -> String {
+fn masked_row(source: &str, row: &CellRow, columns: &[TableColumn]) -> String {
     let cells = || row.cells.iter().zip(columns);
     let labels = cells().filter(|(_, column)| column.role == Some(PairRole::Name));
     let reach = labels
