@@ -30,6 +30,7 @@ MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
 REFUSED_HERE = {
     "Blank": "white space, control characters and backslashes: some readers remove or replace them",
     "Brackets": "an IPv6 address without brackets: its last group could be a port",
+    "EmptyLabel": "not a host name: nothing between two dots, or before the first",
     "EmptySegment": "the path of a socket ends with a slash, or begins with two",
     "Fragment": "the type has no fragment",
     "HasPort": "the type has no port",
@@ -39,7 +40,7 @@ REFUSED_HERE = {
     "Login": "the type has no user and password",
     "LoginCharacter": "an unescaped character such as a second @: readers end the user elsewhere",
     "LookAlike": "letters that are mapped to ASCII: readers map them to a number, a dot or nothing",
-    "Name": "not a host name: other characters, empty or long labels",
+    "Name": "not a host name: other characters or long labels",
     "NoHost": "no host: readers take an empty one, or the first part of the path",
     "NoPath": "the type needs a path",
     "NoPort": "the type needs a port",

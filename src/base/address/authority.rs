@@ -2,11 +2,10 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::str::FromStr;
 
 use super::host_name::has_blank;
-use super::host_port::split_port;
-use super::{AddressError, Host, parse_port};
+use super::host_port::{parse_port_to_connect, split_port};
+use super::{AddressError, Host};
 
 /// The scheme of a URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -105,12 +104,9 @@ impl Authority {
         let (host, port) = split_port(text)?;
         let host = Host::parse(host)?;
         let port = match port.filter(|port| !port.is_empty()) {
-            Some(port) => parse_port(port)?,
+            Some(port) => parse_port_to_connect(port)?,
             None => scheme.default_port().ok_or(AddressError::NoPort)?,
         };
-        if port == 0 {
-            return Err(AddressError::Port { lowest: 1 });
-        }
         Ok(Self { scheme, host, port })
     }
 
@@ -166,14 +162,6 @@ impl fmt::Display for Authority {
     }
 }
 
-impl FromStr for Authority {
-    type Err = AddressError;
-
-    fn from_str(text: &str) -> Result<Self, AddressError> {
-        Self::parse(text)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -206,7 +194,7 @@ mod tests {
             ("http://a.test?x", AddressError::Query),
             ("http://a.test#x", AddressError::Fragment),
             ("http://a.test\\x", AddressError::Blank),
-            ("http://a.test:99999", AddressError::Port { lowest: 0 }),
+            ("http://a.test:99999", AddressError::Port { lowest: 1 }),
             ("http://a.test:0", AddressError::Port { lowest: 1 }),
             ("http://a%2etest", AddressError::Name),
             ("http://0x7f000001", AddressError::Number),

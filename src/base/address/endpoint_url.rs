@@ -1,12 +1,11 @@
 //! Public URLs of endpoints.
 
 use std::fmt;
-use std::str::FromStr;
 
 use super::authority::reject_rest;
 use super::host_name::has_blank;
-use super::host_port::split_port;
-use super::{AddressError, Host, HostName, Scheme, parse_port};
+use super::host_port::{parse_port_to_connect, split_port};
+use super::{AddressError, Host, HostName, Scheme};
 
 /// The public URL of an endpoint: `https://a.test`, `https://*.a.test` or `tcp://a.test:22`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -48,11 +47,7 @@ impl EndpointUrl {
             Some(name) => Host::Name(HostName::parse(name)?),
             None => Host::parse(host)?,
         };
-        let problem = AddressError::Port { lowest: 1 };
-        let port = match port.map(parse_port).transpose() {
-            Ok(Some(0)) | Err(_) => return Err(problem),
-            Ok(port) => port,
-        };
+        let port = port.map(parse_port_to_connect).transpose()?;
         Ok(Self { scheme, is_wildcard: below.is_some(), host, port })
     }
 
@@ -67,14 +62,6 @@ impl fmt::Display for EndpointUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}://{}", self.scheme.name(), self.host_pattern())?;
         self.port.map_or(Ok(()), |port| write!(f, ":{port}"))
-    }
-}
-
-impl FromStr for EndpointUrl {
-    type Err = AddressError;
-
-    fn from_str(text: &str) -> Result<Self, AddressError> {
-        Self::parse(text)
     }
 }
 

@@ -14,6 +14,11 @@ pub enum AddressError {
         "is not a host name: labels have 1 to 63 letters, digits, hyphens or underscores, and a name at most 253"
     )]
     Name,
+    /// The host is a name with nothing between two dots, or before the first.
+    #[error(
+        "has a dot at the start or two dots in a row; write a host name such as app.example.com"
+    )]
+    EmptyLabel,
     /// The host is a number in a notation that programs read differently.
     #[error("is not an IPv4 address: only four decimal numbers without leading zeros are")]
     Number,

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::str::FromStr;
 
 use super::host_name::{has_blank, reject_port, reject_url};
 use super::{AddressError, HostName, parse_port};
@@ -98,14 +97,6 @@ impl fmt::Display for Host {
             Self::V4(address) => address.fmt(f),
             Self::V6(address) => write!(f, "[{address}]"),
         }
-    }
-}
-
-impl FromStr for Host {
-    type Err = AddressError;
-
-    fn from_str(text: &str) -> Result<Self, AddressError> {
-        Self::parse(text)
     }
 }
 

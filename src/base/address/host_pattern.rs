@@ -1,7 +1,6 @@
 //! Host names and wildcards.
 
 use std::fmt;
-use std::str::FromStr;
 
 use super::{AddressError, HostName};
 
@@ -30,13 +29,5 @@ impl fmt::Display for HostPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let star = if self.is_wildcard { "*." } else { "" };
         write!(f, "{star}{}", self.name)
-    }
-}
-
-impl FromStr for HostPattern {
-    type Err = AddressError;
-
-    fn from_str(text: &str) -> Result<Self, AddressError> {
-        Self::parse(text)
     }
 }

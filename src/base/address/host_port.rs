@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::str::FromStr;
 
 use super::{AddressError, Host};
 
@@ -73,6 +72,17 @@ pub fn parse_port(text: &str) -> Result<u16, AddressError> {
     text.parse().map_err(|_| problem)
 }
 
+/// Parses the port of an address to connect to.
+///
+/// # Errors
+/// If the text is not a number from 1 to 65535.
+pub(super) fn parse_port_to_connect(text: &str) -> Result<u16, AddressError> {
+    match parse_port(text) {
+        Ok(0) | Err(_) => Err(AddressError::Port { lowest: 1 }),
+        port => port,
+    }
+}
+
 /// Splits a host from the port behind it. The brackets of an IPv6 address stay.
 pub(super) fn split_port(text: &str) -> Result<(&str, Option<&str>), AddressError> {
     let end = match text.starts_with('[') {
@@ -91,14 +101,6 @@ pub(super) fn split_port(text: &str) -> Result<(&str, Option<&str>), AddressErro
 impl fmt::Display for HostPort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.host, self.port)
-    }
-}
-
-impl FromStr for HostPort {
-    type Err = AddressError;
-
-    fn from_str(text: &str) -> Result<Self, AddressError> {
-        Self::parse(text)
     }
 }
 

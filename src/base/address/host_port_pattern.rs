@@ -1,7 +1,6 @@
 //! Hosts with ports, and wildcards with ports.
 
 use std::fmt;
-use std::str::FromStr;
 
 use super::{AddressError, HostPort};
 
@@ -43,14 +42,6 @@ impl HostPortPattern {
 impl fmt::Display for HostPortPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.host_pattern(), self.place.port)
-    }
-}
-
-impl FromStr for HostPortPattern {
-    type Err = AddressError;
-
-    fn from_str(text: &str) -> Result<Self, AddressError> {
-        Self::parse(text)
     }
 }
 

@@ -27,6 +27,8 @@ mod tests;
 mod upstream_address;
 mod web_url;
 
+use std::str::FromStr;
+
 pub use authority::{Authority, Scheme, with_ascii_host};
 pub use cidr::{Cidr, NotCidr};
 pub use endpoint_url::EndpointUrl;
@@ -40,3 +42,27 @@ pub use reachable::reachable;
 pub use request_host::RequestHost;
 pub use upstream_address::{AddressProtocol, MAX_SOCKET_PATH_BYTES, UnixPath, UpstreamAddress};
 pub use web_url::WebUrl;
+
+/// Implements `FromStr` for types by their own `parse`.
+macro_rules! parse_from_str {
+    ($($address:ty),+) => {$(
+        impl FromStr for $address {
+            type Err = AddressError;
+
+            fn from_str(text: &str) -> Result<Self, AddressError> {
+                Self::parse(text)
+            }
+        }
+    )+};
+}
+
+parse_from_str!(
+    Authority,
+    EndpointUrl,
+    Host,
+    HostName,
+    HostPattern,
+    HostPort,
+    HostPortPattern,
+    WebUrl
+);

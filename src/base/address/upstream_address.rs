@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::authority::reject_rest;
 use super::host_name::has_blank;
-use super::host_port::split_port;
+use super::host_port::{parse_port_to_connect, split_port};
 use super::{AddressError, Host, HostPort, Scheme, parse_port};
 
 /// The longest path of a Unix socket in bytes: `sun_path` of Linux without its final NUL.
@@ -211,10 +211,10 @@ fn parse_host(text: &str, default_port: Option<u16>) -> Result<HostPort, Address
     let (host, port) = split_port(text)?;
     let host = Host::parse(host)?;
     let port = match port {
-        Some(port) => parse_port(port).map_err(|_| AddressError::Port { lowest: 1 })?,
+        Some(port) => parse_port_to_connect(port)?,
         None => default_port.ok_or(AddressError::NoPort)?,
     };
-    if port == 0 { Err(AddressError::Port { lowest: 1 }) } else { Ok(HostPort { host, port }) }
+    Ok(HostPort { host, port })
 }
 
 /// Prints the address as the agent API shows it.
