@@ -4,3 +4,4 @@
 //! their text again.
 
 pub mod address;
+pub mod letters;

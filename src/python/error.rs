@@ -7,6 +7,7 @@ use pyo3::types::{PyBytes, PyDict};
 
 use super::results::DecodeError;
 use crate::api::{ErrorBody, Malformed};
+use crate::base::letters::is_formatting;
 use crate::client::{ApiResponse, Cause, ConfigError, Error, StatusError};
 use crate::service;
 
@@ -26,12 +27,7 @@ fn escaped(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {
-            '\u{200b}'..='\u{200f}'
-            | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}'
-            | '\u{feff}' => {
-                shown.extend(letter.escape_unicode());
-            }
+            letter if is_formatting(letter) => shown.extend(letter.escape_unicode()),
             letter if letter.is_control() => shown.extend(letter.escape_default()),
             letter => shown.push(letter),
         }
