@@ -76,6 +76,27 @@ impl Drop for NameLock {
 }
 
 impl FileLock {
+    /// Returns the first bytes of a file, at most `most`. None if this process has locked the file: a second
+    /// descriptor would cost the first its record locks.
+    pub(in crate::service::store) fn peek(
+        path: &Path,
+        most: u64,
+    ) -> std::io::Result<Option<Vec<u8>>> {
+        let locked = LOCKED.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_locked(&locked, FileId::of(&path.metadata()?)) {
+            return Ok(None);
+        }
+        let file = File::open(path)?;
+        if is_locked(&locked, FileId::of(&file.metadata()?)) {
+            // The file was moved here since it was asked for by name: the descriptor must stay open.
+            std::mem::forget(file);
+            return Ok(None);
+        }
+        let mut start = Vec::new();
+        file.take(most).read_to_end(&mut start)?;
+        Ok(Some(start))
+    }
+
     /// Opens and locks the file of a database.
     pub(in crate::service::store) fn take(path: &Path) -> Result<Self, StoreError> {
         let failed = |source| StoreError::File { path: path.to_owned(), source };

@@ -45,7 +45,9 @@ use super::StoreError;
 /// When it cannot be used, with the reason; that a service uses it is no such reason. Whether its log is there
 /// is for whoever has locked it to say: a service may be using it under another name.
 pub fn check_file(path: &Path) -> Result<(), StoreError> {
-    place::check_place(&place::resolve(path))
+    let path = place::resolve(path);
+    place::check_place(&path)?;
+    open::check_unlocked_start(&path)
 }
 
 /// As [`super::Store::back_up`], of a file that a service may be using, in this process or another one.

@@ -236,10 +236,26 @@ fn check_content(path: &Path, file: &mut FileLock) -> Result<i64, StoreError> {
     checked.map_err(|error| place::explain(error, path))
 }
 
+/// Refuses a file that does not begin like a database, before anything locks it. An empty file is a new database.
+pub(super) fn check_unlocked_start(path: &Path) -> Result<(), StoreError> {
+    if place::is_new(path) {
+        return Ok(());
+    }
+    let start = FileLock::peek(path, HEADER_BYTES);
+    match start.map_err(|source| StoreError::File { path: path.to_owned(), source })? {
+        Some(start) => check_header(path, &start),
+        None => Ok(()),
+    }
+}
+
 /// Refuses a file that does not begin like a database.
 fn check_start(path: &Path, file: &mut FileLock) -> Result<(), StoreError> {
     let start = file.read_start(HEADER_BYTES);
     let start = start.map_err(|source| StoreError::File { path: path.to_owned(), source })?;
+    check_header(path, &start)
+}
+
+fn check_header(path: &Path, start: &[u8]) -> Result<(), StoreError> {
     if !start.starts_with(MAGIC) {
         return Err(StoreError::NotADatabase(path.to_owned()));
     }
