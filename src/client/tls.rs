@@ -13,6 +13,7 @@ use rustls::{ClientConfig, InconsistentKeys, RootCertStore};
 use super::config_error::ConfigError;
 use super::options::ClientCert;
 use crate::api::mask;
+use crate::settings::warn_if_readable;
 
 /// The byte order mark in UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -137,6 +138,7 @@ fn certified_key(
 ) -> Result<Arc<CertifiedKey>, ConfigError> {
     let chain = certificates(option, &files.chain)?;
     let key = read_pem(option, &files.key)?;
+    warn_if_readable(&files.key);
     let key = PrivateKeyDer::from_pem_slice(&key).map_err(|error| {
         let problem = match error {
             pem::Error::NoItemsFound => {

@@ -243,6 +243,22 @@ def test_a_store_that_is_a_file_is_explained(tmp_path: Path) -> None:
     assert "a file of SQLite belongs to `path`" in done.stderr
 
 
+@pytest.mark.parametrize("content", [b"port: 80\n" * 20, b"SQLite format 2\0", b"x"])
+def test_a_database_that_is_another_file_is_refused_by_a_check(
+    tmp_path: Path, content: bytes
+) -> None:
+    (tmp_path / "g.db").write_bytes(content)
+
+    checked, started = (
+        run("serve", *check, "--path", "g.db", "--port", "0", folder=tmp_path)
+        for check in (["--check"], [])
+    )
+
+    assert "--path: g.db: is not a database" in checked.stderr
+    assert (checked.returncode, started.returncode) == (2, 4)
+    assert "is not a database" in started.stderr
+
+
 @pytest.mark.parametrize("text", ['"a.test:1\\n"', "|\n  a.test:1\n", '["a.test:1\\n"]'])
 def test_an_address_in_a_block_is_read_or_refused_with_its_field(tmp_path: Path, text: str) -> None:
     (tmp_path / "g.yml").write_text(f"version: 2\nserver_addr: {text}\n")
@@ -273,6 +289,13 @@ def secret_files(folder: Path) -> dict[str, tuple[list[str], dict[str, str], Pat
         "version: 2\ntunnels:\n  web: {proto: tls, addr: 9, terminate_at: agent, "
         f"crt: {chain}, key: {key}}}\n"
     )
+    endpoint = folder / "endpoint.yml"
+    endpoint.write_text(
+        "version: 3\nendpoints:\n  - name: web\n    url: tls://\n    upstream: {url: 'localhost:9'}\n"
+        f"    agent_tls_termination: {{server_certificate: {chain}, server_private_key: {key}}}\n"
+    )
+    both = folder / "both.pem"
+    both.write_bytes(chain.read_bytes() + key.read_bytes())
     login = folder / "serve.yml"
     login.write_text(f"oauth: {{google: {{client_id: a, client_secret_file: {secret}}}}}\n")
     check, call = ["serve", "--check"], ["api", "api-keys", "list", "--base-url", NOWHERE]
@@ -290,6 +313,17 @@ def secret_files(folder: Path) -> dict[str, tuple[list[str], dict[str, str], Pat
         "agent": (["config", "check", "--config", str(agent)], {}, secret),
         "agent variable": (["config", "check"], {"GINNEL_AUTHTOKEN_FILE": str(secret)}, secret),
         "tunnel key": (["config", "check", "--config", str(tunnel)], {}, key),
+        "endpoint key": (["config", "check", "--config", str(endpoint)], {}, key),
+        "client key": (
+            [*call, "--client-cert", str(chain), "--client-key", str(key)],
+            {"GINNEL_API_KEY": "k"},
+            key,
+        ),
+        "client key variable": (
+            call,
+            {"GINNEL_API_KEY": "k", "GINNEL_CLIENT_CERT": str(both)},
+            both,
+        ),
         "client": (
             [*call, "--api-key-file", str(secret)],
             {},
@@ -311,7 +345,10 @@ def secret_files(folder: Path) -> dict[str, tuple[list[str], dict[str, str], Pat
         "agent",
         "agent variable",
         "tunnel key",
+        "endpoint key",
         "client",
+        "client key",
+        "client key variable",
     ],
 )
 def test_a_secret_file_that_others_may_read_is_reported(tmp_path: Path, way: str) -> None:

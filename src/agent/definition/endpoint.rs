@@ -1,5 +1,6 @@
 //! Endpoints as definitions of tunnels: a public URL and an upstream in place of a protocol and an address.
 
+use std::io;
 use std::path::Path;
 
 use serde_json::Value;
@@ -35,6 +36,8 @@ pub(in crate::agent) const TUNNEL_NAMES: [(&str, &str); 16] = [
     ("key", "agent_tls_termination.server_private_key"),
     ("mutual_tls_cas", "agent_tls_termination.mutual_tls_certificate_authorities"),
 ];
+/// The field of a private key or its file.
+const PRIVATE_KEY: &str = "server_private_key";
 /// What ends TLS at the agent.
 const TLS_TERMINATION: &str = "agent_tls_termination";
 
@@ -159,7 +162,11 @@ fn tls_material(
     problems: &mut Vec<String>,
 ) -> Option<TlsMaterial> {
     let mut read = |field: &str, texts: &[String]| {
-        let read = texts.iter().map(|text| pem(text)).collect::<Result<Vec<_>, _>>();
+        let read_file = match field {
+            PRIVATE_KEY => certificate::read_key_file,
+            _ => certificate::read_file,
+        };
+        let read = texts.iter().map(|text| pem(text, read_file)).collect::<Result<Vec<_>, _>>();
         let read =
             read.map_err(|problem| problems.push(format!("{TLS_TERMINATION}.{field}: {problem}")));
         read.ok().map(|parts| parts.join(&b'\n'))
@@ -167,7 +174,7 @@ fn tls_material(
     let required = |text: Option<String>| [text.unwrap_or_default()];
     let certificate = read("server_certificate", &required(termination.server_certificate));
     let key = termination.server_private_key.map(|key| key.0);
-    let key = read("server_private_key", &required(key));
+    let key = read(PRIVATE_KEY, &required(key));
     const AUTHORITIES: &str = "mutual_tls_certificate_authorities";
     let authorities = termination.mutual_tls_certificate_authorities;
     let is_empty = authorities.as_ref().is_some_and(Vec::is_empty);
@@ -182,12 +189,12 @@ fn tls_material(
 }
 
 /// A text in PEM, or what the file holds that it names.
-fn pem(text: &str) -> Result<Vec<u8>, String> {
+fn pem(text: &str, read_file: fn(&Path) -> io::Result<Vec<u8>>) -> Result<Vec<u8>, String> {
     let path = Path::new(text);
     match text {
         "" => Err("is required".to_owned()),
         _ if mask::is_content(path) => Ok(text.as_bytes().to_vec()),
-        _ => certificate::read_file(path).map_err(|error| format!("{}: {error}", mask::path(path))),
+        _ => read_file(path).map_err(|error| format!("{}: {error}", mask::path(path))),
     }
 }
 

@@ -347,7 +347,7 @@ pub fn check_certificate(chain: &Path, key: &Path) -> Result<(), CertificateErro
 fn certified(chain: &Path, key: &Path) -> Result<Arc<CertifiedKey>, CertificateError> {
     let content =
         |path: &Path, problem: String| CertificateError::Content { path: path.to_owned(), problem };
-    let read = certificate::certified(&read_file(chain)?, &read_file(key)?);
+    let read = certificate::certified(&read_file(chain)?, &read_key_file(key)?);
     read.map_err(|unusable| match unusable {
         Unusable::Certificate(problem) => content(chain, problem),
         Unusable::Key(problem) => content(key, problem),
@@ -366,5 +366,10 @@ fn issue(
 
 fn read_file(path: &Path) -> Result<Vec<u8>, CertificateError> {
     certificate::read_file(path)
+        .map_err(|source| CertificateError::File { path: path.to_owned(), source })
+}
+
+fn read_key_file(path: &Path) -> Result<Vec<u8>, CertificateError> {
+    certificate::read_key_file(path)
         .map_err(|source| CertificateError::File { path: path.to_owned(), source })
 }

@@ -143,10 +143,13 @@ impl AuthorityFiles {
 }
 
 fn read(certificate: &Path, private: &Path) -> Result<AuthorityKey, CertificateError> {
-    let text = |path: &Path| {
-        String::from_utf8(read_file(path)?).map_err(|problem| content(path, problem.to_string()))
+    let text = |path: &Path, bytes: std::io::Result<Vec<u8>>| {
+        let failed = |source| CertificateError::File { path: path.to_owned(), source };
+        String::from_utf8(bytes.map_err(failed)?)
+            .map_err(|problem| content(path, problem.to_string()))
     };
-    let (pem, key) = (text(certificate)?, text(private)?);
+    let pem = text(certificate, certificate::read_file(certificate))?;
+    let key = text(private, certificate::read_key_file(private))?;
     AuthorityKey::from_pem(&pem, &key).map_err(|unusable| match unusable {
         Unusable::Certificate(problem) => content(certificate, problem),
         Unusable::Key(problem) => {
@@ -194,9 +197,4 @@ fn alone(missing: &Path, other: &Path) -> CertificateError {
 
 fn content(path: &Path, problem: String) -> CertificateError {
     CertificateError::Content { path: path.to_owned(), problem }
-}
-
-fn read_file(path: &Path) -> Result<Vec<u8>, CertificateError> {
-    certificate::read_file(path)
-        .map_err(|source| CertificateError::File { path: path.to_owned(), source })
 }

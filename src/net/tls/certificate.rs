@@ -17,6 +17,7 @@ use rustls::{CertificateError, Error, InconsistentKeys};
 
 use super::{provider, x509};
 use crate::api::mask;
+use crate::settings::warn_if_readable;
 
 /// The version of X.509 that has extensions, and with them the names that a certificate is for.
 const VERSION_WITH_NAMES: u32 = 3;
@@ -62,6 +63,16 @@ pub fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     check_regular(&file.metadata()?)?;
     let mut content = Vec::new();
     file.read_to_end(&mut content)?;
+    Ok(content)
+}
+
+/// Reads the file of a private key as [`read_file`] does, and logs a warning if every user may read the file.
+///
+/// # Errors
+/// As [`read_file`].
+pub fn read_key_file(path: &Path) -> io::Result<Vec<u8>> {
+    let content = read_file(path)?;
+    warn_if_readable(path);
     Ok(content)
 }
 

@@ -17,7 +17,7 @@ pub use sections::SECTIONS;
 use super::{Error, Options};
 use crate::gateway::tls::authority;
 use crate::logging::{LogFormat, LogLevels};
-use crate::settings::{ConfigFile, ResolvedSettings, SettingSources, resolve, warn_if_readable};
+use crate::settings::{ConfigFile, ResolvedSettings, SettingSources, resolve};
 
 /// Everything that can be set.
 #[derive(Debug, Clone)]
@@ -92,7 +92,6 @@ pub fn load(sources: &SettingSources<'_>) -> Result<ResolvedSettings<ServeConfig
     match (certificate.clone(), certificate_key.clone()) {
         (None, None) => {}
         (Some(chain), Some(key)) => {
-            warn_if_readable(&key);
             let checked = authority::check_certificate(&chain, &key);
             wrong = checked.err().map(|error| ("certificate", error.to_string()));
             options.certificate = Some((chain, key));
