@@ -9,7 +9,7 @@ use super::hosts::AllowedHosts;
 use super::intercept::Interceptors;
 use super::options::AgentOptions;
 use super::unix_sockets::UnixSocketRoots;
-use crate::api::mask;
+use crate::api::{Metadata, mask};
 
 /// Maximum length of an authtoken. A login has room for little more.
 const MAX_AUTHTOKEN_BYTES: usize = 4096;
@@ -31,6 +31,7 @@ impl OptionParts {
     pub fn read(options: &AgentOptions) -> Result<Self, Vec<Error>> {
         let mut problems = Vec::new();
         note(&mut problems, check_authtoken(options));
+        note(&mut problems, check_metadata(options));
         let tls = note(&mut problems, options.trust.config());
         let web_hosts = allowed_hosts("web_allow_hosts", &options.web_allow_hosts);
         let web_hosts = note(&mut problems, web_hosts);
@@ -64,6 +65,16 @@ fn check_authtoken(options: &AgentOptions) -> Result<(), Error> {
     }
     let problem = format!("is longer than {MAX_AUTHTOKEN_BYTES} bytes");
     Err(Error::Option { option: "authtoken".to_owned(), problem })
+}
+
+/// A service refuses the login of an agent with more.
+fn check_metadata(options: &AgentOptions) -> Result<(), Error> {
+    let (length, limit) = (options.metadata.len(), Metadata::MAX);
+    if length <= limit {
+        return Ok(());
+    }
+    let problem = format!("is {length} bytes long, the limit is {limit}");
+    Err(Error::Option { option: "metadata".to_owned(), problem })
 }
 
 fn allowed_hosts(option: &str, entries: &[String]) -> Result<AllowedHosts, Error> {

@@ -28,7 +28,7 @@ impl TextPlace {
 pub enum YamlValue {
     /// Text.
     Text(String),
-    /// A number. Of one that is not whole, it cannot be told how it was written.
+    /// A number. Its spelling is in [`YamlNode::written`].
     Number(serde_json::Number),
     /// `true` or `false`.
     Bool(bool),
@@ -38,18 +38,6 @@ pub enum YamlValue {
     List(Vec<YamlNode>),
     /// Keys and their values, in the order of the text; no key comes twice.
     Map(Vec<(YamlKey, YamlNode)>),
-}
-
-impl YamlValue {
-    /// A single value as it was written; none where that is not known, and for lists and maps.
-    pub fn scalar(&self) -> Option<String> {
-        match self {
-            Self::Text(text) => Some(text.clone()),
-            Self::Number(number) => (!number.is_f64()).then(|| number.to_string()),
-            Self::Bool(truth) => Some(truth.to_string()),
-            Self::Null | Self::List(_) | Self::Map(_) => None,
-        }
-    }
 }
 
 /// The same without places.
@@ -93,6 +81,20 @@ impl YamlNode {
     /// A value that stands in no text.
     pub fn of(value: serde_json::Value) -> Self {
         Self::new(value.into(), TextPlace::NONE)
+    }
+
+    /// Returns a single value as it was written. Null, lists and maps give `None`.
+    ///
+    /// YAML 1.1 and 1.2 read `0x50`, `8_080` and `010` as different numbers, so that only the spelling is certain.
+    /// A fraction with an unknown spelling gives `None`, too.
+    pub fn scalar(&self) -> Option<String> {
+        match (&self.value, &self.written) {
+            (YamlValue::Text(text), _) => Some(text.clone()),
+            (YamlValue::Number(_), Some(written)) => Some(written.to_string()),
+            (YamlValue::Number(number), None) => (!number.is_f64()).then(|| number.to_string()),
+            (YamlValue::Bool(truth), _) => Some(truth.to_string()),
+            (YamlValue::Null | YamlValue::List(_) | YamlValue::Map(_), _) => None,
+        }
     }
 
     /// A value without a tag and without a spelling of its own.

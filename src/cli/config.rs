@@ -4,11 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command};
 
-use super::agent::{config_argument, load_config};
+use super::agent::{config_argument, conflicts, load_config, placed};
 use super::error::CliError;
 use super::output::say;
 use super::settings;
-use crate::agent::Error;
 use crate::agent::config::{AgentConfig, NamedEntry, SECTIONS as AGENT_SECTIONS};
 use crate::agent::definition::BindMessage;
 use crate::service::config::{self, SECTIONS};
@@ -54,17 +53,17 @@ fn check(matches: &ArgMatches) -> Result<(), CliError> {
 /// The problems that keep an agent from starting, and its tunnels at any service.
 pub(super) fn problems(loaded: &ResolvedSettings<AgentConfig>) -> Vec<String> {
     let config = &loaded.config;
-    let placed = |error: &Error| match error {
-        Error::Option { option, problem } => loaded.problem(option, problem),
-        error => error.to_string(),
-    };
     let of_agent = config.problems();
-    let of_binds = config.tunnels.iter().filter_map(|(name, entry)| {
-        let definition = config.tunnel(name).ok()?;
+    let of_agent = of_agent.iter().map(|problem| placed(loaded, problem));
+    let definitions =
+        config.tunnels.keys().filter_map(|name| Some((name, config.tunnel(name).ok()?)));
+    let definitions: Vec<_> = definitions.collect();
+    let of_binds = definitions.iter().filter_map(|(name, definition)| {
         let problem = definition.bind_messages().iter().find_map(|it| refusal(it).err())?;
-        Some(format!("{}: {problem}", entry.place()))
+        Some(format!("{}: {problem}", config.tunnels.get(*name)?.place()))
     });
-    of_agent.iter().map(placed).chain(of_binds).collect()
+    let tunnels = definitions.iter().map(|(name, definition)| (name.as_str(), definition));
+    of_agent.chain(of_binds).chain(conflicts(config, tunnels)).collect()
 }
 
 /// Judges a bind in the way that the service does.

@@ -63,7 +63,7 @@ use std::time::Duration;
 pub use crate::gateway::{TrustedProxies, TrustedProxyError};
 pub use crate::net::{AcceptFailures, Refusals};
 pub use acme::{AcmeChallenge, AcmeOptions};
-pub use agents::{check_bind, check_labeled_bind};
+pub use agents::{check_bind, check_labeled_bind, requested_address};
 pub use backup::{BackupSchedule, BackupStatus};
 pub use decode::decode;
 pub use error::Error;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use super::field_value::FieldProblem;
 use super::setting::{Setting, SettingSection};
 use super::value::ValueKind;
 use crate::api::mask;
@@ -28,20 +29,6 @@ pub struct FileTable {
     pub other_names: &'static [(&'static str, &'static str)],
     /// Reads the value of a field.
     pub read_field: fn(&str, YamlNode) -> Result<Value, FieldProblem>,
-}
-
-/// The reason why the value of a field of an entry cannot be read.
-#[derive(Debug)]
-pub struct FieldProblem {
-    /// The reason.
-    pub problem: String,
-    /// The place in the file.
-    pub place: TextPlace,
-}
-
-/// Reads the value of a field as YAML has it.
-pub fn read_plain_field(_: &str, node: YamlNode) -> Result<Value, FieldProblem> {
-    Ok(node.value.into())
 }
 
 /// How the files of one version are laid out.
@@ -68,6 +55,17 @@ pub struct TableEntry {
     pub place: TextPlace,
     /// The fields; whether their values are right is not known yet.
     pub fields: Vec<TableField>,
+}
+
+impl TableEntry {
+    /// The table and the name, for problems: `tunnels.web`. Characters that terminals do not show are escaped.
+    pub fn key(&self) -> String {
+        key_of(self.table, &self.name)
+    }
+}
+
+fn key_of(table: &str, name: &str) -> String {
+    format!("{table}.{}", name.escape_debug())
 }
 
 /// A field of an entry.
@@ -211,13 +209,15 @@ impl ConfigFile {
             let inside = format!("{name}.");
             let setting = schema.setting(&name);
             let table = schema.tables.iter().find(|table| table.key == name);
-            match (setting, table, node.value) {
-                (Some(setting), _, value) => self.take_value(setting, value, node.place),
-                (None, Some(table), value) => self.take_table(table, value, node.place),
-                (None, None, YamlValue::Map(entries)) if schema.has_prefix(&inside) => {
+            match (setting, table, node) {
+                (Some(setting), _, node) => self.take_value(setting, node),
+                (None, Some(table), node) => self.take_table(table, node.value, node.place),
+                (None, None, YamlNode { value: YamlValue::Map(entries), .. })
+                    if schema.has_prefix(&inside) =>
+                {
                     self.take_entries(entries, &inside, schema);
                 }
-                (None, None, _) if schema.has_prefix(&inside) => {
+                (None, None, node) if schema.has_prefix(&inside) => {
                     self.note(Some(node.place), &no_map(&name));
                 }
                 _ => {
@@ -250,8 +250,7 @@ impl ConfigFile {
             return self.note(Some(item.place), &no_map(table.key));
         };
         let named = fields.iter().find(|(key, _)| key.name == field);
-        let name =
-            named.and_then(|(_, value)| value.value.scalar()).filter(|name| !name.is_empty());
+        let name = named.and_then(|(_, value)| value.scalar()).filter(|name| !name.is_empty());
         match name {
             Some(name) if self.entries(table.key).any(|known| known.name == name) => {
                 let problem = format!("{}: there is more than one {name:?}", table.key);
@@ -266,7 +265,10 @@ impl ConfigFile {
 
     /// Takes the fields of an entry; those that are unknown are problems.
     fn take_entry(&mut self, table: &'static FileTable, key: YamlKey, node: YamlNode) {
-        let prefix = format!("{}.{}", table.key, key.name);
+        if key.name.is_empty() {
+            return self.note(Some(key.place), &format!("{}: an entry has no name", table.key));
+        }
+        let prefix = key_of(table.key, &key.name);
         let YamlValue::Map(fields) = node.value else {
             return self.note(Some(node.place), &no_map(&prefix));
         };
@@ -278,8 +280,8 @@ impl ConfigFile {
             let place = node.place;
             match (table.read_field)(&field.name, node) {
                 Ok(value) => read.push(TableField { name: field.name, place, value }),
-                Err(FieldProblem { problem, place }) => {
-                    self.note(Some(place), &format!("{prefix}.{}: {problem}", field.name));
+                Err(FieldProblem { field, problem, place }) => {
+                    self.note(Some(place), &format!("{prefix}.{field}: {problem}"));
                 }
             }
         }
@@ -313,10 +315,15 @@ impl ConfigFile {
         }
     }
 
-    fn take_value<C>(&mut self, setting: &'static Setting<C>, value: YamlValue, place: TextPlace) {
-        let is_list = setting.field.kind == ValueKind::List;
-        let texts = match (value.scalar(), value) {
-            _ if setting.field.kind == ValueKind::Unused => Ok(Vec::new()),
+    fn take_value<C>(&mut self, setting: &'static Setting<C>, node: YamlNode) {
+        let (place, kind) = (node.place, setting.field.kind);
+        let is_list = kind == ValueKind::List;
+        let texts = match (node.scalar(), node.value) {
+            _ if kind == ValueKind::Unused => Ok(Vec::new()),
+            // A secret is text. YAML 1.1 and 1.2 read different numbers from one spelling.
+            (_, YamlValue::Number(_) | YamlValue::Bool(_)) if kind == ValueKind::Secret => {
+                Err((place, "is a number or a truth value; put the text into quotes"))
+            }
             (Some(text), _) if is_list => {
                 Ok(text.split(',').map(|item| item.trim().to_owned()).collect())
             }
@@ -389,7 +396,7 @@ fn layout_of(root: &YamlNode, layouts: &'static [FileLayout]) -> Option<&'static
         _ => &[],
     };
     let version = entries.iter().find(|(key, _)| key.name == VERSION);
-    let version = version.and_then(|(_, node)| node.value.scalar());
+    let version = version.and_then(|(_, node)| node.scalar());
     let named = layouts.iter().find(|layout| version.as_deref() == Some(layout.version));
     named.or_else(|| layouts.first())
 }
@@ -404,7 +411,7 @@ pub fn problem_at(path: &Path, place: TextPlace, problem: &str) -> String {
 }
 
 fn text_of(node: YamlNode) -> Result<String, (TextPlace, &'static str)> {
-    node.value.scalar().ok_or_else(|| (node.place, unusable(&node.value)))
+    node.scalar().ok_or_else(|| (node.place, unusable(&node.value)))
 }
 
 fn no_map(name: &str) -> String {

@@ -7,6 +7,7 @@
 //! each value comes from; [`changes`] compares two configurations for a reload.
 
 mod duration;
+mod field_value;
 mod file;
 mod reload;
 mod secret_file;
@@ -15,10 +16,8 @@ mod sources;
 mod value;
 
 pub use duration::{read_duration, write_duration};
-pub use file::{
-    ConfigFile, FieldProblem, FileLayout, FileTable, TableEntry, TableField, problem_at,
-    read_plain_field, read_text,
-};
+pub use field_value::{FieldProblem, read_field_value};
+pub use file::{ConfigFile, FileLayout, FileTable, TableEntry, TableField, problem_at, read_text};
 pub use reload::{SettingChange, changes, keep_fixed};
 pub use secret_file::{
     read_secret, read_secret_lines, secret_text, take_readable_files, warn_if_readable,

@@ -176,6 +176,10 @@ fn address_problem(text: &str, problem: &AddressError) -> String {
         AddressError::NoHost | AddressError::NoPort => {
             format!("{text:?} is not of the form HOST:PORT")
         }
+        // Without a port, a number was not meant as an address.
+        AddressError::Number if !text.contains(':') => {
+            format!("{text:?} is not of the form HOST:PORT")
+        }
         problem => format!("{text:?} is not of the form HOST:PORT: it {problem}"),
     }
 }
@@ -265,12 +269,18 @@ impl SettingValue for Option<Secret> {
 /// Reads a whole number within bounds; the error names these.
 fn whole_number<T: TryFrom<u64>>(text: &OsStr, bounds: Bounds, max: u64) -> Result<T, String> {
     let bounds = Bounds { max: bounds.max.min(max), ..bounds };
-    let number = text.to_str().and_then(|text| text.parse().ok());
+    let number = text.to_str().and_then(plain_number);
     let number = number.filter(|number| bounds.contains(*number));
     number.and_then(|number| T::try_from(number).ok()).ok_or_else(|| {
         let Bounds { min, max } = bounds;
         format!("{} is not a whole number from {min} to {max}", quoted(text))
     })
+}
+
+/// Parses decimal digits without a sign and without leading zeros, which other programs read as octal.
+fn plain_number(text: &str) -> Option<u64> {
+    let number: u64 = text.parse().ok()?;
+    (number.to_string() == text).then_some(number)
 }
 
 macro_rules! whole_numbers {
@@ -318,7 +328,7 @@ impl SettingValue for Option<NonZeroU16> {
 /// A port, or `none` where nothing is listened on.
 impl SettingValue for Option<u16> {
     fn read(&mut self, text: &OsStr, _: Bounds) -> Result<(), String> {
-        let port = || text.to_str()?.parse().ok();
+        let port = || u16::try_from(plain_number(text.to_str()?)?).ok();
         *self = match text.to_str() {
             Some("none") => None,
             _ => Some(port().ok_or_else(|| {

@@ -291,7 +291,8 @@ def secret_files(folder: Path) -> dict[str, tuple[list[str], dict[str, str], Pat
     )
     endpoint = folder / "endpoint.yml"
     endpoint.write_text(
-        "version: 3\nendpoints:\n  - name: web\n    url: tls://\n    upstream: {url: 'localhost:9'}\n"
+        "version: 3\nendpoints:\n  - name: web\n    url: tls://\n"
+        "    upstream: {url: 'localhost:9'}\n"
         f"    agent_tls_termination: {{server_certificate: {chain}, server_private_key: {key}}}\n"
     )
     both = folder / "both.pem"

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
+pub use policy_file::read_definition;
 pub use sections::{NGROK_LOG, SECTIONS, WITHOUT_EFFECT};
 pub use values::{
     ConfigVersion, ConsoleChoice, NgrokLogConfig, NgrokLogFormat, NgrokLogLevel, Unused,
@@ -29,9 +30,10 @@ use crate::api::local::{endpoints, mocks, tunnels};
 use crate::api::mask;
 use crate::api::{Field, Kind, Operation, Secret};
 use crate::base::address::HostPort;
+use crate::base::letters::is_formatting;
 use crate::settings::{
     ConfigFile, FileLayout, FileTable, ResolvedSettings, SettingOrigin, SettingSection,
-    SettingSources, TableEntry, problem_at, read_plain_field, resolve,
+    SettingSources, TableEntry, problem_at, read_field_value, resolve,
 };
 
 /// The definitions of tunnels, by name.
@@ -57,21 +59,21 @@ const TUNNEL_TABLE: FileTable = FileTable {
     named_by: None,
     fields: tunnel_fields,
     other_names: &[],
-    read_field: policy_file::read_field,
+    read_field: |name, node| policy_file::read_field(tunnels::Start::INFO.parameters, name, node),
 };
 const ENDPOINT_TABLE: FileTable = FileTable {
     key: ENDPOINTS,
     named_by: Some("name"),
     fields: endpoint_fields,
     other_names: &TUNNEL_NAMES,
-    read_field: policy_file::read_field,
+    read_field: |name, node| policy_file::read_field(endpoints::Start::INFO.parameters, name, node),
 };
 const MOCK_TABLE: FileTable = FileTable {
     key: MOCKS,
     named_by: None,
     fields: mock_fields,
     other_names: &[],
-    read_field: read_plain_field,
+    read_field: |name, node| read_field_value(mocks::Add::INFO.parameters, name, node),
 };
 
 fn tunnel_fields() -> Vec<String> {
@@ -188,12 +190,62 @@ pub fn load(sources: &SettingSources<'_>) -> Result<ResolvedSettings<AgentConfig
         Ok(_) => return Err(problems),
         Err(others) => return Err(others.into_iter().chain(problems).collect()),
     };
+    let mut problems = empty_values(&resolved);
+    problems.extend(sources.files.iter().flat_map(repeated_names));
+    problems.extend(sources.files.iter().flat_map(unreadable_names));
+    if !problems.is_empty() {
+        return Err(problems);
+    }
     for file in sources.files {
         resolved.config.tunnels.extend(entries(file, TUNNELS));
         resolved.config.tunnels.extend(entries(file, ENDPOINTS));
         resolved.config.mocks.extend(entries(file, MOCKS));
     }
     Ok(resolved)
+}
+
+/// Problems of settings that are given, without a value that an agent could use.
+fn empty_values(resolved: &ResolvedSettings<AgentConfig>) -> Vec<String> {
+    let config = &resolved.config;
+    let has_no_server = resolved.is_set("server_addr") && config.server_addr.is_empty();
+    let has_no_token = config.authtoken.as_ref().is_some_and(|token| token.0.is_empty())
+        && !resolved.outweighs("authtoken_file", "authtoken");
+    let has_no_roots = config.root_cas.as_deref() == Some("");
+    let cases = [
+        (has_no_server, "server_addr", "is an empty list; name an address, or leave the key out"),
+        (has_no_token, "authtoken", "is empty; write the authtoken, or leave the key out"),
+        (has_no_roots, "root_cas", "is empty; name a file, or leave the key out for the system's"),
+    ];
+    let empty = cases.into_iter().filter(|(is_empty, ..)| *is_empty);
+    empty.map(|(_, key, problem)| resolved.problem(key, problem)).collect()
+}
+
+/// Problems of endpoints that have the name of a tunnel in the same file. One of the two would have no effect.
+fn repeated_names(file: &ConfigFile) -> Vec<String> {
+    let is_tunnel = |name: &str| file.entries(TUNNELS).any(|tunnel| tunnel.name == name);
+    let repeated = file.entries(ENDPOINTS).filter(|endpoint| is_tunnel(&endpoint.name));
+    let problem = |endpoint: &TableEntry| {
+        let (key, name) = (endpoint.key(), &endpoint.name);
+        let text = format!("{key}: {TUNNELS} has a {name:?} as well; rename one");
+        problem_at(file.path(), endpoint.place, &text)
+    };
+    repeated.map(problem).collect()
+}
+
+/// Problems of tunnels and endpoints whose names a terminal would not show as they are.
+fn unreadable_names(file: &ConfigFile) -> impl Iterator<Item = String> {
+    [TUNNELS, ENDPOINTS].into_iter().flat_map(|table| file.entries(table)).filter_map(|entry| {
+        let letter = entry.name.chars().find(|letter| is_invisible(*letter))?;
+        let (name, code) = (&entry.name, u32::from(letter));
+        let problem =
+            format!("name: {name:?} has the invisible character U+{code:04X}; leave it out");
+        Some(problem_at(file.path(), entry.place, &format!("{}: {problem}", entry.key())))
+    })
+}
+
+/// Returns true for a character that must not be in a name. Joiners are a part of emoji and of words in some scripts.
+fn is_invisible(letter: char) -> bool {
+    letter.is_control() || is_formatting(letter) && !matches!(letter, '\u{200c}' | '\u{200d}')
 }
 
 /// What a file says in one of its tables, by name.
@@ -281,7 +333,7 @@ impl AgentConfig {
 
     /// The problems of the options that keep an agent from starting. Missing options are not among them,
     /// because flags and variables may contain them.
-    fn option_problems(&self) -> Vec<Error> {
+    pub fn option_problems(&self) -> Vec<Error> {
         let (trust, unreadable) = match self.trust() {
             Ok(trust) => (trust, None),
             Err(problem) => (Trust::Anything, Some(problem)),
@@ -337,8 +389,12 @@ impl NamedEntry {
 
     /// The file, line and column of the entry, and its key.
     pub fn place(&self) -> String {
-        let key = format!("{}.{}", self.table, self.entry.name);
-        problem_at(&self.file, self.entry.place, &key)
+        problem_at(&self.file, self.entry.place, &self.key())
+    }
+
+    /// The key of the entry, with its table: `tunnels.web`.
+    pub fn key(&self) -> String {
+        self.entry.key()
     }
 }
 
@@ -405,8 +461,10 @@ mod tests {
         assert_eq!(addresses("a:1"), ["a:1"]);
         assert_eq!(addresses("[a:1, b:2]"), ["a:1", "b:2"]);
 
-        let none = read(&["version: 2\nauthtoken: x\nserver_addr: []\n"]).unwrap().config;
+        let none = read(&["version: 2\nauthtoken: x\n"]).unwrap().config;
         assert_eq!(none.options().unwrap_err().to_string(), "server_addr: is missing");
+        let empty = problems("version: 2\nserver_addr: []\n");
+        assert!(empty[0].starts_with("F:2:14: server_addr: is an empty list"), "{empty:?}");
     }
 
     #[test]

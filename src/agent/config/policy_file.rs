@@ -1,14 +1,15 @@
-//! The traffic policy of an endpoint in a file of its own. Its name is one of the working directory, as that
-//! of all files that a configuration names.
+//! Fields of tunnels and endpoints in files, and the traffic policy of an endpoint in a file of its own. Its name is
+//! relative to the working directory, as that of all files that a configuration names.
 
 use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use crate::api::mask;
+use crate::api::local::tunnels;
 use crate::api::policy_document;
-use crate::api::yaml_tree::{YamlNode, YamlValue, read_tree};
-use crate::settings::{FieldProblem, problem_at, read_plain_field, read_text};
+use crate::api::yaml_tree::{YamlKey, YamlNode, YamlValue, read_tree};
+use crate::api::{Field, Operation, mask};
+use crate::settings::{FieldProblem, problem_at, read_field_value, read_text};
 
 /// The field that names the file; only configuration files have it.
 pub(super) const FIELD: &str = "traffic_policy_file";
@@ -38,19 +39,46 @@ pub(super) fn read(mut document: Map<String, Value>) -> Result<Map<String, Value
     Ok(document)
 }
 
-/// Reads the value of a field of a tunnel or an endpoint. A policy is read as the text of a policy file is.
+/// Reads the value of a field of a tunnel or an endpoint, one of `fields`. A policy is read as the text of a policy
+/// file is.
 ///
 /// # Errors
-/// If the policy is not valid YAML for policies.
-pub(super) fn read_field(name: &str, node: YamlNode) -> Result<Value, FieldProblem> {
+/// If the policy is not valid YAML for policies, or as [`read_field_value`].
+pub(super) fn read_field(
+    fields: &[Field],
+    name: &str,
+    node: YamlNode,
+) -> Result<Value, FieldProblem> {
     let is_policy = [POLICY, OLD_POLICY].contains(&name);
     if !is_policy || !matches!(node.value, YamlValue::Map(_)) {
-        return read_plain_field(name, node);
+        return read_field_value(fields, name, node);
     }
     policy_document::of_node(&node).map_err(|error| FieldProblem {
+        field: name.to_owned(),
         problem: error.to_string(),
         place: error.place.unwrap_or(node.place),
     })
+}
+
+/// Reads the fields of a tunnel from the text of a file of their own, in the way that the configuration file is read.
+///
+/// # Errors
+/// If the text is not a map, or as [`read_field`], with the line in the file.
+pub fn read_definition(path: &Path, text: &str) -> Result<Map<String, Value>, String> {
+    let root = read_tree(text).map_err(|error| match error.place {
+        Some(place) => problem_at(path, place, &error.problem),
+        None => format!("{}: {}", mask::path(path), error.problem),
+    })?;
+    let YamlValue::Map(entries) = root.value else {
+        return Err(problem_at(path, root.place, "must hold keys with their values"));
+    };
+    let read = |(key, node): (YamlKey, YamlNode)| {
+        let value = read_field(tunnels::Start::INFO.parameters, &key.name, node);
+        let problem =
+            |it: FieldProblem| problem_at(path, it.place, &format!("{}: {}", it.field, it.problem));
+        Ok((key.name, value.map_err(problem)?))
+    };
+    entries.into_iter().map(read).collect()
 }
 
 /// The text of a policy; its rules are for the service to judge.

@@ -207,6 +207,10 @@ impl SettingValue for WebAddress {
             Some("" | "true") | None => return Err("must be host:port or false".to_owned()),
             Some(text) => {
                 let is_port = text.bytes().all(|byte| byte.is_ascii_digit());
+                if !is_port && !text.contains(':') {
+                    let text = mask::url(text);
+                    return Err(format!("{text:?} is not a port, host:port or false"));
+                }
                 let text = if is_port { format!("127.0.0.1:{text}") } else { text.to_owned() };
                 let address = HostPort::parse_to_listen(&text);
                 Self::At(address.map_err(|problem| format!("{:?} {problem}", mask::url(&text)))?)

@@ -22,7 +22,6 @@ use crate::net::tls::certificate;
 use crate::protocol::message::{
     Base64Bytes, Empty, HttpOpts, MutualTlsOptions, TcpOpts, TlsOpts, TlsTerminationOptions,
 };
-use crate::settings::warn_if_readable;
 
 /// Where visitors can be asked for certificates.
 const ONLY_WHERE_TLS_ENDS: &str = "is only supported if the service or the agent terminates TLS";
@@ -239,7 +238,7 @@ impl DefinitionReader {
         if options.oauth.is_some() && options.oidc.is_some() {
             self.problem("oidc", "visitors log in once: leave out oidc or oauth");
         }
-        options.hostname = self.domain();
+        options.hostname = self.domain(&options.subdomain);
         options.domain.clone_from(&options.hostname);
         options.mutual_tls_ca = self.mutual_tls();
         if options.mutual_tls_ca.is_some() && schemes.contains(&"http") {
@@ -307,7 +306,7 @@ impl DefinitionReader {
             }
             Some(_) => self.problem("terminate_at", "must be edge, agent or upstream"),
         }
-        options.hostname = self.domain();
+        options.hostname = self.domain(&options.subdomain);
         options.domain.clone_from(&options.hostname);
         EndpointDefinition::Tls(Box::new(options))
     }
@@ -389,10 +388,10 @@ impl DefinitionReader {
     /// What the file of this field holds.
     fn pem(&mut self, field: &str, path: Option<String>) -> Option<Vec<u8>> {
         let path = path?;
-        if field == "key" {
-            warn_if_readable(Path::new(&path));
-        }
-        let read = certificate::read_file(Path::new(&path));
+        let read = match field {
+            "key" => certificate::read_key_file(Path::new(&path)),
+            _ => certificate::read_file(Path::new(&path)),
+        };
         Some(read.unwrap_or_else(|error| {
             self.problem(field, &format!("{}: {error}", mask::path(Path::new(&path))));
             Vec::new()

@@ -82,7 +82,8 @@ impl DefinitionReader {
             .map_err(|problem| format!("{:?} {problem}", mask::url(text)))
     }
 
-    pub(super) fn domain(&mut self) -> String {
+    /// Reads the whole host of a tunnel that may have a `subdomain` instead.
+    pub(super) fn domain(&mut self, subdomain: &str) -> String {
         let (new, old) = (self.start.domain.take(), self.start.hostname.take());
         if new.is_some() && old.is_some() && new != old {
             self.problem("hostname", "is the older name of domain; use only one of them");
@@ -93,6 +94,9 @@ impl DefinitionReader {
         };
         if text.is_empty() {
             return text;
+        }
+        if !subdomain.is_empty() {
+            self.problem("subdomain", &format!("{field} is the whole host; leave out one of them"));
         }
         let pattern = HostPattern::parse(&text).map(|pattern| pattern.to_string());
         // Tunnels without a name of their own come back to their address.
@@ -270,17 +274,22 @@ impl DefinitionReader {
             self.problem("basic_auth", &problem);
         }
         let mut credentials = Vec::new();
-        for entry in &entries {
-            match entry.0.split_once(':') {
+        for (at, entry) in entries.iter().enumerate() {
+            // A message shows only the length of a password.
+            let problem = match entry.0.split_once(':') {
                 Some((username, password)) if (8..=128).contains(&password.len()) => {
                     credentials.push(BasicAuthCredential {
                         username: username.to_owned(),
                         cleartext_password: password.into(),
                         ..BasicAuthCredential::default()
                     });
+                    continue;
                 }
-                _ => self.problem("basic_auth", "must be user:password with 8 to 128 characters"),
-            }
+                Some((_, password)) => format!("has a password of {} bytes", password.len()),
+                None => "has no colon".to_owned(),
+            };
+            let form = "must be user:password with 8 to 128 characters";
+            self.problem("basic_auth", &format!("{form}: entry {} {problem}", at + 1));
         }
         (!credentials.is_empty()).then_some(BasicAuthOptions { credentials })
     }

@@ -2,6 +2,7 @@
 //!
 //! What happens is told in a view that lives on a terminal (`console`), or line by line (`event_log`).
 
+mod conflicts;
 mod console;
 mod event_log;
 mod launch;
@@ -10,8 +11,9 @@ mod targets;
 use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use serde_json::{Map, Value};
+use serde_json::Map;
 
+pub(in crate::cli) use conflicts::conflicts;
 pub(in crate::cli) use event_log::UNNAMED;
 use launch::SHOW_KEY;
 pub(in crate::cli) use launch::{LaunchPlan, ViewOptions, launch, online};
@@ -19,7 +21,7 @@ pub(in crate::cli) use launch::{LaunchPlan, ViewOptions, launch, online};
 use crate::agent::config::{self, AgentConfig, NGROK_LOG, SECTIONS, WITHOUT_EFFECT, usual_path};
 use crate::agent::definition::Definition;
 use crate::agent::{self, AgentOptions, StartError};
-use crate::api::{mask, yaml};
+use crate::api::mask;
 use crate::cli::error::{CliError, Exit};
 use crate::cli::help::HelpRank;
 use crate::cli::output::complain;
@@ -173,8 +175,8 @@ fn switch(name: &'static str, help: &'static str) -> Arg {
 }
 
 pub(in crate::cli) fn run_agent(matches: &ArgMatches) -> Result<(), CliError> {
-    let config = read_config(matches)?;
-    run(matches, &config, Vec::new(), LOCAL_COMMAND)
+    let loaded = load_config(matches)?;
+    run(matches, &loaded, Vec::new(), LOCAL_COMMAND)
 }
 
 pub(in crate::cli) fn run_http(matches: &ArgMatches) -> Result<(), CliError> {
@@ -190,20 +192,25 @@ pub(in crate::cli) fn run_tls(matches: &ArgMatches) -> Result<(), CliError> {
 }
 
 fn run_one(proto: &str, matches: &ArgMatches) -> Result<(), CliError> {
-    let config = read_config(matches)?;
+    let loaded = load_config(matches)?;
     let tunnels = vec![definition(proto, matches)?];
-    run(matches, &config, tunnels, &local_command(proto, matches))
+    run(matches, &loaded, tunnels, &local_command(proto, matches))
 }
 
 pub(in crate::cli) fn run_start(matches: &ArgMatches) -> Result<(), CliError> {
-    let config = read_config(matches)?;
-    let names = all_or_named(&config, matches)?;
+    let loaded = load_config(matches)?;
+    let config = &loaded.config;
+    let names = all_or_named(config, matches)?;
     if names.is_empty() {
         return Err(CliError::usage("name the tunnels to start, or pass --all"));
     }
     let tunnels = names.iter().map(|name| config.tunnel(name));
     let tunnels = tunnels.collect::<Result<Vec<_>, _>>()?;
-    run(matches, &config, tunnels, LOCAL_COMMAND)
+    let problems = conflicts(config, names.iter().map(String::as_str).zip(&tunnels));
+    if !problems.is_empty() {
+        return Err(settings::refused(problems));
+    }
+    run(matches, &loaded, tunnels, LOCAL_COMMAND)
 }
 
 /// The names of the tunnels to start: those of `--all`, or those that are given.
@@ -239,16 +246,12 @@ pub(in crate::cli) fn run_dev(matches: &ArgMatches) -> Result<(), CliError> {
 
 fn run(
     matches: &ArgMatches,
-    config: &AgentConfig,
+    loaded: &ResolvedSettings<AgentConfig>,
     tunnels: Vec<Definition>,
     local: &str,
 ) -> Result<(), CliError> {
-    let (options, console) = (options(config, local)?, config.console.is_shown());
+    let (options, console) = (options(loaded, local)?, loaded.config.console.is_shown());
     launch(LaunchPlan::new(matches, options, tunnels, console))
-}
-
-fn read_config(matches: &ArgMatches) -> Result<AgentConfig, CliError> {
-    Ok(load_config(matches)?.config)
 }
 
 /// The configuration that files, environment and flags make.
@@ -280,12 +283,35 @@ pub(in crate::cli) fn apply_authtoken_file(
 ) -> Result<(), CliError> {
     let is_file = loaded.outweighs("authtoken_file", "authtoken");
     if let Some(path) = loaded.config.authtoken_file.as_ref().filter(|_| is_file) {
-        loaded.config.authtoken = Some(service::read_authtoken(path)?);
+        let read = service::read_authtoken(path);
+        let read = read.map_err(|error| CliError {
+            message: loaded.problem("authtoken_file", &error.to_string()),
+            ..error.into()
+        });
+        loaded.config.authtoken = Some(read?);
     }
     Ok(())
 }
 
-fn options(config: &AgentConfig, local: &str) -> Result<AgentOptions, CliError> {
+/// Returns the problems of the options that keep an agent from starting, each with its place.
+pub(in crate::cli) fn option_problems(loaded: &ResolvedSettings<AgentConfig>) -> Vec<String> {
+    let problems = loaded.config.option_problems();
+    problems.iter().map(|problem| placed(loaded, problem)).collect()
+}
+
+/// Returns the text of a problem, with the file, the variable or the flag that it comes from.
+pub(in crate::cli) fn placed(
+    loaded: &ResolvedSettings<AgentConfig>,
+    problem: &agent::Error,
+) -> String {
+    match problem {
+        agent::Error::Option { option, problem } => loaded.problem(option, problem),
+        problem => problem.to_string(),
+    }
+}
+
+fn options(loaded: &ResolvedSettings<AgentConfig>, local: &str) -> Result<AgentOptions, CliError> {
+    let config = &loaded.config;
     if config.server_addr.is_empty() {
         return Err(missing_service(local));
     }
@@ -293,6 +319,10 @@ fn options(config: &AgentConfig, local: &str) -> Result<AgentOptions, CliError> 
         let problem =
             format!("authtoken is missing; pass --authtoken-file or set {AUTHTOKEN_VARIABLE}");
         return Err(CliError::usage(problem));
+    }
+    let problems = option_problems(loaded);
+    if !problems.is_empty() {
+        return Err(settings::refused(problems));
     }
     Ok(config.options()?)
 }
@@ -318,7 +348,7 @@ fn local_command(proto: &str, matches: &ArgMatches) -> String {
 /// The definition that a command line gives.
 fn definition(proto: &str, matches: &ArgMatches) -> Result<Definition, CliError> {
     let mut definition = match matches.get_one::<PathBuf>("definition-file") {
-        Some(path) => read_object(path)?,
+        Some(path) => config::read_definition(path, &read_file(path)?).map_err(CliError::usage)?,
         None => Map::new(),
     };
     definition.insert("proto".to_owned(), proto.into());
@@ -349,11 +379,6 @@ fn definition(proto: &str, matches: &ArgMatches) -> Result<Definition, CliError>
 
 pub(in crate::cli) fn read_file(path: &PathBuf) -> Result<String, CliError> {
     let read = std::fs::read_to_string(path);
-    read.map_err(|error| CliError::usage(format!("{}: {error}", mask::path(path))))
-}
-
-fn read_object(path: &PathBuf) -> Result<Map<String, Value>, CliError> {
-    let read = yaml::read(&read_file(path)?);
     read.map_err(|error| CliError::usage(format!("{}: {error}", mask::path(path))))
 }
 

@@ -179,7 +179,7 @@ fn with_secret(text: &str, key: &str, secret: &str) -> Result<String, &'static s
     };
     let stored = read_tree(&changed).ok().and_then(|root| {
         let holder = section.map_or(Some(&root), |section| value_of(&root, section))?;
-        value_of(holder, key)?.value.scalar()
+        value_of(holder, key)?.scalar()
     });
     // A value of several lines, or a map in braces.
     let is_stored = stored.as_deref() == Some(secret);
@@ -239,7 +239,7 @@ fn says_the_same(old: &YamlNode, new: &YamlNode) -> bool {
 }
 
 fn is_version_3(root: &YamlNode) -> bool {
-    let version = value_of(root, "version").and_then(|node| node.value.scalar());
+    let version = value_of(root, "version").and_then(YamlNode::scalar);
     version.as_deref() == Some("3")
 }
 

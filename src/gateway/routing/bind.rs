@@ -428,6 +428,34 @@ impl GatewayState {
     }
 }
 
+impl Gateway {
+    /// Returns the public address that an endpoint asks for, in words that are equal for equal addresses.
+    /// Gives `None` if the service chooses the address.
+    pub fn requested_address(spec: &EndpointSpec) -> Option<String> {
+        if let Some((name, port)) = internal::name_of(spec) {
+            return Some(format!("{name}:{port}"));
+        }
+        let scheme = match spec.proto {
+            Proto::Http => Some("http"),
+            Proto::Https => Some("https"),
+            Proto::Tcp | Proto::Tls => None,
+        };
+        let host = spec.host.as_deref().filter(|host| !host.is_empty());
+        let subdomain = spec.subdomain.as_deref().filter(|label| !label.is_empty());
+        match (scheme, host, subdomain) {
+            (Some(scheme), Some(host), _) => {
+                Some(format!("{scheme}://{}", checked_host(host).ok()?))
+            }
+            (Some(scheme), None, Some(label)) => Some(format!(
+                "the {scheme} address of the subdomain {:?}",
+                label.to_ascii_lowercase()
+            )),
+            // Endpoints with a name and without a shared port get a free port each.
+            _ => spec.own_port().filter(|port| *port != 0).map(|port| format!("port {port}")),
+        }
+    }
+}
+
 /// A host name in lower case; a leading `*.` is allowed, but not for names that only policies lead to, which
 /// would be everybody's.
 fn checked_host(host: &str) -> Result<String, BindError> {

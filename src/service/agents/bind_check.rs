@@ -22,3 +22,10 @@ pub fn check_labeled_bind(bind: &BindLabeled) -> Result<(), String> {
     limits::check_labeled(bind)?;
     bind_request::speaks(&bind.forwards_proto).map(drop)
 }
+
+/// Returns the public address that a bind asks for, in words that are equal for equal addresses.
+/// Gives `None` if the service chooses the address.
+pub fn requested_address(bind: &Bind) -> Option<String> {
+    let asked = bind_request::read(bind).ok()?;
+    Gateway::requested_address(&asked.spec)
+}

@@ -31,7 +31,7 @@ mod tests;
 mod tunnel;
 mod tunnel_table;
 
-pub use bind_check::{check_bind, check_labeled_bind};
+pub use bind_check::{check_bind, check_labeled_bind, requested_address};
 pub(crate) use command::AgentCommand;
 pub(crate) use listener::{AgentListener, BoundAgentListener};
 pub(crate) use lost_labels::LostLabels;

@@ -76,8 +76,8 @@ impl Drop for NameLock {
 }
 
 impl FileLock {
-    /// Returns the first bytes of a file, at most `most`. None if this process has locked the file: a second
-    /// descriptor would cost the first its record locks.
+    /// Returns the first bytes of a file, at most `most`. Gives `None` if this process has locked the file, because a
+    /// second descriptor would cost the first its record locks.
     pub(in crate::service::store) fn peek(
         path: &Path,
         most: u64,
