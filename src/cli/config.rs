@@ -6,10 +6,10 @@ use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command};
 
 use super::agent::{config_argument, conflicts, load_config, placed};
 use super::error::CliError;
-use super::output::say;
+use super::output::{complain, say};
 use super::settings;
 use crate::agent::config::{AgentConfig, NamedEntry, SECTIONS as AGENT_SECTIONS};
-use crate::agent::definition::BindMessage;
+use crate::agent::definition::{BindMessage, Definition};
 use crate::service::config::{self, SECTIONS};
 use crate::service::{check_bind, check_labeled_bind};
 use crate::settings::{ResolvedSettings, SettingSection, ValueKind};
@@ -46,6 +46,8 @@ fn check(matches: &ArgMatches) -> Result<(), CliError> {
     if !problems.is_empty() {
         return Err(settings::refused(problems));
     }
+    // A file may have several tunnels for one address, of which each start takes one.
+    tunnel_conflicts(&loaded.config).iter().for_each(|problem| complain(problem));
     say(&format!("the configuration is valid; {} tunnels", loaded.config.tunnels.len()));
     Ok(())
 }
@@ -55,15 +57,25 @@ pub(super) fn problems(loaded: &ResolvedSettings<AgentConfig>) -> Vec<String> {
     let config = &loaded.config;
     let of_agent = config.problems();
     let of_agent = of_agent.iter().map(|problem| placed(loaded, problem));
-    let definitions =
-        config.tunnels.keys().filter_map(|name| Some((name, config.tunnel(name).ok()?)));
-    let definitions: Vec<_> = definitions.collect();
+    let definitions = definitions(config);
     let of_binds = definitions.iter().filter_map(|(name, definition)| {
         let problem = definition.bind_messages().iter().find_map(|it| refusal(it).err())?;
         Some(format!("{}: {problem}", config.tunnels.get(*name)?.place()))
     });
-    let tunnels = definitions.iter().map(|(name, definition)| (name.as_str(), definition));
-    of_agent.chain(of_binds).chain(conflicts(config, tunnels)).collect()
+    of_agent.chain(of_binds).collect()
+}
+
+/// The reasons why not all tunnels of a configuration can be online at the same time.
+pub(super) fn tunnel_conflicts(config: &AgentConfig) -> Vec<String> {
+    let tunnels = definitions(config);
+    conflicts(config, tunnels.iter().map(|(name, definition)| (*name, definition)))
+}
+
+/// The tunnels that are valid, by name.
+fn definitions(config: &AgentConfig) -> Vec<(&str, Definition)> {
+    let valid =
+        config.tunnels.keys().filter_map(|name| Some((name.as_str(), config.tunnel(name).ok()?)));
+    valid.collect()
 }
 
 /// Judges a bind in the way that the service does.

@@ -41,7 +41,7 @@ pub use ngrok::set_interpreter;
 use error::CliError;
 use help::HelpScope;
 
-use crate::settings::take_readable_files;
+use crate::net::secret_file::take_readable_files;
 
 /// A subcommand: its declaration, and the function that runs it.
 struct Subcommand {

@@ -20,10 +20,11 @@ use super::{runtime, settings, variables};
 use crate::api::Secret;
 use crate::gateway::{EventDelivery, EventSubscriber};
 use crate::logging::{LogFormat, or_debug};
+use crate::net::secret_file::take_readable_files;
 use crate::service::config::{self, SECTIONS, ServeConfig};
 use crate::service::store::HealthEvents;
 use crate::service::{AcceptFailures, Refusals, Service};
-use crate::settings::{ConfigFile, ResolvedSettings, take_readable_files};
+use crate::settings::{ConfigFile, ResolvedSettings};
 
 /// How often it is said that connections were closed because there were too many.
 const REFUSAL_REPORT_INTERVAL: Duration = Duration::from_secs(10);

@@ -13,7 +13,7 @@ use rustls::{ClientConfig, InconsistentKeys, RootCertStore};
 use super::config_error::ConfigError;
 use super::options::ClientCert;
 use crate::api::mask;
-use crate::settings::warn_if_readable;
+use crate::net::secret_file::warn_if_readable;
 
 /// The byte order mark in UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";

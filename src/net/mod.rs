@@ -5,7 +5,7 @@
 //! from the file descriptors that the process may have ([`descriptors`]), and serves until a [`Shutdown`];
 //! [`serve_api`] serves an API on it. `timeouts` has the time limits of clients. [`private`] and [`PrivateSocket`]
 //! know the listeners and sockets that no public traffic may reach, [`Reach`] knows which addresses are public,
-//! `resets` copies bytes in both directions, and [`tls`] has the settings of TLS.
+//! `resets` copies bytes in both directions, [`tls`] has the settings of TLS, and [`secret_file`] reads files with secrets.
 
 #[cfg(feature = "service")]
 mod api_server;
@@ -33,6 +33,8 @@ mod reach;
 mod resets;
 #[cfg_attr(not(feature = "service"), allow(dead_code))]
 mod resolve;
+#[cfg_attr(not(feature = "service"), allow(dead_code))]
+pub(crate) mod secret_file;
 #[cfg(feature = "service")]
 mod shutdown;
 #[cfg(feature = "service")]

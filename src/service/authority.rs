@@ -8,7 +8,7 @@ use super::Error;
 use super::store::{Store, StoreError, Transaction, View};
 use crate::gateway::tls::authority::LocalAuthority;
 use crate::gateway::tls::authority_key::AuthorityKey;
-use crate::settings::warn_if_readable;
+use crate::net::secret_file::warn_if_readable;
 
 /// The setting with the certificate, as PEM.
 pub(super) const CERTIFICATE: &str = "ca_certificate";

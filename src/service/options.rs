@@ -281,7 +281,7 @@ pub fn read_authtoken(path: &Path) -> Result<Secret, Error> {
 
 pub(super) fn read_secret(path: &Path) -> Result<Secret, Error> {
     let failed = |source| Error::SecretFile { path: path.to_owned(), source };
-    crate::settings::read_secret(path).map_err(failed)
+    crate::net::secret_file::read_secret(path).map_err(failed)
 }
 
 impl Options {

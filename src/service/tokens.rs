@@ -15,7 +15,7 @@ use super::store::{DatabaseLocation, StorageFault, Store, StoreError, Transactio
 use crate::api::Secret;
 use crate::files;
 use crate::logging::or_debug;
-use crate::settings::read_secret;
+use crate::net::secret_file::read_secret;
 
 /// What follows the name of a database in that of the file with its first admin key.
 const ADMIN_KEY_SUFFIX: &str = "-admin-key";

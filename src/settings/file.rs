@@ -320,9 +320,9 @@ impl ConfigFile {
         let is_list = kind == ValueKind::List;
         let texts = match (node.scalar(), node.value) {
             _ if kind == ValueKind::Unused => Ok(Vec::new()),
-            // A secret is text. YAML 1.1 and 1.2 read different numbers from one spelling.
-            (_, YamlValue::Number(_) | YamlValue::Bool(_)) if kind == ValueKind::Secret => {
-                Err((place, "is a number or a truth value; put the text into quotes"))
+            // `yes` and `on` are truth values for some readers of YAML, and texts for others.
+            (_, YamlValue::Bool(_)) if kind == ValueKind::Secret => {
+                Err((place, "is a truth value; put the text into quotes"))
             }
             (Some(text), _) if is_list => {
                 Ok(text.split(',').map(|item| item.trim().to_owned()).collect())

@@ -10,7 +10,6 @@ mod duration;
 mod field_value;
 mod file;
 mod reload;
-mod secret_file;
 mod setting;
 mod sources;
 mod value;
@@ -19,9 +18,6 @@ pub use duration::{read_duration, write_duration};
 pub use field_value::{FieldProblem, read_field_value};
 pub use file::{ConfigFile, FileLayout, FileTable, TableEntry, TableField, problem_at, read_text};
 pub use reload::{SettingChange, changes, keep_fixed};
-pub use secret_file::{
-    read_secret, read_secret_lines, secret_text, take_readable_files, warn_if_readable,
-};
 pub(crate) use setting::setting;
 pub use setting::{Reload, Setting, SettingField, SettingName, SettingSection};
 pub use sources::{ResolvedSettings, SettingOrigin, SettingSources, is_set_by_kubernetes, resolve};

@@ -188,7 +188,10 @@ REFUSED = {
     "a server in a map": ("server_addr: {a: 1}\n", "F:4:14: server_addr: takes a value, not keys "),
     "a server that is a number": ("server_addr: 5\n", "F:4:14: server_addr: '5': \"5\" is not of "),
     "no authtoken": ('authtoken: ""\n', "F:4:12: authtoken: is empty; write the authtoken, or "),
-    "a number for an authtoken": ("authtoken: 5\n", "F:4:12: authtoken: is a number or a truth "),
+    "a truth value for an authtoken": (
+        "authtoken: true\n",
+        "F:4:12: authtoken: is a truth value; ",
+    ),
     "a list for metadata": ("metadata: [a]\n", "F:4:11: metadata: takes one value, not a list"),
     "no certificates": ('root_cas: ""\n', "F:4:11: root_cas: is empty; name a file, or leave "),
     "underscores": (
@@ -232,6 +235,10 @@ REFUSED = {
         'tunnels:\n  "": {proto: http, addr: 80}\n',
         "F:5:3: tunnels: an entry has no name",
     ),
+}
+
+# Tunnels that cannot be online together. A file may have them, because each start may take one.
+CONFLICTS = {
     "one domain": (
         WEB + "80\n    domain: a.test\n  web2: {proto: http, addr: 81, domain: A.test.}\n",
         "F:9:3: tunnels.web2: asks for https://a.test, as tunnels.web does; give each its own",
@@ -287,6 +294,22 @@ def test_a_check_and_a_start_say_the_same(case: str, tmp_path: Path) -> None:
     assert started == (code, checked) == (2, checked)
 
 
+@pytest.mark.parametrize("case", CONFLICTS)
+def test_a_check_warns_of_tunnels_that_no_start_can_have_together(
+    case: str, tmp_path: Path
+) -> None:
+    text, expected = CONFLICTS[case]
+    head = "version: 2\nserver_addr: 127.0.0.1:1\nauthtoken: t\n"
+    (tmp_path / "ginnel.yml").write_text(head + text)
+
+    code, checked = ginnel_command(tmp_path, "config", "check")
+    started = ginnel_command(tmp_path, "start", "--all")
+
+    assert code == 0
+    assert checked.startswith(expected), checked
+    assert started == (2, checked)
+
+
 def test_tunnels_that_differ_or_pool_may_be_in_one_file(tmp_path: Path) -> None:
     shared = {"domain": "a.test", "pooling_enabled": True}
     tunnels = {
@@ -324,33 +347,36 @@ def test_a_name_that_a_terminal_would_not_show_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("entries", "problem"),
+    ("entries", "code", "problem"),
     [
         (
             "tunnels: {web: {proto: http, addr: 80}}\n"
             "endpoints: [{name: web, upstream: {url: 1}}]\n",
+            2,
             'F:3:13: endpoints.web: tunnels has a "web" as well; rename one',
         ),
         (
             "endpoints: [{name: web, upstream: {url: 0x50}}]\n",
+            2,
             "F:2:41: endpoints.web.upstream.url: 0x50 is not a whole number in plain digits",
         ),
         (
             "endpoints:\n"
             "  - {name: one, url: 'https://a.test', upstream: {url: 80}}\n"
             "  - {name: two, url: a.test, upstream: {url: 81}}\n",
+            0,
             "F:4:5: endpoints.two: asks for https://a.test, as endpoints.one does; give each its",
         ),
     ],
 )
 def test_a_check_reads_endpoints_as_it_reads_tunnels(
-    entries: str, problem: str, tmp_path: Path
+    entries: str, code: int, problem: str, tmp_path: Path
 ) -> None:
     (tmp_path / "ginnel.yml").write_text(f"version: 3\n{entries}")
 
-    code, said = ginnel_command(tmp_path, "config", "check")
+    checked, said = ginnel_command(tmp_path, "config", "check")
 
-    assert code == 2
+    assert checked == code
     assert said.startswith(problem), said
 
 

@@ -26,8 +26,9 @@ use crate::cli::error::{CliError, Exit};
 use crate::cli::help::HelpRank;
 use crate::cli::output::complain;
 use crate::cli::{admin, grace, logging, settings, variables};
+use crate::net::secret_file::take_readable_files;
 use crate::service;
-use crate::settings::{ResolvedSettings, take_readable_files};
+use crate::settings::ResolvedSettings;
 
 /// The variable that may hold the authtoken; command lines are for all to see.
 const AUTHTOKEN_VARIABLE: &str = "GINNEL_AUTHTOKEN";

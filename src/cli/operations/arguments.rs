@@ -11,7 +11,7 @@ use super::{FILE_ARG, dashed};
 use crate::api::{Field, Info, Kind, Output, ParameterLocation, json, mask};
 use crate::cli::error::CliError;
 use crate::cli::help;
-use crate::settings::{read_secret_lines, secret_text};
+use crate::net::secret_file::{read_secret_lines, secret_text};
 
 /// Fields that are a document of JSON or YAML, or its text.
 const POLICIES: [&str; 2] = ["policy", "traffic_policy"];

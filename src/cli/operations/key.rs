@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use crate::api::{Secret, mask};
 use crate::cli::error::CliError;
 use crate::logging::or_debug;
-use crate::settings::read_secret;
+use crate::net::secret_file::read_secret;
 
 /// The key; none where the client shall look into the environment and say what is missing.
 pub(super) fn find(file: Option<&PathBuf>) -> Result<Option<Secret>, CliError> {

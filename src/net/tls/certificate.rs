@@ -17,7 +17,7 @@ use rustls::{CertificateError, Error, InconsistentKeys};
 
 use super::{provider, x509};
 use crate::api::mask;
-use crate::settings::warn_if_readable;
+use crate::net::secret_file::warn_if_readable;
 
 /// The version of X.509 that has extensions, and with them the names that a certificate is for.
 const VERSION_WITH_NAMES: u32 = 3;

@@ -10,10 +10,10 @@ use super::cipher::{Cipher, CipherError};
 use super::names::SECRET_NAMES;
 use crate::api::mask;
 use crate::files;
+use crate::net::secret_file::read_secret;
 use crate::service::options::Options;
 use crate::service::store::{StoreError, Transaction, View};
 use crate::service::{Error, Refusal, code};
-use crate::settings::read_secret;
 
 /// The setting of the database with what only its key can read.
 const CHECK: &str = "vault_key_check";

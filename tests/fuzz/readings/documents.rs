@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::super::random::Random;
 use super::{assembled, compare, read, refused};
 use crate::api::policy_document;
-use crate::settings::secret_text;
+use crate::net::secret_file::secret_text;
 
 /// The texts of a run in `make test`, which takes a second.
 const TEXTS: usize = 150;

@@ -6,7 +6,7 @@ use tokio_postgres::Config;
 use tokio_postgres::config::Host;
 
 use super::options::PostgresAddressError;
-use crate::settings::read_secret_lines;
+use crate::net::secret_file::read_secret_lines;
 
 /// The password from the environment, or from a file in the form of `.pgpass`.
 pub(super) fn find(

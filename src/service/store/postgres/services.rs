@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use super::options::{Parameters, PostgresAddressError};
-use crate::settings::{secret_text, warn_if_readable};
+use crate::net::secret_file::{secret_text, warn_if_readable};
 
 /// The folder of the system's file, unless `PGSYSCONFDIR` names another.
 const SYSTEM_FOLDER: &str = "/etc/postgresql-common";
