@@ -63,7 +63,7 @@ pub(super) fn read_field(
 /// Reads the fields of a tunnel from the text of a file of their own, in the way that the configuration file is read.
 ///
 /// # Errors
-/// If the text is not a map, or as [`read_field`], with the line in the file.
+/// If the text is not a map, or a value is not of the type of its field, with the line in the file.
 pub fn read_definition(path: &Path, text: &str) -> Result<Map<String, Value>, String> {
     let root = read_tree(text).map_err(|error| match error.place {
         Some(place) => problem_at(path, place, &error.problem),
