@@ -7,7 +7,8 @@ use regex::{Captures, Regex};
 
 use super::{MASK, work};
 
-/// Credentials after a scheme and before the host of an address, tokens with a known beginning, JSON Web Tokens, addresses that are secrets, and private keys. Borders of words are those of ASCII, since
+/// Credentials after a scheme and before the host of an address, tokens with a known beginning, JSON Web Tokens,
+/// addresses that are secrets, and private keys. Borders of words are those of ASCII, since
 /// searches for others are slow.
 const CREDENTIALS: &str = r#"(?x)
     (?-u:\b)(?P<scheme>(?i:basic|bearer)\s{1,4})(?P<given>[A-Za-z0-9_.~+/=-]{8,})
