@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -47,3 +48,14 @@ def test_the_wheel_may_have_16_million_bytes(tmp_path: Path) -> None:
 
     assert check(16_000_000) == 0
     assert check(16_000_001) == 1
+
+
+def test_the_page_of_benchmarks_was_measured_with_this_profile() -> None:
+    command = [sys.executable, str(ROOT / "bench/release_profile.py")]
+    current = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    named = re.findall(r"profile `([0-9a-f]{12})`", (ROOT / "docs/benchmarks.md").read_text())
+
+    assert named == [current], (
+        "measure again with `make bench`, and name the profile that it prints"
+    )
