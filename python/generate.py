@@ -1,7 +1,8 @@
 """Writes python/ginnel/remote/ and local/ from the tables of operations; `make generate` runs it.
 
-The tables are in Rust (`src/api/`); each file there has one of the same name here. What has no
-operation of its own is written once, for asyncio, and its blocking face is made from that.
+The tables are in Rust (`crates/api/src/`), and each file there corresponds to a file of the same
+name here. Code that belongs to no operation is written once, for asyncio; its blocking face is made
+from it.
 """
 
 from __future__ import annotations
@@ -151,8 +152,8 @@ def camel(name: str) -> str:
 
 
 def module(file: str) -> tuple[str, ...]:
-    """The Python module of an API that stands for a file under `src/api`."""
-    parts = Path(file).with_suffix("").parts[3:]
+    """The Python module of an API that stands for a file under `crates/api/src`."""
+    parts = Path(file).with_suffix("").parts[4:]
     return parts if parts != ("mod",) else ("refs",)
 
 
@@ -242,7 +243,7 @@ class TreeFile(File):
     """
 
     def __init__(self, api: str, name: str) -> None:
-        super().__init__("_core", (name,), f"src/api/{api}")
+        super().__init__("_core", (name,), f"crates/api/src/{api}")
         self._below = api
 
     def relative(self, target: tuple[str, ...]) -> str:
@@ -395,7 +396,7 @@ def write(api: str, tree: str | None = None) -> None:
         for length in range(1, len(parts)):
             group = ".".join(parts[:length])
             if group not in nodes and not any(r.name == group for r in resources):
-                nodes[group] = file_of((*parts[:length], "__init__"), f"src/api/{api}")
+                nodes[group] = file_of((*parts[:length], "__init__"), f"crates/api/src/{api}")
         nodes[resource.name] = file_of(module(resource.file), resource.file)
     for name, file in nodes.items():
         resource = next((r for r in resources if r.name == name), None)
@@ -485,7 +486,7 @@ def raw_class(
 
 def write_raw(api: str, resources: list[Resource], nodes: dict[str, File]) -> None:
     """The classes of `with_raw_response`; signatures stay in one place, so they have none."""
-    file = File(api, ("_raw",), f"src/api/{api}")
+    file = File(api, ("_raw",), f"crates/api/src/{api}")
     operations = {resource.name: resource.operations for resource in resources}
     for name in [*nodes, ""]:
         for wait in (False, True):
@@ -569,7 +570,7 @@ def write_settings() -> None:
     for name, doc, fields in classes:
         body += f"\n\nclass {name}(TypedDict, total=False):\n{docstring(doc, 4)}\n\n"
         body += "\n".join(fields) + "\n"
-    head = HEAD.format(source="src/service/config/sections.rs")
+    head = HEAD.format(source="crates/service/src/config/sections.rs")
     (PACKAGE / f"{SETTINGS}.py").write_text(head + body)
 
 

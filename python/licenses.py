@@ -45,7 +45,8 @@ def linked(known: dict[str, Any]) -> list[dict[str, Any]]:
             if is_normal and not is_macro and dependency["pkg"] not in found:
                 found.add(dependency["pkg"])
                 left.append(dependency["pkg"])
-    chosen = [packages[each] for each in found if each != root]
+    own = set(known["workspace_members"])
+    chosen = [packages[each] for each in found if each not in own]
     return sorted(chosen, key=lambda package: (package["name"], package["version"]))
 
 

@@ -113,7 +113,11 @@ def commands() -> Iterator[str]:
 
 def variables() -> Iterator[str]:
     """The environment variables that are read."""
-    for source in [*ROOT.glob("src/**/*.rs"), *ROOT.glob("python/ginnel/**/*.py")]:
+    for source in [
+        *ROOT.glob("src/**/*.rs"),
+        *ROOT.glob("crates/*/src/**/*.rs"),
+        *ROOT.glob("python/ginnel/**/*.py"),
+    ]:
         yield from re.findall(r"\"(GINNEL_[A-Z_]+)\"", source.read_text())
 
 
@@ -137,7 +141,7 @@ def fields() -> Iterator[str]:
                 yield from (f"{path} {parameter['name']}" for parameter in operation["parameters"])
         for shape in json.loads(_native.shapes(api)):
             yield from (f"{shape['name']}.{field['name']}" for field in shape["fields"])
-    for source in ROOT.glob("src/agent/**/*.rs"):
+    for source in ROOT.glob("crates/agent/src/**/*.rs"):
         for body in re.findall(
             r"derive\([^)]*Serialize[^{]*struct[^{]*{(.*?)\n}", source.read_text(), re.S
         ):

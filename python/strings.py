@@ -2,11 +2,11 @@
 
     python python/strings.py > strings.txt
 
-These are the texts of the help, of errors, of answers to visitors and of the inspector (literals in
-Rust and JavaScript), the descriptions of operations and fields (doc comments in `src/api`), and the
-docstrings and messages of Python. Of literals it lists those with a space in them: a single word
-is a name far more often than it is a text. Each text is there once, behind the first place that has
-it.
+These are the texts of the help, of errors, of responses to visitors and of the inspector (literals
+in Rust and JavaScript), the descriptions of operations and fields (doc comments in
+`crates/api/src`), and the docstrings and messages of Python. Of literals it lists those that
+contain a space: a single word is a name far more often than it is a text. Each text is there once,
+after the first place that has it.
 """
 
 from __future__ import annotations
@@ -34,16 +34,22 @@ JAVASCRIPT = re.compile(
 TESTS = re.compile(r"\n#\[cfg\(test\)\]\n(?:#\[[^\n]*\n)*mod \w+ \{.*?\n\}", re.DOTALL)
 
 
+def source_files(suffix: str) -> list[Path]:
+    """The files of all crates with a suffix."""
+    folders = [ROOT / "src", *sorted(ROOT.glob("crates/*/src"))]
+    return [path for folder in folders for path in sorted(folder.rglob(f"*.{suffix}"))]
+
+
 def texts() -> Iterator[tuple[str, str]]:
     """Each place with its text."""
-    for path in sorted(ROOT.glob("src/**/*.rs")):
+    for path in source_files("rs"):
         if path.stem != "tests" and "tests" not in path.parts:
             yield from of_rust(path)
-    for path in sorted(ROOT.glob("src/**/*.js")):
+    for path in source_files("js"):
         yield from of_literals(path, path.read_text(), JAVASCRIPT)
     generated = ("remote", "local")
     for path in sorted(ROOT.glob("python/ginnel/**/*.py")):
-        # What is generated has its texts from `src/api`.
+        # What is generated has its texts from `crates/api/src`.
         if path.relative_to(ROOT / "python" / "ginnel").parts[0] not in generated:
             yield from of_python(path)
 
@@ -54,7 +60,7 @@ def of_rust(path: Path) -> Iterator[tuple[str, str]]:
     for tests in TESTS.findall(source):
         source = source.replace(tests, "\n" * tests.count("\n"))
     yield from of_literals(path, source, RUST)
-    if path.parent.is_relative_to(ROOT / "src/api/remote") or "local" in path.parent.parts:
+    if path.parent.is_relative_to(ROOT / "crates/api/src/remote") or "local" in path.parent.parts:
         yield from of_doc_comments(path, source)
 
 

@@ -1,92 +1,118 @@
-//! Clients for a tunnel service's management and agent APIs, and the system itself.
+//! The extension module `ginnel._native`: the only crate that knows Python.
 //!
-//! # One request, followed through the folders
+//! Python's classes are generated from the table of operations and are Python code
+//! (`python/ginnel/remote/`); each of their methods is one line that names its operation. What they
+//! call is here, once for all operations:
 //!
-//! `remote.ip_policies.get(id)` in Python is one line of `python/ginnel/remote/ip_policies.py`,
-//! which was generated from one line of `api/remote/ip_policies.rs`. It names the operation to
-//! `python/core.rs`, where `python/arguments.rs` makes JSON of the arguments and
-//! [`api::encode_arguments`] makes a request of that. [`client`] sends it: a driver, such as
-//! `client/blocking.rs`, until `client/attempts.rs` says that the answer is worth returning, over a
-//! `client/connection.rs` of `client/pool.rs`; `http1/reader.rs` reads what comes back.
+//! - `core.rs` takes an operation's name and arguments, blocking or asynchronous;
+//! - `arguments.rs` makes JSON of Python values, `results/` makes Python objects of JSON;
+//! - `event_loop.rs` drives the calls of an asyncio loop, `pending_call.rs` is what they are awaited by;
+//! - `exit.rs` keeps other threads out of an interpreter that ends;
+//! - `policy.rs` checks and tries traffic policies;
+//! - `capture.rs` unpacks captured bodies;
+//! - `traffic.rs` tells what is decided on public traffic;
+//! - `secrets.rs` tells which names are secret;
+//! - `logging.rs` hands log records to Python's loggers;
+//! - `observer.rs` tells Python's logger and hooks what happens to calls;
+//! - `error.rs` makes Python's exceptions.
 //!
-//! At the [`service`], `service/pipeline.rs` checks the request against the same line of the table
-//! and calls the handler in `service/handlers/ip_policies.rs`, which reads from `service/store`. The
-//! answer becomes a dataclass in `python/results`.
+//! # Versions
 //!
-//! # One visitor, followed through the folders
-//!
-//! A visitor of a tunnel comes in through a listener of `gateway`, if `net` has a place left. The
-//! edge finds the route and asks its modules; where there is nothing to ask, `gateway/http/fast_path`
-//! takes the request as it is. The target is a tunnel (`service/agents/tunnel.rs`), so a stream is
-//! opened in the agent's session ([`mux`]), with a message before it that says whose it is
-//! ([`protocol`]). At the [`agent`], `agent/session/requests.rs` finds the tunnel that the stream is for, and
-//! `agent/relay` carries the bytes to the local service and back, while `agent/capture` keeps them and
-//! `agent/web` shows them.
-//!
-//! # Who may use whom
-//!
-//! `python` and `cli` use `client`, `service` and `agent`; `service` uses `gateway`, which knows neither
-//! the database nor the management API: `service/publish` compiles what the database says and hands it
-//! over. `gateway` uses `policy`, which `python` and `cli` try as well; `service` and `agent` share
-//! `protocol`, which speaks over `mux`. All of them may use `api`, `http1` and `net`, and
-//! `client` asks the dialler of `net`. What keeps
-//! connections for another request, in `client`, `gateway` and `agent`, asks `reuse`; `client` and `agent`
-//! read coded bodies with `coding`. `net` and `settings` use `api`, and `policy` uses `http1`; `cli` and
-//! `service` use `settings`; `gateway`, `service` and `agent` count with `metrics`, and the last two show
-//! that with `admin`, which listens with `net`, and show pages with `web`; `net` uses `http1` as well. `api`,
-//! `coding`, `http1`, `metrics`, `mux`, `reuse` and `web` use none of the others. Every folder may tell `logging` what happens,
-//! which uses nothing but what a process must not share with its forks (`fork.rs`), and every folder parses names and
-//! addresses with `base`, which uses nothing.
-//! `tests/rust/layers.rs` holds the code to that.
+//! pyo3-asyncio stopped at PyO3 0.20; its successor pyo3-async-runtimes wakes the loop once per call,
+//! through a thread that holds the interpreter's lock. Calls that run on the loop's own thread, behind one
+//! descriptor that it watches for all of them, need no other thread at all (`docs/benchmarks.md` has the
+//! figures). So neither crate is used. pythonize makes Python objects of details of errors that `results/` refuses (`error.rs`), and
+//! PyO3 0.29 is the newest that it shares; results are made by `results/`, since a tree of values between
+//! text and objects has no room for integers of any size, and cannot be made in slices.
 
-#[cfg(feature = "service")]
-#[macro_use]
-mod forward;
+#![cfg(feature = "python")]
 
-#[cfg(feature = "service")]
-mod admin;
-#[cfg(feature = "service")]
-pub mod agent;
-pub mod api;
-pub mod base;
-#[cfg(feature = "service")]
-pub mod cli;
-pub mod client;
-mod coding;
-#[cfg(feature = "service")]
-mod files;
-mod fork;
-/// Targets for fuzzers, which see what is private here.
-#[cfg(all(any(test, fuzzing), feature = "service"))]
-#[path = "../tests/fuzz/mod.rs"]
-#[allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-pub mod fuzz;
-#[cfg(feature = "service")]
-pub mod gateway;
-mod http1;
+mod agent;
+mod arguments;
+mod capture;
+mod cassette;
+mod core;
+mod error;
+mod event_loop;
+mod exit;
+mod expected_result;
+mod fault_injection;
 mod logging;
-#[cfg(feature = "service")]
-mod metrics;
-#[cfg(feature = "service")]
-pub mod mux;
-mod net;
-#[cfg(feature = "service")]
-pub mod policy;
-#[cfg(feature = "service")]
-pub mod protocol;
-#[cfg(feature = "python")]
-mod python;
-mod reuse;
-#[cfg(feature = "service")]
-pub mod service;
-#[cfg(feature = "service")]
-pub mod settings;
-#[cfg(feature = "service")]
-mod thread_runtime;
-#[cfg(feature = "service")]
-mod web;
+mod observer;
+mod options;
+mod pending_call;
+mod policy;
+mod raw_response;
+mod results;
+mod secrets;
+mod service;
+mod shutdown;
+mod table;
+mod traffic;
 
-/// The blocks of code in the documentation, so that they run as tests.
-#[cfg(all(doctest, feature = "service"))]
-#[doc = include_str!("../docs/reference/rust.md")]
-mod documentation {}
+use pyo3::exceptions::PyImportError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+/// Only the first interpreter of a process may have this: its objects would be shared with others.
+fn refuse_subinterpreters(py: Python<'_>) -> PyResult<()> {
+    // SAFETY: the interpreter's lock is held, so that there is a current interpreter.
+    let number = unsafe { ffi::PyInterpreterState_GetID(ffi::PyInterpreterState_Get()) };
+    match number {
+        0 => Ok(()),
+        -1 => Err(PyErr::fetch(py)),
+        _ => Err(PyImportError::new_err("ginnel does not support subinterpreters")),
+    }
+}
+
+/// What the Python package is made on.
+#[pymodule(gil_used = true)]
+mod _native {
+    #[pymodule_export]
+    use super::agent::PyAgent;
+    #[pymodule_export]
+    #[pymodule_export]
+    use super::capture::unpack;
+    #[pymodule_export]
+    use super::cassette::use_cassette;
+    #[pymodule_export]
+    use super::core::{Core, loopback_only};
+    #[pymodule_export]
+    use super::event_loop::LoopDriver;
+    #[pymodule_export]
+    use super::fault_injection::{FaultInjector, PySnapshot};
+    #[pymodule_export]
+    use super::logging::{log_targets, set_log_levels, take_log_records, wake_log_reader};
+    #[pymodule_export]
+    use super::pending_call::PendingCall;
+    #[pymodule_export]
+    use super::policy::{PySimulation, check_policy};
+    #[pymodule_export]
+    use super::results::{BodyDecoder, decode, parse, slots};
+    #[pymodule_export]
+    use super::secrets::{
+        is_secret, is_secret_parameter, is_visible_list, mask_body, mask_call, mask_header,
+        mask_parameters, mask_target, mask_text, secret_members,
+    };
+    #[pymodule_export]
+    use super::service::{PyService, main, with_ascii_host};
+    #[pymodule_export]
+    use super::table::{operations, service_settings, shapes};
+    #[pymodule_export]
+    use super::traffic::TrafficEvents;
+
+    #[pymodule_export]
+    use super::exit::wait_for_calls;
+    use pyo3::prelude::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        super::refuse_subinterpreters(module.py())?;
+        let at_exit = module.py().import("atexit")?;
+        at_exit.call_method1("register", (module.getattr("wait_for_calls")?,)).map(drop)
+    }
+
+    #[pymodule_export]
+    #[allow(non_upper_case_globals)]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
+}

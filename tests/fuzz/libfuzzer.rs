@@ -4,7 +4,10 @@
 
 use std::{env, panic, sync::LazyLock, thread};
 
-use ginnel::fuzz::{TARGETS, Target};
+use fuzz::{TARGETS, Target};
+
+#[path = "mod.rs"]
+mod fuzz;
 
 static TARGET: LazyLock<&Target> = LazyLock::new(|| {
     // libFuzzer's own hook ends the process, also where the library catches a panic of a parser.

@@ -5,8 +5,7 @@
 //! refuses is not accepted. It panics where one is broken.
 //!
 //! `cargo test` runs each target with the files of `corpus/<target>/` and some mutations of them
-//! ([`driver`]); `make fuzz` runs it under libFuzzer (`libfuzzer.rs`). This module is a part of the
-//! library, because most readers are private.
+//! ([`driver`]); `make fuzz` runs it under libFuzzer (`libfuzzer.rs`).
 
 #[cfg(test)]
 mod driver;
@@ -39,7 +38,9 @@ macro_rules! targets {
             $(
                 #[test]
                 fn $name() {
-                    super::driver::run(stringify!($name), super::targets::$name::target);
+                    let mut targets = super::TARGETS.iter();
+                    let target = targets.find(|target| target.name == stringify!($name)).unwrap();
+                    super::driver::run(target.name, target.check);
                 }
             )+
         }

@@ -80,7 +80,7 @@ def test_the_readme_has_code_that_runs() -> None:
     assert blocks(ROOT / "README.md")
 
 
-NAMED = re.compile(r"`((?:src|tests|python|bench|examples)/[\w./-]+)`")
+NAMED = re.compile(r"`((?:crates|src|tests|python|bench|examples)/[\w./-]+)`")
 MAX_FILES_OF_A_WALK = 25
 
 
@@ -98,12 +98,19 @@ def test_every_file_that_comments_name_is_there() -> None:
     comment = re.compile(r"^\s*//[/!]? .*", re.MULTILINE)
     gone = {
         (str(file.relative_to(ROOT)), name)
-        for file in (ROOT / "src").rglob("*.rs")
+        for file in (ROOT / "crates").rglob("*.rs")
         for line in comment.findall(file.read_text())
         for name in named_files(line)
-        if not (ROOT / name).exists() and not (ROOT / "src" / name).exists()
+        if not any(place.exists() for place in places_of(file, name))
     }
     assert not gone
+
+
+def places_of(file: Path, name: str) -> list[Path]:
+    """The places of a file that a comment names: the root, this crate, the crate in the name."""
+    crate = ROOT / Path(*file.relative_to(ROOT).parts[:2])
+    first, _, rest = name.partition("/")
+    return [ROOT / name, crate / "src" / name, ROOT / "crates" / first / "src" / rest]
 
 
 @pytest.mark.parametrize("heading", ["Follow one request", "Follow one policy"])

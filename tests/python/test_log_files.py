@@ -111,7 +111,7 @@ def test_a_log_of_logfmt_has_the_levels_of_its_targets(tmp_path: Path) -> None:
     ("option", "value", "problem"),
     [
         ("--log-level", "loud", '"loud" is none of off, error, warn, info, debug, trace'),
-        ("--log-level", "door=info", '"door" is no target; there are agent, api, '),
+        ("--log-level", "door=info", '"door" is no target; there are agent, cli, '),
         ("--log-format", "xml", "[possible values: logfmt, json, term]"),
         ("--log-file", "/nowhere/x.log", "cannot write the log /nowhere/x.log: No such file"),
         ("--access-log", "/nowhere/x.log", "cannot write the log /nowhere/x.log: No such file"),

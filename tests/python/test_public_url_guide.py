@@ -123,7 +123,7 @@ def test_the_compose_file_has_the_variables_that_the_page_names() -> None:
 )
 def test_messages_of_ginnel_on_the_page_are_those_of_the_code(message: str) -> None:
     assert message in PAGE.read_text()
-    assert any(message in file.read_text() for file in (ROOT / "src").rglob("*.rs"))
+    assert any(message in file.read_text() for file in (ROOT / "crates").rglob("*.rs"))
 
 
 @dataclass

@@ -59,7 +59,7 @@ def test_the_names_to_move_to_are_there() -> None:
 def test_the_files_that_the_architecture_names_are_there() -> None:
     page = (DOCS / "architecture.md").read_text()
 
-    files = re.findall(r"`(src/[\w/]+\.rs)`", page)
+    files = re.findall(r"`((?:crates|src)/[\w/]+\.rs)`", page)
 
     assert len(files) > 15
     assert [file for file in files if not (ROOT / file).is_file()] == []
@@ -70,7 +70,11 @@ UNIT_TESTS = re.compile(r"\n#\[cfg\(test\)\]\n(?:#\[.*\]\n)*mod tests \{")
 
 def test_every_variable_that_is_read_is_documented() -> None:
     page = (DOCS / "reference" / "configuration.md").read_text()
-    sources = [*(ROOT / "src").rglob("*.rs"), *(ROOT / "python" / "ginnel").rglob("*.py")]
+    sources = [
+        *(ROOT / "src").rglob("*.rs"),
+        *(ROOT / "crates").rglob("*.rs"),
+        *(ROOT / "python" / "ginnel").rglob("*.py"),
+    ]
 
     read = {
         name
@@ -84,7 +88,7 @@ def test_every_variable_that_is_read_is_documented() -> None:
 
 def test_every_key_of_the_configuration_file_is_documented() -> None:
     page = (DOCS / "reference" / "configuration.md").read_text()
-    source = (ROOT / "src/agent/config/sections.rs").read_text()
+    source = (ROOT / "crates/agent/src/config/sections.rs").read_text()
 
     keys = re.findall(r"(?:row|unused)!\([^$\"]*\"(\w+)\"", source)
     keys.append("tunnels")

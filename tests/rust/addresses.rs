@@ -1,9 +1,6 @@
 //! Text from outside that names a host is parsed by `base::address` before a lenient parser or a resolver sees it.
 
-use std::fs;
-use std::path::Path;
-
-use super::layers::files_below;
+use super::source::crates;
 
 /// Parsers that read one text in several ways, and functions that resolve names.
 const LENIENT: &[&str] = &[
@@ -29,25 +26,25 @@ const LENIENT: &[&str] = &[
 
 /// Files that may use them, how often, and the reason. The list only gets shorter.
 const ALLOWED: &[(&str, usize, &str)] = &[
-    ("agent/relay/http2/heads.rs", 2, "the Host field of a request that was admitted"),
-    ("base/address/web_url.rs", 1, "the text is written anew from an Authority"),
-    ("client/dial.rs", 1, "the host of a BaseUrl or of a proxy"),
-    ("client/proxy/mod.rs", 1, "the text of a BaseUrl"),
-    ("gateway/modules/traffic_policy/internal_fetch.rs", 1, "the path of a WebUrl"),
-    ("gateway/upstream/http2.rs", 1, "the Host field of a request that was admitted"),
-    ("net/outbound_client.rs", 1, "the text of a WebUrl"),
-    ("net/resolve.rs", 2, "the host of a HostPort"),
-    ("policy/trial/traffic.rs", 1, "an Authority has read the text before"),
-    ("service/console/mod.rs", 1, "a path"),
+    ("crates/agent/src/relay/http2/heads.rs", 2, "the Host field of a request that was admitted"),
+    ("crates/base/src/address/web_url.rs", 1, "the text is written anew from an Authority"),
+    ("crates/client/src/dial.rs", 1, "the host of a BaseUrl or of a proxy"),
+    ("crates/client/src/proxy/mod.rs", 1, "the text of a BaseUrl"),
+    ("crates/gateway/src/modules/traffic_policy/internal_fetch.rs", 1, "the path of a WebUrl"),
+    ("crates/gateway/src/upstream/http2.rs", 1, "the Host field of a request that was admitted"),
+    ("crates/net/src/outbound_client.rs", 1, "the text of a WebUrl"),
+    ("crates/net/src/resolve.rs", 2, "the host of a HostPort"),
+    ("crates/policy/src/trial/traffic.rs", 1, "an Authority has read the text before"),
+    ("crates/service/src/console/mod.rs", 1, "a path"),
 ];
 
 #[test]
 fn no_lenient_parser_sees_text_from_outside() {
     let mut wrong = Vec::new();
     let mut unused: Vec<_> = ALLOWED.iter().map(|(file, ..)| *file).collect();
-    for file in files_below(Path::new("src")).iter().filter(|file| !is_test(file)) {
-        let name = file.strip_prefix("src").unwrap().to_str().unwrap().replace('\\', "/");
-        let found = count(&code_of(file));
+    for file in crates().into_iter().flat_map(|it| it.files) {
+        let name = file.path.to_str().unwrap();
+        let found = count(&file.code);
         let allowed = ALLOWED.iter().find(|(file, ..)| *file == name);
         let allowed = allowed.map_or(0, |(_, number, _)| *number);
         unused.retain(|file| *file != name);
@@ -61,17 +58,6 @@ fn no_lenient_parser_sees_text_from_outside() {
         wrong.join("\n")
     );
     assert!(unused.is_empty(), "remove from ALLOWED what is gone: {unused:?}");
-}
-
-fn is_test(file: &Path) -> bool {
-    file.ends_with("tests.rs") || file.iter().any(|part| part == "tests")
-}
-
-/// The code of a file without comments and unit tests. Some files declare their tests before their code.
-fn code_of(file: &Path) -> String {
-    let text = fs::read_to_string(file).unwrap().replace("#[cfg(test)]\nmod tests;\n", "");
-    let code = text.split("#[cfg(test)]\n").next().unwrap();
-    code.lines().map(|line| line.split("//").next().unwrap()).collect::<Vec<_>>().join("\n")
 }
 
 /// Returns the number of uses, without types such as `EndpointUrl` whose names end in the same way.

@@ -9,9 +9,10 @@ use std::cell::Cell;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
-use ginnel::api::remote::api_keys::{ApiKey, Get};
-use ginnel::api::{self, Secret};
-use ginnel::client::{Client, ClientOptions};
+use ginnel_api::remote::api_keys::{ApiKey, Get};
+use ginnel_api::{self as api, Secret};
+use ginnel_client::{Client, ClientOptions};
+
 use serde_json::json;
 
 use crate::agent::support::{Whole, online};

@@ -2,11 +2,12 @@
 
 use std::collections::HashSet;
 
-use ginnel::api::remote::{self, api_keys, backends, edges};
-use ginnel::api::{
+use ginnel_api::remote::{self, api_keys, backends, edges};
+use ginnel_api::{
     Info, Kind, Number, Output, ParameterLocation, TextOrNumber, Verb, encode, encode_arguments,
     local,
 };
+
 use serde_json::{Map, Value, json};
 
 /// A value of each kind.

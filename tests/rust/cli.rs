@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use ginnel::cli::{Exit, main};
+use ginnel_cli::{Exit, main};
 
 use super::service::support::{Folder, Running};
 

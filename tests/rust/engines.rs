@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use ginnel::api::Origin;
-use ginnel::service::Options;
-use ginnel::service::store::{PostgresOptions, Store};
+use ginnel_api::Origin;
+use ginnel_service::Options;
+use ginnel_store::{PostgresOptions, Store};
 
 /// Makes two tests of a function that takes an [`Engine`].
 macro_rules! on_each_engine {

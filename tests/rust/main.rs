@@ -4,23 +4,18 @@
 
 mod addresses;
 mod agent;
-#[cfg(feature = "service")]
 mod allocations;
 mod api;
-#[cfg(feature = "service")]
 mod cli;
-#[cfg(feature = "service")]
 mod engines;
-#[cfg(feature = "service")]
+#[path = "../fuzz/mod.rs"]
+mod fuzz;
 mod gateway;
 mod layers;
-#[cfg(feature = "service")]
 mod mux;
 mod names;
-#[cfg(feature = "service")]
 mod policy;
-#[cfg(feature = "service")]
 mod protocol;
-#[cfg(feature = "service")]
 mod service;
+mod source;
 mod swallowed_errors;

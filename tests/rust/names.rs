@@ -1,8 +1,9 @@
-//! The name of a type says what it is without its module: no two types of the crate have one name.
+//! The name of a type says what it is without its module: no two types of the crates have one name.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+
+use super::source::crates;
 
 /// Names that more than one type has. The list only gets shorter: give a new type a name of its own.
 #[rustfmt::skip]
@@ -12,8 +13,12 @@ const DUPLICATES: &[&str] = &[
 
 #[test]
 fn every_type_has_a_name_of_its_own() {
-    let mut declarations = BTreeMap::new();
-    collect(Path::new("src"), &mut declarations);
+    let mut declarations: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
+    for file in crates().into_iter().flat_map(|it| it.files) {
+        for name in file.code.lines().filter_map(declared) {
+            declarations.entry(name.to_owned()).or_default().push(file.path.clone());
+        }
+    }
     assert!(declarations.len() > 500, "only {} types were found", declarations.len());
     let duplicates: BTreeMap<_, _> =
         declarations.into_iter().filter(|(_, files)| files.len() > 1).collect();
@@ -26,20 +31,6 @@ fn every_type_has_a_name_of_its_own() {
     let unique: Vec<_> = expected.iter().filter(|name| !duplicates.contains_key(**name)).collect();
     assert!(unique.is_empty(), "remove from DUPLICATES what is unique now: {unique:?}");
     assert_eq!(expected.len(), DUPLICATES.len(), "DUPLICATES names a type twice");
-}
-
-fn collect(folder: &Path, declarations: &mut BTreeMap<String, Vec<PathBuf>>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            collect(&path, declarations);
-        } else if path.extension().is_some_and(|it| it == "rs") && !path.ends_with("tests.rs") {
-            let text = fs::read_to_string(&path).unwrap();
-            for name in text.split("\nmod tests {").next().unwrap().lines().filter_map(declared) {
-                declarations.entry(name.to_owned()).or_default().push(path.clone());
-            }
-        }
-    }
 }
 
 /// The type that a line declares. Types of a trait or of its implementation are indented, and count as

@@ -4,9 +4,9 @@ use std::fs;
 use std::hint::black_box;
 use std::sync::atomic::Ordering::Relaxed;
 
-use ginnel::policy::expression::Expression;
-use ginnel::policy::trial::{Traffic, Trial};
-use ginnel::policy::{Phase, Policy, Protocol, read};
+use ginnel_policy::expression::Expression;
+use ginnel_policy::trial::{Traffic, Trial};
+use ginnel_policy::{Phase, Policy, Protocol, read};
 use serde_json::{Value, json};
 
 use crate::generate::{Dice, generated, joined, mutate_document, mutated, repeated};
@@ -99,7 +99,7 @@ fn trial(source: &str) -> Trial {
         {"actions": [set]},
         {"expressions": [source], "actions": [{"type": "deny"}]},
     ]});
-    Trial::new(Policy::compile(&document, ginnel::policy::Scope::HttpTunnel).expect("valid"), None)
+    Trial::new(Policy::compile(&document, ginnel_policy::Scope::HttpTunnel).expect("valid"), None)
 }
 
 fn traffic(dice: &mut Dice) -> Traffic {

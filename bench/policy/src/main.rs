@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use chrono::Utc;
-use ginnel::policy::ip_rules::IpRules;
-use ginnel::policy::secrets::SecretName;
-use ginnel::policy::{
+use ginnel_policy::ip_rules::IpRules;
+use ginnel_policy::secrets::SecretName;
+use ginnel_policy::{
     AddressLookup, EndpointFacts, Exchange, Phase, Policy, PolicyState, Request, Scope,
     StepOutcome, Verdict, VisitorConnection, World,
 };

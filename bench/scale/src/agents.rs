@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ginnel::agent::definition::Definition;
-use ginnel::agent::{Agent, AgentOptions, SessionState, WebAddress};
-use ginnel::base::address::HostPort;
+use ginnel_agent::definition::Definition;
+use ginnel_agent::{Agent, AgentOptions, SessionState, WebAddress};
+use ginnel_base::address::HostPort;
 use serde_json::{Map, Value, json};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinSet;

@@ -5,10 +5,10 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ginnel::agent::definition::Definition;
-use ginnel::agent::{Agent, AgentOptions, SessionState, Trust, WebAddress};
-use ginnel::api::Secret;
-use ginnel::base::address::HostPort;
+use ginnel_agent::definition::Definition;
+use ginnel_agent::{Agent, AgentOptions, SessionState, Trust, WebAddress};
+use ginnel_api::Secret;
+use ginnel_base::address::HostPort;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;

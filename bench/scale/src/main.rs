@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if arguments.first().is_some_and(|first| first == AS_GINNEL) {
         let ginnel = std::iter::once("ginnel").chain(arguments[1..].iter().map(String::as_str));
-        return ExitCode::from(ginnel::cli::main(ginnel));
+        return ExitCode::from(ginnel_cli::main(ginnel));
     }
     if arguments == [IN_CLUSTER] {
         process::raise_descriptors();

@@ -4,12 +4,13 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::super::random::Random;
-use super::{compare, read, refused};
-use crate::base::address::{
+use ginnel_base::address::{
     AddressError, AddressProtocol, Authority, Cidr, EndpointUrl, Host, HostName, HostPattern,
     HostPort, RequestHost, UpstreamAddress, WebUrl,
 };
+
+use super::super::random::Random;
+use super::{compare, read, refused};
 
 /// The texts of a run in `make test`, which takes a second.
 const TEXTS: usize = 2_000;

@@ -2,10 +2,11 @@
 
 use serde_json::{Value, json};
 
+use ginnel_api::policy_document;
+use ginnel_net::secret_file::secret_text;
+
 use super::super::random::Random;
 use super::{assembled, compare, read, refused};
-use crate::api::policy_document;
-use crate::net::secret_file::secret_text;
 
 /// The texts of a run in `make test`, which takes a second.
 const TEXTS: usize = 150;

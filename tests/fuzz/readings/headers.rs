@@ -4,14 +4,15 @@ use http::header::{CONNECTION, FORWARDED, HeaderName, UPGRADE};
 use http::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
 
-use super::super::random::Random;
-use super::{assembled, compare, read, refused};
-use crate::gateway::http::forwarded::ForwardedVisitor;
-use crate::gateway::listener::trusted_proxies::TrustedProxies;
-use crate::http1::{
+use ginnel_gateway::http::forwarded::ForwardedVisitor;
+use ginnel_gateway::listener::trusted_proxies::TrustedProxies;
+use ginnel_http1::{
     ConnectionOptions, FORWARDED_FOR, FORWARDED_PROTO, ForwardedElement, cookie_pairs, cookie_text,
     elements_of, forwarded_elements, media_type_in, media_type_parameters, proper_upgrades,
 };
+
+use super::super::random::Random;
+use super::{assembled, compare, read, refused};
 
 /// The texts of a run in `make test`, which takes a second.
 const TEXTS: usize = 300;
@@ -256,7 +257,7 @@ fn forwarded(random: &mut Random) -> Value {
     let Some(elements) = forwarded_elements(&fields(&FORWARDED, &lines)) else {
         return refused("Forwarded", lines, "Malformed");
     };
-    let node = |node: &Option<crate::http1::ForwardedNode>| node.as_ref().map(ToString::to_string);
+    let node = |node: &Option<ginnel_http1::ForwardedNode>| node.as_ref().map(ToString::to_string);
     let describe = |it: &ForwardedElement| json!({"for": node(&it.client), "by": node(&it.by), "host": it.host, "proto": it.proto});
     for element in &elements {
         let again = ForwardedElement::parse(element.to_string().as_bytes());

@@ -2,10 +2,11 @@
 
 use serde_json::{Value, json};
 
+use ginnel_policy::path::RequestPath;
+
 use super::super::random::Random;
 use super::super::targets::raw_targets;
 use super::{assembled, compare, read, refused};
-use crate::policy::path::RequestPath;
 
 /// The texts of a run in `make test`, which takes a second.
 const TEXTS: usize = 1_000;

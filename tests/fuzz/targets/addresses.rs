@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use ipnet::IpNet;
 
-use crate::base::address::{
+use ginnel_base::address::{
     AddressProtocol, Authority, Cidr, EndpointUrl, Host, HostName, HostPattern, HostPort,
     RequestHost, UpstreamAddress, WebUrl,
 };

@@ -4,9 +4,10 @@ use std::fmt::Write;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+use ginnel_http1::Body;
+
 use crate::fuzz::hyper_peer;
 use crate::fuzz::pieces::{Arriving, CUTS, Cut, pieces};
-use crate::http1::Body;
 
 /// The first byte says how the body is framed; the others are the body.
 pub fn target(data: &[u8]) {

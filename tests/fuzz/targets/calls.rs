@@ -2,9 +2,10 @@
 
 use std::sync::LazyLock;
 
-use crate::api::{Info, encode_arguments, remote};
+use ginnel_api::{Info, encode_arguments, remote};
+use ginnel_service::decode;
+
 use crate::fuzz::random::Random;
-use crate::service::decode;
 
 static OPERATIONS: LazyLock<Vec<&Info>> = LazyLock::new(|| remote::operations().collect());
 

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::agent::config;
-use crate::api::yaml_tree::read_tree;
-use crate::settings::SettingSources;
+use ginnel_agent::config;
+use ginnel_api::yaml_tree::read_tree;
+use ginnel_settings::SettingSources;
 
 /// A file is read or refused in one line; one in JSON holds what serde_json reads.
 pub fn target(data: &[u8]) {

@@ -4,8 +4,8 @@ use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
-use crate::policy::trial::{Outcome, Report, Traffic, Trial};
-use crate::policy::{Policy, Scope};
+use ginnel_policy::trial::{Outcome, Report, Traffic, Trial};
+use ginnel_policy::{Policy, Scope};
 
 static TRAFFIC: LazyLock<Traffic> = LazyLock::new(|| {
     let traffic = json!({

@@ -2,8 +2,9 @@
 
 use bytes::BytesMut;
 
+use ginnel_mux::frame::{self, Data, Decoder, FrameError, FrameEvent};
+
 use crate::fuzz::pieces::{CUTS, Cut, pieces};
-use crate::mux::frame::{self, Data, Decoder, FrameError, FrameEvent};
 
 /// The longest text of a GOAWAY that is written.
 const MAX_TEXT_BYTES: usize = 1024;

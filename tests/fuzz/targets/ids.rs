@@ -1,6 +1,6 @@
 //! Identifiers and tokens.
 
-use crate::api::id::{Ids, has_prefix, prefix, split_token};
+use ginnel_api::id::{Ids, has_prefix, prefix, split_token};
 
 /// The largest identifier, behind which there is none.
 const LAST: &str = "aWgEPTl1tmebfsQzFP4bxwgy80V";

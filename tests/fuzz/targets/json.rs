@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::api::json::object;
+use ginnel_api::json::object;
 
 /// How keys begin that serde_json has reserved.
 const RESERVED: &str = "$serde_json::private::";

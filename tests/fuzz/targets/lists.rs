@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-use crate::http1::{
+use ginnel_http1::{
     ConnectionOptions, ForwardedElement, cookie_pairs, cookie_text, elements, elements_of,
     forwarded_elements, has_token, is_proper_upgrade, may_be_named, proper_upgrades,
     strip_hop_by_hop,

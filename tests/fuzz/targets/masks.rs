@@ -3,7 +3,7 @@
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
-use crate::api::mask;
+use ginnel_api::mask;
 
 const SECRET: &str = "swordfish-7391";
 const TYPES: [&str; 12] = [

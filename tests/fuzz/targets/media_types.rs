@@ -1,6 +1,6 @@
 //! Values of `Content-Type`.
 
-use crate::http1::{media_type_in, media_type_parameters};
+use ginnel_http1::{media_type_in, media_type_parameters};
 
 /// What is read is printed and read again the same, no name comes twice, and parameters that follow change nothing.
 pub fn target(data: &[u8]) {

@@ -2,7 +2,7 @@
 
 use percent_encoding::percent_decode_str;
 
-use crate::policy::path::{Ambiguity, RequestPath, is_plain};
+use ginnel_policy::path::{Ambiguity, RequestPath, is_plain};
 
 /// A path has one form, which means what the path means; what is resolved is ambiguous no more.
 pub fn target(data: &[u8]) {

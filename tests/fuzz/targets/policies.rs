@@ -4,8 +4,8 @@ use std::sync::LazyLock;
 
 use serde_json::json;
 
-use crate::policy::trial::{Traffic, Trial};
-use crate::policy::{Policy, Protocol, read};
+use ginnel_policy::trial::{Traffic, Trial};
+use ginnel_policy::{Policy, Protocol, read};
 
 /// A POST with what rules look at.
 static TRAFFIC: LazyLock<Traffic> = LazyLock::new(|| {

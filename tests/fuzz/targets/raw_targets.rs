@@ -3,10 +3,10 @@
 use http::header::HOST;
 use http::{Extensions, HeaderValue, Request, Uri};
 
-use crate::base::address::RequestHost;
-use crate::gateway::http::head::admit;
-use crate::http1::{query_of, read_target, target_of};
-use crate::policy::path::RequestPath;
+use ginnel_base::address::RequestHost;
+use ginnel_gateway::http::head::admit;
+use ginnel_http1::{query_of, read_target, target_of};
+use ginnel_policy::path::RequestPath;
 
 /// A target is forwarded as it came, and rules look at the same path and query.
 pub fn target(data: &[u8]) {

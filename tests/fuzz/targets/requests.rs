@@ -6,9 +6,10 @@ use std::task::{Context, Poll, Waker};
 use http::HeaderMap;
 use tokio::io::{AsyncRead, ReadBuf};
 
+use ginnel_http1::{Body, BodyLength, Expects, StrictStream};
+
 use crate::fuzz::hyper_peer;
 use crate::fuzz::pieces::{Arriving, CUTS, Cut};
-use crate::http1::{Body, BodyLength, Expects, StrictStream};
 
 /// What the parser behind gets in the place of what is ambiguous.
 const INVALID: &[u8] = b"\0\n\r\n\r\n";

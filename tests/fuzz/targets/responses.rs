@@ -3,9 +3,10 @@
 use http::HeaderMap;
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 
+use ginnel_http1::{self as http1, Body, HeadError, Response, ResponseHead, ResponseReader};
+
 use crate::fuzz::hyper_peer;
 use crate::fuzz::pieces::{Arriving, CUTS, Cut, pieces};
-use crate::http1::{self, Body, HeadError, Response, ResponseHead, ResponseReader};
 
 /// The largest body that is read.
 const MAX_BODY_BYTES: usize = 64 << 10;

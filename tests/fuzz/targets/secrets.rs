@@ -1,6 +1,6 @@
 //! Files with secrets.
 
-use crate::net::secret_file::secret_text;
+use ginnel_net::secret_file::secret_text;
 
 /// A secret is the end of the file, without the byte order mark, and a problem shows nothing of it.
 pub fn target(data: &[u8]) {

@@ -3,8 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use ginnel::agent::{Agent, SessionState};
-use ginnel::service::{self, Service};
+use ginnel_agent::{Agent, SessionState};
+use ginnel_service::{self as service, Service};
+
 use serde_json::Value;
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
@@ -83,7 +84,7 @@ impl Linked {
             "name": "web", "proto": "http", "addr": mirror().await
         });
         let definition = definition.as_object().unwrap();
-        let definition = ginnel::agent::definition::Definition::read(definition).unwrap();
+        let definition = ginnel_agent::definition::Definition::read(definition).unwrap();
         let url = agent.start_tunnel(definition).await.unwrap().public_url;
         Self { service, agent, wire, url }
     }

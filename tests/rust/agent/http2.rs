@@ -4,12 +4,13 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bytes::Bytes;
-use ginnel::agent::Trust;
-use ginnel::agent::relay::{
+use ginnel_agent::Trust;
+use ginnel_agent::relay::{
     AppProtocol, ForbiddenAddresses, HostHeader, HttpForwarder, LocalUpstream,
 };
-use ginnel::base::address::{Host, HostPort, UpstreamAddress};
+use ginnel_base::address::{Host, HostPort, UpstreamAddress};
+
+use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
 use http::{HeaderMap, Request, Response};

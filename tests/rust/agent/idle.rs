@@ -3,17 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ginnel::mux::Code;
-use ginnel::mux::Incoming;
-use ginnel::mux::MuxSession;
-use ginnel::mux::SessionEnd;
-use ginnel::mux::Side;
-use ginnel::mux::heartbeat;
-use ginnel::protocol::message::Auth;
-use ginnel::protocol::message::AuthExtra;
-use ginnel::protocol::message::Bind;
-use ginnel::protocol::rpc;
-use ginnel::service::{Options, Service};
+use ginnel_mux::Code;
+use ginnel_mux::Incoming;
+use ginnel_mux::MuxSession;
+use ginnel_mux::SessionEnd;
+use ginnel_mux::Side;
+use ginnel_mux::heartbeat;
+use ginnel_mux::protocol::message::Auth;
+use ginnel_mux::protocol::message::AuthExtra;
+use ginnel_mux::protocol::message::Bind;
+use ginnel_mux::protocol::rpc;
+use ginnel_service::{Options, Service};
+
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};

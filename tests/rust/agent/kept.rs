@@ -2,9 +2,10 @@
 
 use std::time::{Duration, SystemTime};
 
-use ginnel::agent::{Agent, AgentOptions};
-use ginnel::api::Origin;
-use ginnel::service::{self, Service};
+use ginnel_agent::{Agent, AgentOptions};
+use ginnel_api::Origin;
+use ginnel_service::{self as service, Service};
+
 use rusqlite::Connection;
 use serde_json::json;
 

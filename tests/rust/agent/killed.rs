@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use ginnel::agent::definition::Definition;
-use ginnel::agent::{Agent, AgentOptions, Trust, WebAddress};
-use ginnel::api::Secret;
+use ginnel_agent::definition::Definition;
+use ginnel_agent::{Agent, AgentOptions, Trust, WebAddress};
+use ginnel_api::Secret;
+
 use reqwest::Client;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -92,7 +93,7 @@ fn complaints(process: &mut Child) -> String {
 #[ignore = "is a service for the test below"]
 fn serves_until_it_is_killed() {
     let Ok(arguments) = std::env::var(SERVE) else { return };
-    ginnel::cli::main(arguments.lines());
+    ginnel_cli::main(arguments.lines());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -140,7 +141,7 @@ async fn agent_of(served: &Served) -> Agent {
     let trust = Trust::file(served.text("ca_path").as_ref()).unwrap();
     let token = Secret(served.text("authtoken"));
     let mut options = AgentOptions::new(
-        served.text("agent_addr").parse::<ginnel::base::address::HostPort>().unwrap(),
+        served.text("agent_addr").parse::<ginnel_base::address::HostPort>().unwrap(),
         token,
         trust,
     );

@@ -4,9 +4,10 @@
 
 use std::time::Duration;
 
-use ginnel::agent::Agent;
-use ginnel::agent::definition::Definition;
-use ginnel::service::{self, Service};
+use ginnel_agent::Agent;
+use ginnel_agent::definition::Definition;
+use ginnel_service::{self as service, Service};
+
 use serde_json::json;
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;

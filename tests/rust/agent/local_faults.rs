@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ginnel::agent::SessionState;
-use ginnel::agent::capture::CaptureRecord;
+use ginnel_agent::SessionState;
+use ginnel_agent::capture::CaptureRecord;
+
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread;
 
-use ginnel::agent::capture::{
+use ginnel_agent::capture::{
     Body, CaptureLimit, CaptureSource, CaptureStore, NewCapture, Recording,
 };
 

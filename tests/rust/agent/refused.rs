@@ -3,21 +3,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ginnel::agent::definition::Definition;
-use ginnel::agent::{Agent, AgentOptions, Error, SessionState, Trust, WebAddress};
-use ginnel::api::Secret;
-use ginnel::mux::Incoming;
-use ginnel::mux::MuxSession;
-use ginnel::mux::Side;
-use ginnel::protocol::message::Auth;
-use ginnel::protocol::message::AuthAnswer;
-use ginnel::protocol::message::BindAnswer;
-use ginnel::protocol::message::BindAnswerExtra;
-use ginnel::protocol::message::error_text;
-use ginnel::protocol::read_kind;
-use ginnel::protocol::rpc::IncomingCall;
-use ginnel::protocol::stream_kind;
-use ginnel::service::{self, Service};
+use ginnel_agent::definition::Definition;
+use ginnel_agent::{Agent, AgentOptions, Error, SessionState, Trust, WebAddress};
+use ginnel_api::Secret;
+use ginnel_mux::Incoming;
+use ginnel_mux::MuxSession;
+use ginnel_mux::Side;
+use ginnel_mux::protocol::message::Auth;
+use ginnel_mux::protocol::message::AuthAnswer;
+use ginnel_mux::protocol::message::BindAnswer;
+use ginnel_mux::protocol::message::BindAnswerExtra;
+use ginnel_mux::protocol::message::error_text;
+use ginnel_mux::protocol::read_kind;
+use ginnel_mux::protocol::rpc::IncomingCall;
+use ginnel_mux::protocol::stream_kind;
+use ginnel_service::{self as service, Service};
+
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
@@ -46,7 +47,7 @@ impl Refusing {
         let authority = own.gateway().authority().clone();
         let acceptor = TlsAcceptor::from(authority.server_config(&[]).unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let server = ginnel::base::address::HostPort::from(listener.local_addr().unwrap());
+        let server = ginnel_base::address::HostPort::from(listener.local_addr().unwrap());
         let trust = Trust::Pem(authority.pem().as_bytes().to_vec());
         let mut options = AgentOptions::new(server, Secret("x".to_owned()), trust);
         options.web_addr = WebAddress::Off;
@@ -91,7 +92,7 @@ async fn answer(
     while let Some(mut stream) = incoming.next().await {
         let Ok(kind) = read_kind(&mut stream).await else { continue };
         if kind == stream_kind::HEARTBEAT {
-            tokio::spawn(ginnel::mux::heartbeat::answer(stream));
+            tokio::spawn(ginnel_mux::heartbeat::answer(stream));
             continue;
         }
         let Ok(call) = IncomingCall::read(kind, stream).await else { continue };

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use ginnel::agent::Trust;
-use ginnel::agent::capture::{CaptureLimit, CaptureRecord, CaptureSource, CaptureStore};
-use ginnel::agent::metrics::TunnelMetrics;
-use ginnel::agent::relay::{self, ForbiddenAddresses, HostHeader, HttpForwarder, LocalUpstream};
-use ginnel::base::address::{Host, HostPort, UpstreamAddress};
+use ginnel_agent::Trust;
+use ginnel_agent::capture::{CaptureLimit, CaptureRecord, CaptureSource, CaptureStore};
+use ginnel_agent::metrics::TunnelMetrics;
+use ginnel_agent::relay::{self, ForbiddenAddresses, HostHeader, HttpForwarder, LocalUpstream};
+use ginnel_base::address::{Host, HostPort, UpstreamAddress};
+
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::net::{TcpListener, TcpStream};
 

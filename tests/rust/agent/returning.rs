@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use ginnel::agent::{Agent, AgentOptions};
-use ginnel::service::{Options, Service};
+use ginnel_agent::{Agent, AgentOptions};
+use ginnel_service::{Options, Service};
+
 use rcgen::ExtendedKeyUsagePurpose;
 use reqwest::{Client, Method};
 use serde_json::{Value, json};

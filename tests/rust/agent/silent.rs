@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use ginnel::gateway::Timeouts;
-use ginnel::service::Options;
+use ginnel_gateway::Timeouts;
+use ginnel_service::Options;
+
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;

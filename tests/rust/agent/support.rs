@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use ginnel::agent::{Agent, AgentOptions, SessionState, Trust, WebAddress};
-use ginnel::service::{self, Service};
+use ginnel_agent::{Agent, AgentOptions, SessionState, Trust, WebAddress};
+use ginnel_service::{self as service, Service};
+
 use reqwest::{Client, Method};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -98,10 +99,10 @@ pub async fn agent_of(service: &Service) -> Agent {
 pub fn options_of(service: &Service) -> AgentOptions {
     let trust = Trust::Pem(service.gateway().authority().pem().as_bytes().to_vec());
     let token = service.authtoken().cloned().unwrap();
-    let server = service.agent_address().map(ginnel::base::address::HostPort::from);
+    let server = service.agent_address().map(ginnel_base::address::HostPort::from);
     let mut options = AgentOptions::new(server, token, trust);
     options.web_addr =
-        WebAddress::At(ginnel::base::address::HostPort::parse_to_listen("127.0.0.1:0").unwrap());
+        WebAddress::At(ginnel_base::address::HostPort::parse_to_listen("127.0.0.1:0").unwrap());
     options
 }
 

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use ginnel::agent::definition::Definition;
-use ginnel::agent::{Agent, AgentOptions, SessionState, Trust};
-use ginnel::service::{self, Service};
+use ginnel_agent::definition::Definition;
+use ginnel_agent::{Agent, AgentOptions, SessionState, Trust};
+use ginnel_service::{self as service, Service};
+
 use reqwest::{Client, Method};
 use serde_json::{Value, json};
 use tokio::io::copy_bidirectional;

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use ginnel::agent::{Agent, AgentOptions, SessionState, Trust, WebAddress};
-use ginnel::service::{self, Service};
+use ginnel_agent::{Agent, AgentOptions, SessionState, Trust, WebAddress};
+use ginnel_service::{self as service, Service};
+
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -186,9 +187,9 @@ async fn a_service_that_comes_back_finds_the_tunnels_at_their_addresses() {
 async fn a_refused_agent_says_why_and_does_not_try_again() {
     let service = Service::start(service::Options::default()).await.unwrap();
     let trust = Trust::Pem(service.gateway().authority().pem().as_bytes().to_vec());
-    let token = ginnel::api::Secret(format!("{}_{}", "0".repeat(27), "0".repeat(21)));
+    let token = ginnel_api::Secret(format!("{}_{}", "0".repeat(27), "0".repeat(21)));
     let mut options = AgentOptions::new(
-        service.agent_address().map(ginnel::base::address::HostPort::from),
+        service.agent_address().map(ginnel_base::address::HostPort::from),
         token,
         trust,
     );

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use ginnel::gateway::{EndpointSpec, EventDelivery, Proto, Target, TunnelGroups};
+use ginnel_gateway::{EndpointSpec, EventDelivery, Proto, Target, TunnelGroups};
+
 use serde_json::{Value, json};
 
 use super::support::{Direct, Peer, header, mirror, upstream};

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ginnel::gateway::{EventDelivery, PublicEndpoint};
+use ginnel_gateway::{EventDelivery, PublicEndpoint};
+
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
@@ -15,7 +16,7 @@ use super::support::{Direct, Peer, bound, edges, header, mirror, soon, upstream}
 const LONG: &str = "CDN-Loop: other.test\r\n";
 
 /// An endpoint whose upstream says the same to each request, and closes if `closes`.
-async fn saying(said: &'static str, closes: bool) -> (ginnel::gateway::Gateway, PublicEndpoint) {
+async fn saying(said: &'static str, closes: bool) -> (ginnel_gateway::Gateway, PublicEndpoint) {
     let edges = edges().await;
     let address = upstream(move |mut peer| async move {
         while !peer.head().await.is_empty() {

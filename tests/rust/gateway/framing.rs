@@ -7,9 +7,10 @@
 
 use std::time::Duration;
 
-use ginnel::agent::Trust;
-use ginnel::agent::relay::{ForbiddenAddresses, HostHeader, LocalUpstream};
-use ginnel::base::address::UpstreamAddress;
+use ginnel_agent::Trust;
+use ginnel_agent::relay::{ForbiddenAddresses, HostHeader, LocalUpstream};
+use ginnel_base::address::UpstreamAddress;
+
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ginnel::gateway::{EndpointOptions, EndpointSpec, GatewaySettings, Proto};
+use ginnel_gateway::{EndpointOptions, EndpointSpec, GatewaySettings, Proto};
+
 use tokio::io::AsyncWriteExt;
 
 use super::support::{
@@ -452,7 +453,7 @@ async fn a_subdomain_is_one_label_below_a_base_domain() {
         subdomain: Some(label.into()),
         ..EndpointSpec::any(Proto::Http)
     };
-    let refused = async |edges: &ginnel::gateway::Gateway, label: &str| {
+    let refused = async |edges: &ginnel_gateway::Gateway, label: &str| {
         let bound = edges.bind(named(label), Direct::to(mirror().await)).await;
         bound.err().unwrap().to_string()
     };

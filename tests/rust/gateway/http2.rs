@@ -3,9 +3,10 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use ginnel::gateway::{
+use ginnel_gateway::{
     EndpointSpec, Gateway, GatewaySettings, HeadLimits, Proto, PublicEndpoint, Timeouts,
 };
+
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::net::TcpStream;

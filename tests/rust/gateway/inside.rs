@@ -1,6 +1,7 @@
 //! Internal endpoints that carry bytes: policies lead TCP edges there.
 
-use ginnel::gateway::{AllowDeny, EndpointOptions, EndpointSpec, Proto, PublicEndpoint};
+use ginnel_gateway::{AllowDeny, EndpointOptions, EndpointSpec, Proto, PublicEndpoint};
+
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use base64::Engine;
-use ginnel::api::Secret;
-use ginnel::gateway::{
+use ginnel_api::Secret;
+use ginnel_gateway::{
     AllowDeny, Credentials, EndpointOptions, EndpointSpec, HeaderChangesSpec, Proto,
 };
+
+use base64::Engine;
 use serde_json::json;
 use tokio::io::AsyncReadExt;
 

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use ginnel::api::Secret;
-use ginnel::gateway::{EndpointOptions, EndpointSpec, EventDelivery, Proto, Webhook};
+use ginnel_api::Secret;
+use ginnel_gateway::{EndpointOptions, EndpointSpec, EventDelivery, Proto, Webhook};
+
 use serde_json::{Value, json};
 
 use super::configured::{EdgeFixture, code, status};

@@ -1,6 +1,6 @@
 //! Visitors who come through a proxy that speaks the PROXY protocol.
 
-use ginnel::gateway::{Gateway, GatewaySettings, TrustedProxies};
+use ginnel_gateway::{Gateway, GatewaySettings, TrustedProxies};
 
 use super::support::{Direct, Peer, bound, edges_with, header, mirror, soon};
 

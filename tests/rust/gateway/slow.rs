@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use ginnel::gateway::{Gateway, GatewaySettings, Timeouts};
+use ginnel_gateway::{Gateway, GatewaySettings, Timeouts};
+
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::sleep;

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use ginnel::gateway::{
+use ginnel_gateway::{
     BoxFuture, ConnectionReuse, DialError, EndpointSpec, Gateway, GatewaySettings, Io, Proto,
     PublicEndpoint, RouteRef, Target, Visitor, tls::LocalAuthority,
 };
+
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 

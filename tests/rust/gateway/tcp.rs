@@ -3,7 +3,8 @@
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 
-use ginnel::gateway::{EndpointSpec, Proto, PublicEndpoint};
+use ginnel_gateway::{EndpointSpec, Proto, PublicEndpoint};
+
 use tokio::io::AsyncWriteExt;
 
 use super::support::{Direct, Peer, edges, host_of, upstream};

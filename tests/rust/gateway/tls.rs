@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use ginnel_api::Secret;
+use ginnel_gateway::tls::{AuthorityKey, LocalAuthority};
+use ginnel_gateway::{EndpointOptions, EndpointSpec, GatewaySettings, Proto, TlsTerminationSpec};
+
 use bytes::Bytes;
-use ginnel::api::Secret;
-use ginnel::gateway::tls::{AuthorityKey, LocalAuthority};
-use ginnel::gateway::{EndpointOptions, EndpointSpec, GatewaySettings, Proto, TlsTerminationSpec};
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::pem::PemObject;

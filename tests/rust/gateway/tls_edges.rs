@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use ginnel::gateway::{EndpointSpec, EventDelivery, Proto};
+use ginnel_gateway::{EndpointSpec, EventDelivery, Proto};
+
 use rcgen::{CertificateParams, KeyPair};
 use rustls::pki_types::{PrivateKeyDer, ServerName};
 use rustls::version::{TLS12, TLS13};

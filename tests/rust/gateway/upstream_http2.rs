@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use ginnel::gateway::{
+use ginnel_gateway::{
     BoxFuture, ConnectionReuse, DialError, Io, RouteRef, Target, UpstreamProtocol, Visitor,
 };
+
+use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
 use http::{HeaderMap, HeaderValue, Request, Response};

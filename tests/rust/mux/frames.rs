@@ -1,13 +1,14 @@
 //! Frames become bytes and events again, however the bytes are cut.
 
+use ginnel_mux::Code;
+use ginnel_mux::frame;
+use ginnel_mux::frame::Data;
+use ginnel_mux::frame::Decoder;
+use ginnel_mux::frame::FrameError;
+use ginnel_mux::frame::FrameEvent;
+use ginnel_mux::protocol::json_object::ObjectScanner;
+
 use bytes::BytesMut;
-use ginnel::mux::Code;
-use ginnel::mux::frame;
-use ginnel::mux::frame::Data;
-use ginnel::mux::frame::Decoder;
-use ginnel::mux::frame::FrameError;
-use ginnel::mux::frame::FrameEvent;
-use ginnel::protocol::json_object::ObjectScanner;
 use proptest::collection::vec;
 use proptest::prelude::*;
 

@@ -1,7 +1,8 @@
 //! Streams that are reset together.
 
+use ginnel_mux::Code;
+
 use bytes::Bytes;
-use ginnel::mux::Code;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::support::{EventDelivery, Raw, fin, pair, soon};

@@ -2,11 +2,12 @@
 
 use std::io::ErrorKind;
 
-use ginnel::mux::Code;
-use ginnel::mux::SessionEnd;
-use ginnel::mux::SessionLimits;
-use ginnel::mux::frame;
-use ginnel::mux::stream_state::WINDOW;
+use ginnel_mux::Code;
+use ginnel_mux::SessionEnd;
+use ginnel_mux::SessionLimits;
+use ginnel_mux::frame;
+use ginnel_mux::stream_state::WINDOW;
+
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::support::{EventDelivery, Raw, fin, soon, until};

@@ -4,17 +4,18 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ginnel_mux::Code;
+use ginnel_mux::MuxSession;
+use ginnel_mux::SessionEnd;
+use ginnel_mux::Side;
+use ginnel_mux::Stream;
+use ginnel_mux::UnreadAccount;
+use ginnel_mux::UnreadBacklog;
+use ginnel_mux::heartbeat;
+use ginnel_mux::protocol::read_kind;
+use ginnel_mux::protocol::stream_kind;
+
 use bytes::Bytes;
-use ginnel::mux::Code;
-use ginnel::mux::MuxSession;
-use ginnel::mux::SessionEnd;
-use ginnel::mux::Side;
-use ginnel::mux::Stream;
-use ginnel::mux::UnreadAccount;
-use ginnel::mux::UnreadBacklog;
-use ginnel::mux::heartbeat;
-use ginnel::protocol::read_kind;
-use ginnel::protocol::stream_kind;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 

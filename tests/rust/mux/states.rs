@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 
+use ginnel_mux::Code;
+use ginnel_mux::stream_state::ReadResult;
+use ginnel_mux::stream_state::StreamState;
+use ginnel_mux::stream_state::WINDOW;
+
 use bytes::Bytes;
-use ginnel::mux::Code;
-use ginnel::mux::stream_state::ReadResult;
-use ginnel::mux::stream_state::StreamState;
-use ginnel::mux::stream_state::WINDOW;
 use proptest::collection::vec;
 use proptest::prelude::*;
 

@@ -2,18 +2,19 @@
 
 use std::time::Duration;
 
+use ginnel_mux::Code;
+use ginnel_mux::Incoming;
+use ginnel_mux::LoginLimits;
+use ginnel_mux::MuxSession;
+use ginnel_mux::SessionLimits;
+use ginnel_mux::Side;
+use ginnel_mux::Stream;
+use ginnel_mux::frame;
+use ginnel_mux::frame::Data;
+use ginnel_mux::frame::Decoder;
+use ginnel_mux::frame::FrameEvent;
+
 use bytes::{Bytes, BytesMut};
-use ginnel::mux::Code;
-use ginnel::mux::Incoming;
-use ginnel::mux::LoginLimits;
-use ginnel::mux::MuxSession;
-use ginnel::mux::SessionLimits;
-use ginnel::mux::Side;
-use ginnel::mux::Stream;
-use ginnel::mux::frame;
-use ginnel::mux::frame::Data;
-use ginnel::mux::frame::Decoder;
-use ginnel::mux::frame::FrameEvent;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::time::timeout;
 

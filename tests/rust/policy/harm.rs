@@ -3,12 +3,13 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use ginnel_policy::Phase;
+use ginnel_policy::expression::Expression;
+use ginnel_policy::trial::{Traffic, Trial};
+
 use cel::common::types::{CelInt, CelList};
 use cel::common::value::{CowVal, Val};
 use cel::context::VariableResolver;
-use ginnel::policy::Phase;
-use ginnel::policy::expression::Expression;
-use ginnel::policy::trial::{Traffic, Trial};
 use serde_json::json;
 
 use super::generate::{Dice, generated, joined, mutate_document, mutated, repeated};

@@ -5,8 +5,9 @@ mod harm;
 mod nesting;
 mod runs;
 
-use ginnel::policy::actions::KINDS;
-use ginnel::policy::{Phase, Policy, Problem, Scope};
+use ginnel_policy::actions::KINDS;
+use ginnel_policy::{Phase, Policy, Problem, Scope};
+
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -55,7 +56,7 @@ fn cases() -> Vec<(PathBuf, Case)> {
     paths.sort();
     let read = |path: PathBuf| {
         let text = fs::read_to_string(&path).unwrap();
-        let case = ginnel::api::yaml::read(&text).unwrap_or_else(|it| panic!("{path:?}: {it}"));
+        let case = ginnel_api::yaml::read(&text).unwrap_or_else(|it| panic!("{path:?}: {it}"));
         (path, case)
     };
     paths.into_iter().map(read).collect()

@@ -3,11 +3,12 @@
 
 use std::thread;
 
+use ginnel_policy::expression::{Expression, LENGTH};
+use ginnel_policy::{Phase, Policy, Scope};
+
 use cel::common::types::CelInt;
 use cel::common::value::CowVal;
 use cel::context::VariableResolver;
-use ginnel::policy::expression::{Expression, LENGTH};
-use ginnel::policy::{Phase, Policy, Scope};
 use serde_json::json;
 
 /// Half of what threads have unless they ask for more: the other half is for their callers.

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use ginnel::policy::actions::KINDS;
-use ginnel::policy::trial::{Report, Traffic, Trial};
+use ginnel_policy::actions::KINDS;
+use ginnel_policy::trial::{Report, Traffic, Trial};
+
 use serde_json::{Map, Value, json};
 
 use super::{Case, cases};

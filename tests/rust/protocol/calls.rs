@@ -2,21 +2,22 @@
 
 use std::time::Duration;
 
+use ginnel_mux::Stream;
+use ginnel_mux::protocol::message::Auth;
+use ginnel_mux::protocol::message::AuthAnswer;
+use ginnel_mux::protocol::message::Bind;
+use ginnel_mux::protocol::message::CommandResponse;
+use ginnel_mux::protocol::message::ProxyHeader;
+use ginnel_mux::protocol::message::Stop;
+use ginnel_mux::protocol::message::StopTunnel;
+use ginnel_mux::protocol::message::error_text;
+use ginnel_mux::protocol::proxy;
+use ginnel_mux::protocol::read_kind;
+use ginnel_mux::protocol::rpc;
+use ginnel_mux::protocol::rpc::IncomingCall;
+use ginnel_mux::protocol::stream_kind;
+
 use bytes::Bytes;
-use ginnel::mux::Stream;
-use ginnel::protocol::message::Auth;
-use ginnel::protocol::message::AuthAnswer;
-use ginnel::protocol::message::Bind;
-use ginnel::protocol::message::CommandResponse;
-use ginnel::protocol::message::ProxyHeader;
-use ginnel::protocol::message::Stop;
-use ginnel::protocol::message::StopTunnel;
-use ginnel::protocol::message::error_text;
-use ginnel::protocol::proxy;
-use ginnel::protocol::read_kind;
-use ginnel::protocol::rpc;
-use ginnel::protocol::rpc::IncomingCall;
-use ginnel::protocol::stream_kind;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::mux::support::{PATIENCE, pair, soon};

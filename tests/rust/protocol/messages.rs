@@ -1,19 +1,20 @@
 //! Messages are read in any letter case and written in one.
 
-use ginnel::protocol::message::Auth;
-use ginnel::protocol::message::AuthAnswer;
-use ginnel::protocol::message::Base64Bytes;
-use ginnel::protocol::message::Bind;
-use ginnel::protocol::message::BindAnswer;
-use ginnel::protocol::message::BindOpts;
-use ginnel::protocol::message::Hidden;
-use ginnel::protocol::message::HttpOpts;
-use ginnel::protocol::message::IpRestrictionOptions;
-use ginnel::protocol::message::RemoteError;
-use ginnel::protocol::message::StopTunnel;
-use ginnel::protocol::message::TlsOpts;
-use ginnel::protocol::message::decode;
-use ginnel::protocol::message::error_text;
+use ginnel_mux::protocol::message::Auth;
+use ginnel_mux::protocol::message::AuthAnswer;
+use ginnel_mux::protocol::message::Base64Bytes;
+use ginnel_mux::protocol::message::Bind;
+use ginnel_mux::protocol::message::BindAnswer;
+use ginnel_mux::protocol::message::BindOpts;
+use ginnel_mux::protocol::message::Hidden;
+use ginnel_mux::protocol::message::HttpOpts;
+use ginnel_mux::protocol::message::IpRestrictionOptions;
+use ginnel_mux::protocol::message::RemoteError;
+use ginnel_mux::protocol::message::StopTunnel;
+use ginnel_mux::protocol::message::TlsOpts;
+use ginnel_mux::protocol::message::decode;
+use ginnel_mux::protocol::message::error_text;
+
 use serde_json::{Value, json};
 
 fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {

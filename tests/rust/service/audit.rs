@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use ginnel::api::Origin;
-use ginnel::service::store::{DatabaseLocation, EventQuery, Store, StoreError, StoredEvent};
-use ginnel::service::{Options, new_admin_key};
+use ginnel_api::Origin;
+use ginnel_service::{Options, new_admin_key};
+use ginnel_store::{DatabaseLocation, EventQuery, Store, StoreError, StoredEvent};
+
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -220,7 +221,7 @@ async fn only_admins_read_events(engine: Engine) {
 #[tokio::test]
 async fn the_word_of_a_trusted_proxy_is_taken_for_the_address() {
     let untrusting = Running::start().await;
-    let trusted_proxies = ginnel::service::TrustedProxies::parse(["127.0.0.0/8"]).unwrap();
+    let trusted_proxies = ginnel_service::TrustedProxies::parse(["127.0.0.0/8"]).unwrap();
     let trusting = Running::with(Options { trusted_proxies, ..Options::default() }).await;
 
     for (service, address) in [(&untrusting, "127.0.0.1"), (&trusting, "192.0.2.9")] {

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use ginnel::service::{Options, code};
+use ginnel_service::{Options, code};
+
 use reqwest::{Client, Method};
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -30,7 +31,7 @@ fn cases() -> Vec<Value> {
 
 fn cases_of(path: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(path).unwrap();
-    ginnel::api::yaml::read(&text).unwrap_or_else(|it| panic!("{path:?}: {it}"))
+    ginnel_api::yaml::read(&text).unwrap_or_else(|it| panic!("{path:?}: {it}"))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

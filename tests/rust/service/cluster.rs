@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use ginnel::agent::{Agent, AgentOptions, Trust, WebAddress};
-use ginnel::service::store::PostgresOptions;
-use ginnel::service::{Error, Options, Service};
+use ginnel_agent::{Agent, AgentOptions, Trust, WebAddress};
+use ginnel_service::{Error, Options, Service};
+use ginnel_store::PostgresOptions;
+
 use reqwest::{Client, Method};
 use serde_json::{Value, json};
 
@@ -26,7 +27,7 @@ pub(super) fn options(database: &PostgresOptions, name: &str) -> Options {
     Options {
         store: Some(database.clone()),
         node_name: Some(name.to_owned()),
-        peer_addr: ginnel::base::address::HostPort::parse_to_listen("127.0.0.1:0").ok(),
+        peer_addr: ginnel_base::address::HostPort::parse_to_listen("127.0.0.1:0").ok(),
         base_domain: Some("tunnels.test".to_owned()),
         ..Options::default()
     }
@@ -98,11 +99,10 @@ impl Nodes {
     pub async fn agent(&self, node: usize) -> Agent {
         let token = self.nodes[0].authtoken().cloned().unwrap();
         let trust = Trust::Pem(self.nodes[node].gateway().authority().pem().as_bytes().to_vec());
-        let server = self.nodes[node].agent_address().map(ginnel::base::address::HostPort::from);
+        let server = self.nodes[node].agent_address().map(ginnel_base::address::HostPort::from);
         let mut options = AgentOptions::new(server, token, trust);
-        options.web_addr = WebAddress::At(
-            ginnel::base::address::HostPort::parse_to_listen("127.0.0.1:0").unwrap(),
-        );
+        options.web_addr =
+            WebAddress::At(ginnel_base::address::HostPort::parse_to_listen("127.0.0.1:0").unwrap());
         let agent = Agent::start(options).await.unwrap();
         online(&agent).await;
         agent
@@ -191,7 +191,7 @@ async fn a_node_may_be_reached_at_another_address_than_it_listens_on() {
     let database = new_database();
     let options = Options {
         peer_addr: "node-a.internal:4400".parse().ok(),
-        peer_listen_addr: ginnel::base::address::HostPort::parse_to_listen("127.0.0.1:0").ok(),
+        peer_listen_addr: ginnel_base::address::HostPort::parse_to_listen("127.0.0.1:0").ok(),
         ..options(&database, "a")
     };
     let service = Service::start(options).await.unwrap();

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use ginnel::agent::Agent;
+use ginnel_agent::Agent;
+
 use reqwest::Method;
 use serde_json::json;
 

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use ginnel::service::store::PostgresOptions;
+use ginnel_store::PostgresOptions;
+
 use serde_json::json;
 
 use super::cluster::{Nodes, PATIENCE};

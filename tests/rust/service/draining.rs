@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use ginnel::service::{Options, Service};
+use ginnel_service::{Options, Service};
+
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use ginnel::agent::Agent;
-use ginnel::service::Options;
+use ginnel_agent::Agent;
+use ginnel_service::Options;
+
 use rcgen::ExtendedKeyUsagePurpose;
 use reqwest::Method;
 use serde_json::json;
@@ -186,7 +187,7 @@ async fn a_wildcard_does_not_serve_a_name_whose_node_cannot_be_reached() {
     // No way leads from one to the other.
     let nowhere = |name| Options {
         peer_addr: "127.0.0.1:1".parse().ok(),
-        peer_listen_addr: ginnel::base::address::HostPort::parse_to_listen("127.0.0.1:0").ok(),
+        peer_listen_addr: ginnel_base::address::HostPort::parse_to_listen("127.0.0.1:0").ok(),
         ..options(&database, name)
     };
     let nodes = Nodes::with([nowhere("a"), nowhere("b")]).await;

@@ -3,8 +3,9 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use ginnel::agent::Agent;
-use ginnel::service::store::PostgresOptions;
+use ginnel_agent::Agent;
+use ginnel_store::PostgresOptions;
+
 use reqwest::Method;
 use serde_json::{Value, json};
 

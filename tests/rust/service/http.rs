@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use ginnel::api::Secret;
-use ginnel::service::{Error, Options, Service};
+use ginnel_api::Secret;
+use ginnel_service::{Error, Options, Service};
+
 use reqwest::Method;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use ginnel::service::store::{DatabaseLocation, PostgresOptions, StoreError};
-use ginnel::service::{Error, Options, Service, new_admin_key};
+use ginnel_service::{Error, Options, Service, new_admin_key};
+use ginnel_store::{DatabaseLocation, PostgresOptions, StoreError};
+
 use reqwest::Method;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -4,8 +4,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use ginnel::api::Origin;
-use ginnel::service::store::{Changes, Document, MissingLog, StorageFault, Store, StoreError};
+use ginnel_api::Origin;
+use ginnel_store::{Changes, Document, MissingLog, StorageFault, Store, StoreError};
+
 use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
 

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use ginnel::service::{Options, Service};
+use ginnel_service::{Options, Service};
+
 use reqwest::{Client, Method};
 use serde_json::Value;
 

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use ginnel::api::{Kind, encode_arguments, remote};
-use ginnel::service::{decode, handlers};
+use ginnel_api::{Kind, encode_arguments, remote};
+use ginnel_service::{decode, handlers};
+
 use reqwest::Method;
 use serde_json::{Map, Value, json};
 

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use ginnel::agent::Agent;
-use ginnel::service::store::PostgresOptions;
+use ginnel_agent::Agent;
+use ginnel_store::PostgresOptions;
+
 use serde_json::json;
 use tokio::task::block_in_place;
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use axum::routing::get;
 use axum::{Json, Router};
 use bench_service::{Connection, median, request};
-use ginnel::service::{Options, Service};
+use ginnel_service::{Options, Service};
 use serde_json::{Value, json};
 
 const POLICY: &str = r#"{"description":"office network","metadata":"{\"team\":\"edge\"}"}"#;

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bench_service::median;
-use ginnel::api::remote::api_keys::{ApiKey, Get};
-use ginnel::api::{Secret, encode};
-use ginnel::client::{Client, ClientOptions};
+use ginnel_api::remote::api_keys::{ApiKey, Get};
+use ginnel_api::{Secret, encode};
+use ginnel_client::{Client, ClientOptions};
 use tokio::runtime::{Builder, Runtime};
 
 const KEY: &str = "ak_2i00000kWq8Zx1T3mB7LrNp9YcVd";

@@ -3,8 +3,8 @@
 use std::io::{Error, Result};
 
 use bytes::Bytes;
-use ginnel::mux::MuxSession;
-use ginnel::mux::Side;
+use ginnel_mux::MuxSession;
+use ginnel_mux::Side;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::peer::{ANSWER, REQUEST, SESSION, SINK, SMALL};

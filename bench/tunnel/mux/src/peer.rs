@@ -3,9 +3,9 @@
 use std::io::Result;
 use std::sync::Arc;
 
-use ginnel::mux::MuxSession;
-use ginnel::mux::SessionLimits;
-use ginnel::mux::Side;
+use ginnel_mux::MuxSession;
+use ginnel_mux::SessionLimits;
+use ginnel_mux::Side;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpListener;
 

@@ -1,9 +1,10 @@
 //! A peer that has not authenticated gets little, and whoever wants more is sent away.
 
-use ginnel::mux::Code;
-use ginnel::mux::LoginLimitError;
-use ginnel::mux::SessionEnd;
-use ginnel::mux::frame;
+use ginnel_mux::Code;
+use ginnel_mux::LoginLimitError;
+use ginnel_mux::SessionEnd;
+use ginnel_mux::frame;
+
 use tokio::io::AsyncReadExt;
 
 use crate::mux::support::{EventDelivery, Raw, fin, soon};

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use ginnel::service::store::{CopiedTable, DatabaseLocation, Store, StoreError};
-use ginnel::service::{Error, copy_store};
+use ginnel_service::{Error, copy_store};
+use ginnel_store::{CopiedTable, DatabaseLocation, Store, StoreError};
 
 use super::{Note, note, put};
 use crate::engines;

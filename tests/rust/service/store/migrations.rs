@@ -4,7 +4,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use ginnel::service::store::{Store, StoreError};
+use ginnel_store::{Store, StoreError};
+
 use rusqlite::Connection;
 
 use super::super::support::Folder;

@@ -8,11 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ginnel::api::Origin;
-use ginnel::service::copy_store;
-use ginnel::service::store::{
-    Changes, DatabaseLocation, PostgresOptions, Store, StoreError, Transaction,
-};
+use ginnel_api::Origin;
+use ginnel_service::copy_store;
+use ginnel_store::{Changes, DatabaseLocation, PostgresOptions, Store, StoreError, Transaction};
 
 use super::{Note, ids, note};
 use crate::engines::{self, PostgresServer};

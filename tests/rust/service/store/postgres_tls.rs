@@ -3,8 +3,9 @@
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
-use ginnel::api::Origin;
-use ginnel::service::store::{Store, StoreError};
+use ginnel_api::Origin;
+use ginnel_store::{Store, StoreError};
+
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair,
 };

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use ginnel::service::store::{Store, StoreError};
+use ginnel_store::{Store, StoreError};
 
 use super::{Note, ids, note};
 use crate::engines::{Engine, on_each_engine};

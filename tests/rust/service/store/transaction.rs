@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use ginnel::service::store::{Store, StoreError, Transaction, View};
+use ginnel_store::{Store, StoreError, Transaction, View};
 
 use super::{Note, ids, note};
 use crate::engines::{Engine, on_each_engine};
@@ -24,7 +24,7 @@ on_each_engine!(
 #[derive(Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 struct Label(String);
 
-impl ginnel::service::store::Document for Label {
+impl ginnel_store::Document for Label {
     const PREFIX: &'static str = "label";
 
     fn id(&self) -> &str {

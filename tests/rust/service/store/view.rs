@@ -1,6 +1,7 @@
 //! What is read from one state of the database.
 
-use ginnel::service::store::{StorageFault, Store, StoreError};
+use ginnel_store::{StorageFault, Store, StoreError};
+
 use rusqlite::Connection;
 
 use super::{Note, note, put};

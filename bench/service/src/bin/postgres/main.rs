@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bench_service::{Connection, median, request};
-use ginnel::service::store::Store;
-use ginnel::service::{Options, Service};
+use ginnel_store::Store;
+use ginnel_service::{Options, Service};
 use node::{JobShape, Node, Note};
 use proxy::Network;
 use serde_json::{Value, json};

@@ -5,8 +5,8 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ginnel::api::Origin;
-use ginnel::service::store::{Document, Store, StoreError};
+use ginnel_api::Origin;
+use ginnel_store::{Document, Store, StoreError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

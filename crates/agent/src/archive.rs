@@ -1,0 +1,454 @@
+//! Reading archives in the HTTP Archive format, version 1.2, of this agent or of anybody.
+//!
+//! An archive is a stranger's: each entry is read for itself, within limits, and one that is no exchange
+//! of HTTP is left out with the reason.
+
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use chrono::{DateTime, Utc};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use serde_json::{Map, Value};
+
+use ginnel_api::mask;
+use ginnel_base::address::with_ascii_host;
+use ginnel_http1::HeadWriter;
+
+use super::capture::{
+    CaptureSource, CapturedExchange, CapturedMessage, ExchangeMarks, ImportedCapture,
+};
+
+/// How many entries an archive may have.
+const MAX_ENTRIES: usize = 10_000;
+/// How many problems are said.
+const MAX_PROBLEMS: usize = 20;
+/// How long a head may be, and how many headers it may have.
+const MAX_HEAD_BYTES: usize = 64 << 10;
+const MAX_HEADERS: usize = 100;
+/// How long a method, the name of a tunnel, an address, a note and an error may be.
+const MAX_METHOD_BYTES: usize = 64;
+const MAX_NAME_BYTES: usize = 200;
+const MAX_TEXT_BYTES: usize = 2000;
+/// How long an exchange may have taken.
+const MAX_MILLISECONDS: f64 = 1e10;
+/// The field with the bytes of a target, in base64, if the URL does not show them.
+pub(super) const RAW_TARGET: &str = "_rawTarget";
+/// What cannot stand in the target of a request as it is.
+const NOT_IN_TARGETS: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>');
+
+/// What an archive holds.
+#[derive(Debug, Default)]
+pub(super) struct ReadArchive {
+    pub captures: Vec<ImportedCapture>,
+    /// How many entries were left out.
+    pub skipped: usize,
+    /// Why, of the first ones.
+    pub problems: Vec<String>,
+}
+
+/// Reads the `log` of an archive; of each body so many bytes are kept.
+///
+/// # Errors
+/// When it is none, or has too many entries.
+pub(super) fn read(log: &Map<String, Value>, max_body: usize) -> Result<ReadArchive, String> {
+    let entries = log.get("entries").and_then(Value::as_array);
+    let entries = entries.ok_or("log.entries: is missing, or no list")?;
+    if entries.len() > MAX_ENTRIES {
+        return Err(format!("log.entries: {} entries, at most {MAX_ENTRIES}", entries.len()));
+    }
+    let mut archive = ReadArchive::default();
+    for (index, entry) in entries.iter().enumerate() {
+        match read_entry(entry, max_body) {
+            Ok(capture) => archive.captures.push(capture),
+            Err(problem) => {
+                archive.skipped += 1;
+                if archive.problems.len() < MAX_PROBLEMS {
+                    archive.problems.push(format!("log.entries[{index}].{problem}"));
+                }
+            }
+        }
+    }
+    Ok(archive)
+}
+
+fn read_entry(entry: &Value, max_body: usize) -> Result<ImportedCapture, String> {
+    let request = &entry["request"];
+    let (origin, target) = url(text(request, "url"))?;
+    let target = raw_target(request, &target).unwrap_or_else(|| target.into_bytes());
+    let start = DateTime::parse_from_rfc3339(text(entry, "startedDateTime"));
+    let start = start.map_err(|error| format!("startedDateTime: {error}"))?.with_timezone(&Utc);
+    let error = bounded(text(entry, "comment"), MAX_TEXT_BYTES);
+    let (marks, took) = timings(&entry["timings"]);
+    let mut exchange = CapturedExchange::ended(marks, took);
+    exchange.request = read_request(request, &target, max_body)?;
+    exchange.response = read_response(&entry["response"], max_body)?;
+    exchange.error = Some(error).filter(|error| !error.is_empty());
+    exchange.note = bounded(text(entry, "_note"), MAX_TEXT_BYTES);
+    let replay_of = bounded(text(entry, "_replayOf"), MAX_NAME_BYTES);
+    let source = CaptureSource {
+        remote_addr: bounded(text(entry, "_clientAddress"), MAX_NAME_BYTES),
+        replay_of: Some(replay_of).filter(|id| !id.is_empty()),
+        imported_from: Some(origin),
+        ..CaptureSource::default()
+    };
+    let tunnel_name = bounded(text(entry, "_tunnel"), MAX_NAME_BYTES);
+    Ok(ImportedCapture { tunnel_name, source, start, exchange })
+}
+
+fn read_request(
+    request: &Value,
+    target: &[u8],
+    max_body: usize,
+) -> Result<CapturedMessage, String> {
+    let method = text(request, "method");
+    if !is_token(method) || method.len() > MAX_METHOD_BYTES {
+        return Err("request.method: is no method".to_owned());
+    }
+    let version = version(request);
+    let line = [method.as_bytes(), target, version.as_bytes()].join(&b' ');
+    let head = head(&line, &request["headers"], "request")?;
+    let data = &request["postData"];
+    // What browsers write does not say it, and what this agent writes says it in the comment.
+    let is_base64 = [text(data, "encoding"), text(data, "comment")].contains(&"base64");
+    let body = match data["text"].as_str() {
+        Some(body) => decode(body, is_base64).ok_or("request.postData.text: is no base64")?,
+        None => form(&data["params"]).into_bytes(),
+    };
+    let sent = request["bodySize"].as_u64();
+    let mut request = message(&head, &body, sent, max_body);
+    if is_base64 && is_still_coded(&request, sent) {
+        (request.is_decoded, request.cut_off) = (false, request.body.len() < body.len());
+        request.body_length = body.len() as u64;
+    }
+    Ok(request)
+}
+
+/// Returns true if the bytes of a body have the coding that the head names: they begin as such bytes do, or
+/// their number is that of the body as it was sent.
+fn is_still_coded(message: &CapturedMessage, sent: Option<u64>) -> bool {
+    let headers = message.headers();
+    let mut codings =
+        headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("content-encoding"));
+    let Some((_, coding)) = codings.next() else { return false };
+    let bytes = message.body.bytes();
+    match coding.trim().to_ascii_lowercase().as_str() {
+        "gzip" | "x-gzip" => bytes.starts_with(b"\x1f\x8b"),
+        "zstd" => bytes.starts_with(b"\x28\xb5\x2f\xfd"),
+        "identity" => false,
+        _ => sent == Some(bytes.len() as u64),
+    }
+}
+
+fn read_response(response: &Value, max_body: usize) -> Result<Option<CapturedMessage>, String> {
+    let status = response["status"].as_u64().unwrap_or_default();
+    if status == 0 {
+        return Ok(None);
+    }
+    if !(100..=999).contains(&status) {
+        return Err(format!("response.status: {status} is no status"));
+    }
+    let version = version(response);
+    let reason = printable(&bounded(text(response, "statusText"), MAX_TEXT_BYTES));
+    let line = format!("{version} {status} {reason}");
+    let head = head(line.trim_end().as_bytes(), &response["headers"], "response")?;
+    let content = &response["content"];
+    let is_base64 = text(content, "encoding").eq_ignore_ascii_case("base64");
+    let body = decode(text(content, "text"), is_base64);
+    let body = body.ok_or("response.content.text: is no base64")?;
+    let mut message = message(&head, &body, response["bodySize"].as_u64(), max_body);
+    message.cut_off |= text(content, "comment").starts_with("the first ");
+    Ok(Some(message))
+}
+
+/// A message with as much of its body as is kept. Archives have bodies as people read them, with headers
+/// that say how they were sent.
+fn message(head: &[u8], body: &[u8], sent: Option<u64>, max_body: usize) -> CapturedMessage {
+    let mut message = CapturedMessage::new(head, false);
+    let headers = message.headers();
+    let header = |name: &str| {
+        let named = headers.iter().find(|(own, _)| own.eq_ignore_ascii_case(name));
+        named.map(|(_, value)| value.to_ascii_lowercase())
+    };
+    let length = header("content-length").and_then(|length| length.trim().parse::<u64>().ok());
+    let is_coded = header("content-encoding").is_some_and(|coding| coding.trim() != "identity");
+    message.chunked = message.names_chunks();
+    message.is_decoded =
+        !body.is_empty() && (is_coded || length.is_some_and(|length| length != body.len() as u64));
+    let kept = body.get(..max_body).unwrap_or(body);
+    let sent = sent.unwrap_or(body.len() as u64);
+    message.cut_off = kept.len() < body.len() || !is_coded && sent > body.len() as u64;
+    message.body_length = sent;
+    message.body = kept.to_vec().into();
+    message
+}
+
+/// Scheme, host and port of a URL, and the target of a request for it.
+fn url(url: &str) -> Result<(String, String), String> {
+    const NO_URL: &str = "request.url: is no URL of HTTP";
+    let url = url.split('#').next().unwrap_or_default();
+    let url = with_ascii_host(url)
+        .map_err(|problem| format!("request.url: {:?} {problem}", mask::url(url)))?;
+    let (scheme, rest) = url.split_once("://").ok_or(NO_URL)?;
+    let scheme = scheme.to_ascii_lowercase();
+    if !["http", "https", "ws", "wss"].contains(&scheme.as_str()) {
+        return Err(NO_URL.to_owned());
+    }
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let (authority, target) = rest.split_at(end);
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let is_host =
+        !host.is_empty() && host.len() <= 300 && host.bytes().all(|it| it.is_ascii_graphic());
+    let target = utf8_percent_encode(target, NOT_IN_TARGETS).to_string();
+    let target = if target.starts_with('/') { target } else { format!("/{target}") };
+    match is_host && target.len() <= MAX_HEAD_BYTES / 2 {
+        true => Ok((format!("{scheme}://{host}"), target)),
+        false => Err(NO_URL.to_owned()),
+    }
+}
+
+/// Returns the bytes of a target as exports of this agent contain them, if the URL shows the same target.
+fn raw_target(request: &Value, target: &str) -> Option<Vec<u8>> {
+    let raw = STANDARD.decode(request[RAW_TARGET].as_str()?).ok()?;
+    let shown = String::from_utf8_lossy(&raw);
+    let is_same =
+        utf8_percent_encode(shown.split('#').next()?, NOT_IN_TARGETS).to_string() == target;
+    let is_plain = raw.starts_with(b"/") && !raw.iter().any(|it| *it <= b' ' || *it == 0x7f);
+    (is_same && is_plain && raw.len() <= MAX_HEAD_BYTES / 2).then_some(raw)
+}
+
+/// Returns true if an import of the URL that contains a target returns the same target.
+pub(super) fn is_kept_by_url(target: &[u8]) -> bool {
+    target.iter().all(|byte| byte.is_ascii() && !b"\"<>#".contains(byte))
+}
+
+/// A head of this line and these headers; names that are none are left out.
+fn head(line: &[u8], headers: &Value, whose: &str) -> Result<Vec<u8>, String> {
+    let mut head = Vec::new();
+    let mut writer = HeadWriter::begin(line, &mut head);
+    let headers = headers.as_array().map_or(&[][..], Vec::as_slice);
+    let named = headers.iter().map(|header| (text(header, "name"), text(header, "value")));
+    let (mut count, mut bytes) = (0, line.len());
+    for (name, value) in named.filter(|(name, _)| is_token(name)) {
+        (count, bytes) = (count + 1, bytes + name.len() + value.len());
+        if count > MAX_HEADERS || bytes > MAX_HEAD_BYTES {
+            return Err(format!("{whose}.headers: are too many, or too long"));
+        }
+        writer.field(name, printable(value));
+    }
+    writer.end();
+    Ok(head)
+}
+
+/// The parts of the time, which are -1 or missing where they are not known.
+fn timings(timings: &Value) -> (ExchangeMarks, Duration) {
+    let part = |name: &str| {
+        let milliseconds = timings[name].as_f64().unwrap_or_default();
+        Duration::from_secs_f64(milliseconds.clamp(0.0, MAX_MILLISECONDS) / 1000.0)
+    };
+    let connecting = part("blocked") + part("dns");
+    let connected = connecting + part("connect");
+    let first_byte = connected + part("send") + part("wait");
+    let marks = ExchangeMarks {
+        connecting: Some(connecting),
+        connected: Some(connected),
+        first_byte: Some(first_byte),
+    };
+    (marks, first_byte + part("receive"))
+}
+
+fn version(message: &Value) -> &'static str {
+    if text(message, "httpVersion").eq_ignore_ascii_case("http/1.0") {
+        "HTTP/1.0"
+    } else {
+        "HTTP/1.1"
+    }
+}
+
+fn form(params: &Value) -> String {
+    let mut form = url::form_urlencoded::Serializer::new(String::new());
+    for param in params.as_array().map_or(&[][..], Vec::as_slice) {
+        form.append_pair(text(param, "name"), text(param, "value"));
+    }
+    form.finish()
+}
+
+fn decode(body: &str, is_base64: bool) -> Option<Vec<u8>> {
+    if is_base64 { STANDARD.decode(body.trim()).ok() } else { Some(body.as_bytes().to_vec()) }
+}
+
+fn text<'v>(value: &'v Value, name: &str) -> &'v str {
+    value[name].as_str().unwrap_or_default()
+}
+
+/// As much of a text as is kept.
+fn bounded(text: &str, most: usize) -> String {
+    let mut end = text.len().min(most);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text[..end].to_owned()
+}
+
+/// A text in which nothing ends a line.
+fn printable(text: &str) -> String {
+    text.chars()
+        .map(|letter| if letter.is_control() && letter != '\t' { ' ' } else { letter })
+        .collect()
+}
+
+/// Whether a text can be the name of a header or a method (RFC 9110, section 5.6.2).
+fn is_token(text: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !text.is_empty() && text.bytes().all(is_part)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::outgoing::replayed;
+
+    fn entry(changes: Value) -> Value {
+        let mut entry = json!({
+            "startedDateTime": "2026-11-23T10:00:00.123+01:00",
+            "request": {"method": "POST", "url": "https://a.test/x?y=1", "httpVersion": "h2",
+                "headers": [{"name": ":path", "value": "/x"}, {"name": "Host", "value": "a.test"}],
+                "postData": {"mimeType": "text/plain", "text": "hello"}, "bodySize": 5},
+            "response": {"status": 200, "statusText": "OK", "headers": [],
+                "content": {"text": "aGk=", "encoding": "base64"}},
+            "timings": {"blocked": -1, "send": 1, "wait": 10.5, "receive": 2},
+        });
+        for (path, value) in changes.as_object().unwrap() {
+            *entry.pointer_mut(path).unwrap() = value.clone();
+        }
+        entry
+    }
+
+    fn read_one(entry: Value) -> Result<ImportedCapture, String> {
+        let log = json!({"entries": [entry]});
+        let mut archive = read(log.as_object().unwrap(), 1000).unwrap();
+        archive.captures.pop().ok_or_else(|| archive.problems.remove(0))
+    }
+
+    #[test]
+    fn an_entry_becomes_a_request_that_can_be_sent() {
+        let capture = read_one(entry(json!({}))).unwrap();
+
+        let exchange = &capture.exchange;
+        let raw = String::from_utf8(replayed(&exchange.request, &capture.source)).unwrap();
+        let expected = "POST /x?y=1 HTTP/1.1\r\nHost: a.test\r\nContent-Length: 5\r\n\r\nhello";
+        assert_eq!(raw, expected);
+        assert_eq!(capture.source.imported_from.as_deref(), Some("https://a.test"));
+        assert_eq!(exchange.response.as_ref().unwrap().body, *b"hi");
+        assert_eq!(exchange.took, Some(Duration::from_micros(13_500)));
+        assert_eq!(capture.start.to_rfc3339(), "2026-11-23T09:00:00.123+00:00");
+    }
+
+    #[test]
+    fn what_is_no_exchange_is_left_out_with_the_reason() {
+        for (path, value, problem) in [
+            ("/request/url", json!("ftp://a.test/"), "request.url"),
+            ("/request/url", json!("//a.test/"), "request.url"),
+            ("/request/url", json!("http://"), "request.url"),
+            ("/request/url", json!(7), "request.url"),
+            ("/request/method", json!("GET / HTTP/1.1\r\nX:"), "request.method"),
+            ("/request/method", json!("X".repeat(100)), "request.method"),
+            ("/startedDateTime", json!("yesterday"), "startedDateTime"),
+            ("/response/status", json!(7), "response.status"),
+            ("/response/content/text", json!("???"), "response.content.text"),
+            ("/request/postData", json!({"text": "?", "encoding": "base64"}), "request.postData"),
+            (
+                "/request/headers",
+                json!(vec![json!({"name": "a", "value": "b"}); 101]),
+                "request.headers",
+            ),
+            (
+                "/request/headers",
+                json!([{"name": "a", "value": "b".repeat(70_000)}]),
+                "request.headers",
+            ),
+            ("/request", json!(null), "request.url"),
+        ] {
+            let refused = read_one(entry(json!({path: value}))).unwrap_err();
+            assert!(refused.starts_with(&format!("log.entries[0].{problem}")), "{path}: {refused}");
+        }
+        let log = json!({"entries": vec![json!(1); 30]});
+        let archive = read(log.as_object().unwrap(), 1).unwrap();
+        assert_eq!((archive.skipped, archive.problems.len()), (30, MAX_PROBLEMS));
+        let entries = json!({"entries": vec![json!(1); MAX_ENTRIES + 1]});
+        for log in [json!({}), json!({"entries": 1}), entries] {
+            assert!(read(log.as_object().unwrap(), 1).is_err());
+        }
+    }
+
+    #[test]
+    fn nothing_in_an_archive_breaks_out_of_its_place() {
+        let hostile = "a\r\nInjected: 1\r\n\r\nbody";
+        let changes = json!({
+            "/request/url": format!("http://a.test/ é?{hostile}"),
+            "/request/headers": [{"name": hostile, "value": "x"}, {"name": "x", "value": hostile}],
+            "/response/statusText": hostile,
+        });
+
+        let exchange = read_one(entry(changes)).unwrap().exchange;
+
+        for message in [&exchange.request, exchange.response.as_ref().unwrap()] {
+            let head = String::from_utf8(message.head.clone()).unwrap();
+            assert_eq!(head.matches("\r\n\r\n").count(), 1, "{head}");
+            assert!(!head.contains("\nInjected"), "{head}");
+        }
+        assert_eq!(exchange.request.headers().len(), 1);
+    }
+
+    #[test]
+    fn what_is_too_long_is_cut_and_never_sent() {
+        let text = "x".repeat(1_500);
+        let changes = json!({"/request/postData/text": text, "/response/content": {"text": text}});
+
+        let exchange = read_one(entry(changes)).unwrap().exchange;
+
+        for message in [&exchange.request, exchange.response.as_ref().unwrap()] {
+            assert_eq!((message.body.len(), message.is_truncated()), (1_000, true));
+        }
+        let longer = read_one(entry(json!({"/request/bodySize": 100}))).unwrap().exchange;
+        assert!(longer.request.is_truncated());
+    }
+
+    #[test]
+    fn a_body_without_its_coding_is_sent_without_it() {
+        let headers = json!([{"name": "Content-Encoding", "value": "gzip"},
+            {"name": "Content-Length", "value": "25"}, {"name": "X", "value": "1"}]);
+        let changes = json!({"/request/headers": headers, "/request/bodySize": 25});
+
+        let capture = read_one(entry(changes)).unwrap();
+
+        let request = capture.exchange.request;
+        assert!(request.is_whole());
+        let raw = String::from_utf8(replayed(&request, &capture.source)).unwrap();
+        let expected =
+            "POST /x?y=1 HTTP/1.1\r\nHost: a.test\r\nContent-Length: 5\r\nX: 1\r\n\r\nhello";
+        assert_eq!(raw, expected);
+    }
+
+    #[test]
+    fn a_body_that_still_has_its_coding_keeps_it() {
+        let packed = b"\x1f\x8b\x08\0\xff";
+        let changes = json!({
+            "/request/headers": [{"name": "Content-Encoding", "value": "gzip"}],
+            "/request/postData": {"text": STANDARD.encode(packed), "encoding": "base64"},
+            "/request/bodySize": -1,
+        });
+
+        let capture = read_one(entry(changes)).unwrap();
+
+        let request = capture.exchange.request;
+        assert!(request.is_whole());
+        let raw = replayed(&request, &capture.source);
+        let head = b"POST /x?y=1 HTTP/1.1\r\nHost: a.test\r\nContent-Encoding: gzip\r\n\
+            Content-Length: 5\r\n\r\n";
+        assert_eq!(raw, [&head[..], packed].concat());
+    }
+}

@@ -1,0 +1,489 @@
+//! Which records are shown: terms that must all hold, but of those about a method, path, status or tunnel one
+//! of each.
+//!
+//! | Term | Holds for |
+//! |---|---|
+//! | `method:POST` | this method |
+//! | `path:/hook*` | targets without query that match; `*` stands for anything |
+//! | `status:404`, `status:5xx`, `status:pending` | this status, this class, no answer yet |
+//! | `>200ms`, `<2s` | exchanges that took longer, or shorter |
+//! | `after:2026-11-23T14:03:00Z`, `before:14:03:20` | arrived at or after, before this time; without a date today |
+//! | `grpc:5` | gRPC calls that ended so |
+//! | `size:>10kb`, `size:<1mb` | request and answer together |
+//! | `header:x-id`, `header:x-id=a*` | a header of request or answer, with this value |
+//! | `body:text` | text in a body, in any case |
+//! | `tunnel:web` | this tunnel |
+//! | `is:failed` | exchanges that broke off, or ended with an error: 5xx, or of a gRPC call |
+//! | `is:replay`, `is:truncated`, `is:unanswered`, `is:mocked`, `is:held`, `is:edited`, `is:policy`, `is:pinned`, `is:noted`, `is:imported` | records with this mark |
+//! | `text` | text in method, target or a header |
+//!
+//! A term with blanks stands in quotes (`body:"two words"`), and `-` before a term means that it
+//! does not hold.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Local, NaiveTime};
+use regex::bytes::{Regex, RegexBuilder};
+
+use super::content;
+use crate::capture::{CaptureRecord, CapturedExchange, CapturedMessage};
+
+/// How long a filter may be, in bytes.
+const MAX_FILTER_BYTES: usize = 1000;
+/// What stands before the colon of a term; the page has the same, and so has the guide.
+const WORDS: [&str; 12] = [
+    "method", "path", "status", "grpc", "took", "after", "before", "size", "header", "body",
+    "tunnel", "is",
+];
+/// What `is:` asks for.
+const MARKS: [&str; 11] = [
+    "replay",
+    "failed",
+    "truncated",
+    "unanswered",
+    "mocked",
+    "held",
+    "edited",
+    "policy",
+    "pinned",
+    "noted",
+    "imported",
+];
+/// How many letters of a word may be wrong for another one to be meant.
+const MAX_WRONG_LETTERS: usize = 2;
+
+/// The terms, all of which must hold.
+#[derive(Debug, Default)]
+pub struct RequestFilter(Vec<FilterTerm>);
+
+#[derive(Debug)]
+struct FilterTerm {
+    negated: bool,
+    test: FilterTest,
+}
+
+#[derive(Debug)]
+enum FilterTest {
+    Method(String),
+    Path(Regex),
+    Status(u16),
+    Class(u16),
+    Pending,
+    Grpc(u16),
+    Longer(Duration),
+    Shorter(Duration),
+    After(DateTime<Local>),
+    Before(DateTime<Local>),
+    Larger(u64),
+    Smaller(u64),
+    Header(String, Option<Regex>),
+    Body(Regex),
+    Tunnel(String),
+    Replay,
+    Failed,
+    Truncated,
+    Unanswered,
+    Mocked,
+    Held,
+    Edited,
+    Policy,
+    Pinned,
+    Noted,
+    Imported,
+    Text(Regex),
+}
+
+impl RequestFilter {
+    /// Reads a filter.
+    ///
+    /// # Errors
+    /// With the term that cannot be understood, and why.
+    pub fn read(text: &str) -> Result<Self, String> {
+        if text.len() > MAX_FILTER_BYTES {
+            return Err(format!("filter: is longer than {MAX_FILTER_BYTES} bytes"));
+        }
+        split(text).iter().map(|term| FilterTerm::read(term)).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// What was probably meant where a term has a word that is none; such a term is looked for as text.
+    pub fn hint(text: &str) -> Option<String> {
+        split(text).iter().find_map(|term| {
+            let (word, value) = term.trim_start_matches('-').split_once(':')?;
+            let is_word = word.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'_');
+            if word.is_empty() || !is_word || WORDS.contains(&word) || value.starts_with("//") {
+                return None;
+            }
+            let nearest = WORDS.iter().map(|known| (distance(word, known), known)).min()?;
+            let meant = match nearest {
+                (wrong, known) if wrong <= MAX_WRONG_LETTERS && wrong < word.len() => {
+                    format!("did you mean {known}:?")
+                }
+                _ => format!("words are {}", WORDS.map(|word| format!("{word}:")).join(" ")),
+            };
+            Some(format!("{word}: is no word of filters, {term:?} is looked for; {meant}"))
+        })
+    }
+
+    /// Whether a record is shown.
+    pub fn holds(&self, record: &CaptureRecord) -> bool {
+        if self.0.is_empty() {
+            return true;
+        }
+        let exchange = record.exchange();
+        let holds = |term: &FilterTerm| term.test.holds(record, &exchange) != term.negated;
+        self.0.iter().all(|term| match term.alternatives() {
+            None => holds(term),
+            key => self.0.iter().any(|other| other.alternatives() == key && holds(other)),
+        })
+    }
+}
+
+/// How many letters differ.
+fn distance(a: &str, b: &str) -> usize {
+    let mut before: Vec<_> = (0..=b.len()).collect();
+    for (row, letter) in a.bytes().enumerate() {
+        let mut last = row + 1;
+        let mut diagonal = std::mem::replace(&mut before[0], last);
+        for (column, other) in b.bytes().enumerate() {
+            let same = diagonal + usize::from(!letter.eq_ignore_ascii_case(&other));
+            diagonal = before[column + 1];
+            last = (last + 1).min(diagonal + 1).min(same);
+            before[column + 1] = last;
+        }
+    }
+    before.last().copied().unwrap_or_default()
+}
+
+/// The terms of a text: parted by blanks outside of quotes, which go.
+fn split(text: &str) -> Vec<String> {
+    let mut terms = Vec::new();
+    let mut term = String::new();
+    let mut quoted = false;
+    for letter in text.chars() {
+        match letter {
+            '"' => quoted = !quoted,
+            letter if letter.is_whitespace() && !quoted => {
+                terms.push(std::mem::take(&mut term));
+            }
+            letter => term.push(letter),
+        }
+    }
+    terms.push(term);
+    terms.retain(|term| !term.is_empty());
+    terms
+}
+
+impl FilterTerm {
+    fn read(text: &str) -> Result<Self, String> {
+        let rest = text.strip_prefix('-').filter(|rest| !rest.is_empty());
+        let test = FilterTest::read(rest.unwrap_or(text));
+        let test = test.map_err(|problem| format!("filter: {text}: {problem}"))?;
+        Ok(Self { negated: rest.is_some(), test })
+    }
+
+    /// What the term is about, where a record has only one such value: of several terms about it, one must
+    /// hold.
+    fn alternatives(&self) -> Option<&'static str> {
+        match self.test {
+            _ if self.negated => None,
+            FilterTest::Method(_) => Some("method"),
+            FilterTest::Path(_) => Some("path"),
+            FilterTest::Status(_) | FilterTest::Class(_) | FilterTest::Pending => Some("status"),
+            FilterTest::Grpc(_) => Some("grpc"),
+            FilterTest::Tunnel(_) => Some("tunnel"),
+            _ => None,
+        }
+    }
+}
+
+impl FilterTest {
+    fn read(text: &str) -> Result<Self, String> {
+        if let Some(time) = text.strip_prefix('>') {
+            return duration(time).map(Self::Longer);
+        }
+        if let Some(time) = text.strip_prefix('<') {
+            return duration(time).map(Self::Shorter);
+        }
+        let Some((name, value)) = text.split_once(':') else {
+            return contains(text).map(Self::Text);
+        };
+        match name {
+            "method" => Ok(Self::Method(value.to_owned())),
+            "path" => like(value).map(Self::Path),
+            "status" => status(value),
+            "grpc" => value.parse().map(Self::Grpc).map_err(|_| "must be a number".to_owned()),
+            "took" => Self::read(value).and_then(|test| match test {
+                Self::Longer(_) | Self::Shorter(_) => Ok(test),
+                _ => Err("must be written like took:>200ms".to_owned()),
+            }),
+            "after" => time(value).map(Self::After),
+            "before" => time(value).map(Self::Before),
+            "size" => size(value),
+            "header" => match value.split_once('=') {
+                Some((name, value)) => Ok(Self::Header(name.to_owned(), Some(like(value)?))),
+                None => Ok(Self::Header(value.to_owned(), None)),
+            },
+            "body" => contains(value).map(Self::Body),
+            "tunnel" => Ok(Self::Tunnel(value.to_owned())),
+            "is" => match value {
+                "replay" => Ok(Self::Replay),
+                "failed" => Ok(Self::Failed),
+                "truncated" => Ok(Self::Truncated),
+                "unanswered" => Ok(Self::Unanswered),
+                "mocked" => Ok(Self::Mocked),
+                "held" => Ok(Self::Held),
+                "edited" => Ok(Self::Edited),
+                "policy" => Ok(Self::Policy),
+                "pinned" => Ok(Self::Pinned),
+                "noted" => Ok(Self::Noted),
+                "imported" => Ok(Self::Imported),
+                _ => Err(format!("must be one of {}", MARKS.join(", "))),
+            },
+            // A colon is nothing special in what somebody looks for.
+            _ => contains(text).map(Self::Text),
+        }
+    }
+
+    fn holds(&self, record: &CaptureRecord, exchange: &CapturedExchange) -> bool {
+        let (request, response) = (&exchange.request, exchange.response.as_ref());
+        match self {
+            Self::Method(method) => request.start_line()[0].eq_ignore_ascii_case(method),
+            Self::Path(path) => {
+                let [_, target, _] = request.start_line();
+                let target = target.split('?').next().unwrap_or_default();
+                path.is_match(target.as_bytes())
+            }
+            Self::Status(status) => code(response) == Some(*status),
+            Self::Class(class) => code(response).is_some_and(|code| code / 100 == *class),
+            Self::Pending => response.is_none(),
+            Self::Grpc(status) => exchange.grpc_status() == Some(*status),
+            Self::Longer(limit) => exchange.took.is_some_and(|took| took > *limit),
+            Self::Shorter(limit) => exchange.took.is_some_and(|took| took < *limit),
+            Self::After(time) => record.start() >= *time,
+            Self::Before(time) => record.start() < *time,
+            Self::Larger(limit) => bytes(exchange) > *limit,
+            Self::Smaller(limit) => bytes(exchange) < *limit,
+            Self::Header(name, value) => messages(exchange).any(|message| {
+                message.headers().iter().any(|(header_name, text)| {
+                    header_name.eq_ignore_ascii_case(name)
+                        && value.as_ref().is_none_or(|value| value.is_match(text.as_bytes()))
+                })
+            }),
+            Self::Body(expected) => messages(exchange).any(|message| {
+                expected.is_match(&message.body.bytes())
+                    || content::decoded(message).is_some_and(|body| expected.is_match(&body.bytes))
+            }),
+            Self::Tunnel(name) => record.tunnel_name == *name,
+            Self::Replay => record.source.replay_of.is_some(),
+            Self::Failed => exchange.is_failed(),
+            Self::Truncated => messages(exchange).any(CapturedMessage::is_truncated),
+            Self::Unanswered => exchange.unanswered,
+            Self::Mocked => exchange.mock_id.is_some(),
+            Self::Held => exchange.hold_id.is_some(),
+            Self::Edited => exchange.is_edited,
+            Self::Policy => !exchange.rules.is_empty(),
+            Self::Pinned => exchange.is_pinned,
+            Self::Noted => !exchange.note.is_empty(),
+            Self::Imported => record.source.imported_from.is_some(),
+            Self::Text(expected) => {
+                messages(exchange).any(|message| expected.is_match(&message.head))
+            }
+        }
+    }
+}
+
+fn messages(exchange: &CapturedExchange) -> impl Iterator<Item = &CapturedMessage> {
+    std::iter::once(&exchange.request).chain(exchange.response.as_ref())
+}
+
+fn bytes(exchange: &CapturedExchange) -> u64 {
+    messages(exchange).map(|message| message.body_length).sum()
+}
+
+/// The status code of a response.
+pub(super) fn code(response: Option<&CapturedMessage>) -> Option<u16> {
+    response.and_then(|response| response.start_line()[1].parse().ok())
+}
+
+fn contains(text: &str) -> Result<Regex, String> {
+    pattern(regex::escape(text))
+}
+
+/// The whole text, with `*` for anything.
+fn like(text: &str) -> Result<Regex, String> {
+    let parts = text.split('*').map(regex::escape).collect::<Vec<_>>();
+    pattern(format!("^{}$", parts.join(".*")))
+}
+
+fn pattern(pattern: String) -> Result<Regex, String> {
+    let mut builder = RegexBuilder::new(&pattern);
+    builder.case_insensitive(true).dot_matches_new_line(true);
+    builder.build().map_err(|_| "is too long".to_owned())
+}
+
+fn status(text: &str) -> Result<FilterTest, String> {
+    let problem = || "must be a number, a class such as 5xx, or pending".to_owned();
+    match text.as_bytes() {
+        b"pending" => Ok(FilterTest::Pending),
+        [class @ b'1'..=b'5', b'x' | b'X', b'x' | b'X'] => {
+            Ok(FilterTest::Class(u16::from(class - b'0')))
+        }
+        _ => text.parse().map(FilterTest::Status).map_err(|_| problem()),
+    }
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let problem = || "must be a time such as 200ms or 2s".to_owned();
+    let at = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.');
+    let (number, unit) = text.split_at(at.unwrap_or(text.len()));
+    let number: f64 = number.parse().map_err(|_| problem())?;
+    let seconds = match unit {
+        "" | "ms" => number / 1000.0,
+        "s" => number,
+        "m" => number * 60.0,
+        _ => return Err(problem()),
+    };
+    Duration::try_from_secs_f64(seconds).map_err(|_| problem())
+}
+
+/// A time with its date and zone, or one of today in local time.
+fn time(text: &str) -> Result<DateTime<Local>, String> {
+    if let Ok(time) = DateTime::parse_from_rfc3339(text) {
+        return Ok(time.into());
+    }
+    let of_day = NaiveTime::parse_from_str(text, "%H:%M:%S%.f")
+        .or_else(|_| NaiveTime::parse_from_str(text, "%H:%M"));
+    let today = of_day.ok().and_then(|time| Local::now().with_time(time).earliest());
+    today.ok_or_else(|| "must be a time such as 14:03 or 2026-11-23T14:03:00Z".to_owned())
+}
+
+fn size(text: &str) -> Result<FilterTest, String> {
+    let problem = || "must be written like size:>10kb".to_owned();
+    let (test, rest): (fn(u64) -> FilterTest, _) = match text.split_at_checked(1) {
+        Some((">", rest)) => (FilterTest::Larger, rest),
+        Some(("<", rest)) => (FilterTest::Smaller, rest),
+        _ => return Err(problem()),
+    };
+    let at = rest.find(|letter: char| !letter.is_ascii_digit());
+    let (number, unit) = rest.split_at(at.unwrap_or(rest.len()));
+    let number: u64 = number.parse().map_err(|_| problem())?;
+    let factor = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kb" => 1000,
+        "m" | "mb" => 1_000_000,
+        "g" | "gb" => 1_000_000_000,
+        _ => return Err(problem()),
+    };
+    Ok(test(number.saturating_mul(factor)))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::capture::{CaptureLimit, CaptureSource, CaptureStore, NewCapture};
+    use ginnel_http1::Body;
+
+    fn holds(filter: &str) -> bool {
+        let captures = CaptureStore::new(CaptureLimit::default());
+        let recording = captures.open(NewCapture {
+            tunnel_name: "web",
+            source: CaptureSource { replay_of: Some("00".to_owned()), ..CaptureSource::default() }
+                .into(),
+            head: b"POST /hook/a?x=1 HTTP/1.1\r\nX-Id: abc def\r\nContent-Length: 9\r\n\r\n",
+            body: &Body::Length(10),
+        });
+        recording.mock("always");
+        recording.request_body(b"{\"A\": \"b\"}");
+        recording.request_complete(b"");
+        recording.response_head(b"HTTP/1.1 502 Bad Gateway\r\n\r\n", &Body::NONE);
+        recording.complete();
+        let record = recording.record().clone();
+        drop(recording);
+        RequestFilter::read(filter).unwrap().holds(&record)
+    }
+
+    #[test]
+    fn terms_hold_or_not() {
+        for (yes, no) in [
+            ("method:post", "method:GET"),
+            ("path:/hook*", "path:/hook"),
+            ("status:5xx", "status:4xx"),
+            ("status:502", "status:pending"),
+            ("status:4xx status:5xx", "status:4xx status:pending"),
+            ("method:GET status:4xx method:POST status:5xx", "method:GET status:5xx"),
+            ("-status:4xx -status:3xx", "-status:4xx -status:5xx"),
+            ("is:failed", "-is:failed"),
+            ("-grpc:5", "grpc:5"),
+            ("<1m", ">1m"),
+            ("took:<1m", "took:>1m"),
+            ("after:2020-01-01T00:00:00Z", "after:2999-01-01T00:00:00+01:00"),
+            ("before:2999-01-01T00:00:00Z", "before:00:00"),
+            ("size:>9", "size:>10kb"),
+            ("size:<1gb", "size:>1gb"),
+            ("header:x-id", "header:x-other"),
+            ("header:x-id=abc*", "header:x-id=abc"),
+            ("body:B", "body:c"),
+            ("tunnel:web", "tunnel:other"),
+            ("is:replay", "is:truncated"),
+            ("-is:unanswered", "-method:post"),
+            ("is:mocked", "is:held"),
+            ("-is:edited", "-is:mocked"),
+            ("\"abc def\"", "nothing"),
+            ("status:5xx method:POST", "status:5xx method:GET"),
+            ("", "status:200"),
+        ] {
+            assert!(holds(yes), "{yes}");
+            assert!(!holds(no), "{no}");
+        }
+    }
+
+    #[test]
+    fn the_page_and_the_guide_know_every_word() {
+        let page = include_str!("assets/filters.js");
+        let guide = include_str!("../../../../docs/guides/inspect.md");
+        let quoted = |words: &[&str]| format!("[\"{}\"]", words.join("\", \""));
+        assert!(page.contains(&quoted(&WORDS)) && page.contains(&quoted(&MARKS)));
+        for mark in MARKS {
+            assert!(guide.contains(&format!("`is:{mark}`")), "{mark}");
+            assert!(RequestFilter::read(&format!("is:{mark}")).is_ok(), "{mark}");
+        }
+        for word in WORDS.iter().filter(|word| **word != "took") {
+            assert!(guide.contains(&format!("`{word}:")), "{word}");
+        }
+    }
+
+    #[test]
+    fn a_word_that_is_none_gets_a_hint() {
+        for (filter, meant) in [
+            (
+                "statsu:5xx",
+                "statsu: is no word of filters, \"statsu:5xx\" is looked for; did you mean status:?",
+            ),
+            ("-mehtod:GET", "did you mean method:?"),
+            ("a colour:red", "words are method: path: status:"),
+        ] {
+            let hint = RequestFilter::hint(filter).unwrap();
+            assert!(hint.contains(meant), "{hint}");
+        }
+        for filter in ["status:5xx", "http://shop.test", "12:30", "plain", "-is:held", ":x", ""] {
+            assert_eq!(RequestFilter::hint(filter), None, "{filter}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_understood_is_named() {
+        for (filter, message) in [
+            ("status:5x", "filter: status:5x: must be a number"),
+            (">soon", "filter: >soon: must be a time"),
+            ("grpc:x", "filter: grpc:x: must be a number"),
+            ("size:10", "filter: size:10: must be written like"),
+            ("after:noon", "filter: after:noon: must be a time such as 14:03"),
+            ("is:good", "filter: is:good: must be one of"),
+        ] {
+            let problem = RequestFilter::read(filter).unwrap_err();
+            assert!(problem.starts_with(message), "{problem}");
+        }
+        assert!(RequestFilter::read(&"x".repeat(MAX_FILTER_BYTES + 1)).is_err());
+    }
+}

@@ -1,0 +1,243 @@
+//! Exports in the HTTP Archive format, version 1.2.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use chrono::SecondsFormat;
+use hyper::body::{Body, Frame};
+use serde_json::{Map, Value, json};
+use tokio::sync::mpsc;
+
+use ginnel_api::mask::{self, CallMask, CallSide};
+
+use super::content;
+use super::view::{HeaderView, MessageView, TimingView, call_of, url};
+use crate::archive::{RAW_TARGET, is_kept_by_url};
+use crate::capture::{CaptureRecord, CapturedMessage, ExchangeTiming};
+use crate::inner::AgentInner;
+
+/// An archive as the body of an answer, made while it is read: small bodies may be large ones
+/// without their encoding, and many of them more than there is memory.
+pub(super) struct HarBody(mpsc::Receiver<Bytes>);
+
+/// Takes the next piece; false when nobody reads any more.
+pub(super) type SendChunk<'a> = &'a dyn Fn(String) -> bool;
+
+impl HarBody {
+    /// What `write` sends.
+    pub fn of(write: impl FnOnce(SendChunk<'_>) + Send + 'static) -> Self {
+        let (sender, pieces) = mpsc::channel(1);
+        tokio::task::spawn_blocking(move || {
+            write(&|piece| sender.blocking_send(piece.into()).is_ok());
+        });
+        Self(pieces)
+    }
+}
+
+impl Body for HarBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.poll_recv(context).map(|piece| piece.map(|piece| Ok(Frame::data(piece))))
+    }
+}
+
+/// Writes the archive of some records, oldest first.
+pub(super) fn write<'a>(
+    shared: &AgentInner,
+    records: impl IntoIterator<Item = &'a CaptureRecord>,
+    reveal: bool,
+    send: SendChunk<'_>,
+) {
+    let creator = json!({"name": "ginnel", "version": env!("CARGO_PKG_VERSION")});
+    let comment = if reveal { "" } else { "secrets are masked" };
+    let mut before = format!(
+        "{{\"log\":{{\"version\":\"1.2\",\"creator\":{creator},\"comment\":\"{comment}\",\"entries\":["
+    );
+    for record in records {
+        if !send(format!("{before}{}", entry(shared, record, reveal))) {
+            return;
+        }
+        before = ",\n".to_owned();
+    }
+    let opening = if before.starts_with(',') { "" } else { &before };
+    send(format!("{opening}]}}}}"));
+}
+
+fn entry(shared: &AgentInner, record: &CaptureRecord, reveal: bool) -> Value {
+    let exchange = record.exchange().clone();
+    let timings = timings(exchange.timing());
+    let took: f64 = timings.values().filter_map(Value::as_f64).sum();
+    let mut entry = json!({
+        "startedDateTime": record.start().to_rfc3339_opts(SecondsFormat::Millis, false),
+        "time": took,
+        "request": request(shared, record, &exchange.request, reveal),
+        "response": response(exchange.response.as_ref(), &call_of(&exchange.request), reveal),
+        "cache": {},
+        "timings": timings,
+        "_id": record.id,
+        "_tunnel": record.tunnel_name,
+        "_clientAddress": record.source.remote_addr,
+    });
+    if let Some(error) = &exchange.error {
+        entry["comment"] = error.as_str().into();
+        entry["response"]["comment"] = error.as_str().into();
+    }
+    if !exchange.note.is_empty() {
+        entry["_note"] = exchange.note.as_str().into();
+    }
+    if let Some(original) = &record.source.replay_of {
+        entry["_replayOf"] = original.as_str().into();
+    }
+    entry
+}
+
+/// The parts of the time: what did not happen is left out, and the agent sends while it waits.
+fn timings(timing: Option<ExchangeTiming>) -> Map<String, Value> {
+    let parts = timing.map_or([0.0; 4], |timing| {
+        let TimingView { waited, connected, first_byte, body } = timing.into();
+        [waited, connected, first_byte, body]
+    });
+    let [waited, connected, first_byte, body] = parts;
+    let named = [
+        ("blocked", waited),
+        ("connect", connected),
+        ("send", 0.0),
+        ("wait", first_byte),
+        ("receive", body),
+    ];
+    let is_there =
+        |(name, time): &(&str, f64)| *time > 0.0 || !["blocked", "connect"].contains(name);
+    named.into_iter().filter(is_there).map(|(name, time)| (name.to_owned(), time.into())).collect()
+}
+
+fn request(
+    shared: &AgentInner,
+    record: &CaptureRecord,
+    message: &CapturedMessage,
+    reveal: bool,
+) -> Value {
+    let part = MessageView::of(message, &call_of(message), CallSide::Request, reveal);
+    let [method, target, version] = message.start_line();
+    let target = if reveal { target.clone() } else { mask::target(&target) };
+    let host = content::header(message, "host").unwrap_or_else(|| "localhost".to_owned());
+    let query = target.split_once('?').map_or("", |(_, query)| query);
+    let mut request = json!({
+        "method": method,
+        "url": url(shared, record, &target).unwrap_or_else(|| format!("http://{host}{target}")),
+        "httpVersion": version,
+        "cookies": cookies(message, "cookie", reveal),
+        "headers": headers(&part.headers),
+        "queryString": parameters(query),
+        "headersSize": message.head.len(),
+        "bodySize": message.body_length,
+    });
+    let [_, raw, _] = message.exact_start_line();
+    if !is_kept_by_url(raw) && (reveal || mask::target(&target) == target) {
+        request[RAW_TARGET] = STANDARD.encode(raw).into();
+    }
+    if message.body_length > 0 {
+        request["postData"] = post_data(&part, &content_type(message));
+    }
+    request
+}
+
+/// The media type with its parameters: without the boundary, forms in parts cannot be read.
+fn content_type(message: &CapturedMessage) -> String {
+    content::header(message, "content-type").unwrap_or_default()
+}
+
+fn post_data(part: &MessageView, media_type: &str) -> Value {
+    let body = part.readable();
+    let mut data = json!({"mimeType": media_type, "params": []});
+    match std::str::from_utf8(body) {
+        Ok(text) => {
+            if part.media_type == "application/x-www-form-urlencoded" {
+                data["params"] = parameters(text);
+            }
+            data["text"] = text.into();
+        }
+        Err(_) => {
+            data["text"] = STANDARD.encode(body).into();
+            data["comment"] = "base64".into();
+        }
+    }
+    data
+}
+
+fn response(message: Option<&CapturedMessage>, call: &CallMask, reveal: bool) -> Value {
+    let Some(message) = message else {
+        // The format has no answer that is still awaited; status 0 is what browsers write.
+        return json!({
+            "status": 0, "statusText": "", "httpVersion": "", "cookies": [], "headers": [],
+            "content": {"size": 0, "mimeType": ""}, "redirectURL": "",
+            "headersSize": -1, "bodySize": -1,
+        });
+    };
+    let part = MessageView::of(message, call, CallSide::Response, reveal);
+    let [version, status, reason] = message.start_line();
+    let location = content::header(message, "location").unwrap_or_default();
+    json!({
+        "status": status.parse::<u16>().unwrap_or_default(),
+        "statusText": reason,
+        "httpVersion": version,
+        "cookies": cookies(message, "set-cookie", reveal),
+        "headers": headers(&part.headers),
+        "content": body(&part, &content_type(message)),
+        "redirectURL": if reveal { location } else { mask::target(&location).into_owned() },
+        "headersSize": message.head.len(),
+        "bodySize": message.body_length,
+    })
+}
+
+fn body(part: &MessageView, media_type: &str) -> Value {
+    let bytes = part.readable();
+    let mut content = json!({"size": bytes.len(), "mimeType": media_type});
+    match std::str::from_utf8(bytes) {
+        Ok(text) => content["text"] = text.into(),
+        Err(_) => {
+            content["text"] = STANDARD.encode(bytes).into();
+            content["encoding"] = "base64".into();
+        }
+    }
+    if part.length > part.kept as u64 {
+        content["comment"] = format!("the first {} of {} bytes", part.kept, part.length).into();
+    }
+    content
+}
+
+fn headers(fields: &[HeaderView]) -> Value {
+    fields.iter().map(|field| json!({"name": field.name, "value": field.value})).collect()
+}
+
+fn parameters(query: &str) -> Value {
+    let pairs = url::form_urlencoded::parse(query.as_bytes());
+    pairs.map(|(name, value)| json!({"name": name, "value": value})).collect()
+}
+
+fn cookies(message: &CapturedMessage, header: &str, reveal: bool) -> Value {
+    let headers = message.headers();
+    let lines = headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case(header));
+    let pairs = lines.flat_map(|(_, line)| {
+        // What follows the first pair of `Set-Cookie` are attributes.
+        let most = if header == "cookie" { usize::MAX } else { 1 };
+        line.split(';').take(most).map(str::trim)
+    });
+    let cookies = pairs.filter(|pair| !pair.is_empty()).map(|pair| {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let value = if reveal { value } else { mask::MASK };
+        Value::Object(Map::from_iter([
+            ("name".to_owned(), name.into()),
+            ("value".to_owned(), value.into()),
+        ]))
+    });
+    cookies.collect()
+}

@@ -1,0 +1,333 @@
+//! The web inspection page: what was captured, to look at and to send again (agent sheet,
+//! section 7).
+//!
+//! `shell` sends the first view of each page as data. The scripts in `assets` draw it, and ask for more: `live` tells what is new, `view` shows records,
+//! `filter` decides which, `edited_replay` sends them once more, `held` shows those that wait, `schedules` those that are sent again and again, `messages` those of streams, and `snippets` and `har` give them away.
+//! Captured content is a stranger's: it is only ever text, and [`mask`](ginnel_api::mask) masks what is nobody
+//! else's business. The local API beside it stays exact.
+
+mod assets;
+mod content;
+mod edited_replay;
+mod filter;
+mod har;
+mod held;
+mod live;
+mod messages;
+mod schedules;
+mod shell;
+mod snippets;
+mod status;
+mod traffic;
+mod view;
+
+use std::borrow::Cow;
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{FromRequestParts, Path, Request, State};
+use axum::middleware::{map_request, map_response};
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::{get, post};
+use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, LOCATION};
+use http::request::Parts;
+use http::{HeaderMap, StatusCode, Uri};
+use serde::Serialize;
+
+use super::inner::AgentInner;
+use super::web::{WebRejection, WebState, guard, read};
+pub use filter::RequestFilter;
+use ginnel_api::{json_response, mask, success_response};
+use ginnel_web as web;
+use live::{Cursor, MAX_UPDATE_REQUESTS};
+use shell::FirstView;
+pub use view::{HeaderView, MessageView, RequestDetail, RequestSummary};
+
+/// How many requests the first view shows.
+const FIRST_VIEW_REQUESTS: usize = 50;
+/// How long a changed request may be, in base64 and JSON.
+const MAX_REPLAY_BYTES: usize = 8 << 20;
+/// A path and query whose secrets are masked.
+pub fn masked_target(target: &str) -> Cow<'_, str> {
+    mask::target(target)
+}
+
+/// An answer, or why there is none.
+type WebAnswer<T> = Result<T, WebRejection>;
+
+/// The query of a request for data.
+#[derive(Debug, Default)]
+struct PageQuery {
+    filter: String,
+    since: Option<String>,
+    before: Option<String>,
+    form: Option<String>,
+    ids: Vec<String>,
+    reveal: bool,
+}
+
+impl<S: Sync> FromRequestParts<S> for PageQuery {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(head: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        let mut query = Self::default();
+        let text = head.uri.query().unwrap_or_default();
+        for (name, value) in url::form_urlencoded::parse(text.as_bytes()) {
+            match name.as_ref() {
+                "filter" => query.filter = value.into_owned(),
+                "since" => query.since = Some(value.into_owned()),
+                "before" => query.before = Some(value.into_owned()),
+                "as" => query.form = Some(value.into_owned()),
+                "id" => query.ids.push(value.into_owned()),
+                "reveal" => query.reveal = value == "1",
+                _ => {}
+            }
+        }
+        Ok(query)
+    }
+}
+
+impl PageQuery {
+    fn filter(&self) -> Result<RequestFilter, WebRejection> {
+        RequestFilter::read(&self.filter).map_err(WebRejection::invalid_parameter)
+    }
+}
+
+/// The routes of the page, its files and its data.
+pub(super) fn router() -> Router<Arc<WebState>> {
+    let changes = Router::new()
+        .route("/inspect/data/requests/{id}/replay", post(replay))
+        .route("/inspect/data/held/{id}/release", post(release))
+        .route_layer(map_request(only_json))
+        .method_not_allowed_fallback(|uri: Uri| wrong_method(uri, "POST"));
+    let data = Router::new()
+        .route("/inspect/data/requests", get(listed))
+        .route("/inspect/data/events", get(events))
+        .route("/inspect/data/status", get(status_data))
+        .route("/inspect/data/held", get(held_requests))
+        .route("/inspect/data/schedules", get(replay_schedules))
+        .route("/inspect/data/traffic", get(traffic_data))
+        .route("/inspect/data/export.har", get(export))
+        .route("/inspect/data/requests/{id}", get(detail))
+        .route("/inspect/data/requests/{id}/copy", get(snippet))
+        .route("/inspect/data/requests/{id}/messages", get(stream_messages))
+        .merge(changes)
+        // These answers are for the page itself, not for one that embeds them.
+        .route_layer(map_request(only_own_site));
+    let mut router = data
+        .route("/", get(start))
+        .route("/inspect", get(start))
+        .route("/inspect/", get(start))
+        .route("/inspect/assets/{name}", get(asset))
+        .route("/inspect/http/{id}", get(one_request));
+    for (path, page) in [
+        ("/status", get(status_page)),
+        ("/inspect/http", get(all_requests)),
+        ("/inspect/traffic", get(async || Html(shell::traffic()))),
+        ("/inspect/rules", get(async || Html(shell::rules()))),
+    ] {
+        router = router.route(path, page.clone()).route(&format!("{path}/"), page);
+    }
+    router
+        .method_not_allowed_fallback(|uri: Uri| wrong_method(uri, "GET, HEAD"))
+        .layer(map_response(web::protect))
+}
+
+async fn wrong_method(uri: Uri, allow: &'static str) -> WebRejection {
+    WebRejection::wrong_method(allow).at(uri.path())
+}
+
+async fn only_own_site(request: Request) -> Result<Request, WebRejection> {
+    guard::check_site(request.headers()).map(|()| request)
+}
+
+async fn only_json(request: Request) -> Result<Request, WebRejection> {
+    guard::check_type(request.headers()).map(|()| request)
+}
+
+async fn start() -> Response {
+    (StatusCode::FOUND, [(LOCATION, "/inspect/http")]).into_response()
+}
+
+async fn asset(Path(name): Path<String>, uri: Uri, headers: HeaderMap) -> Response {
+    let asset = web::find(assets::ASSETS, &name, &headers);
+    asset.unwrap_or_else(|| WebRejection::not_found().at(uri.path()).into_response())
+}
+
+async fn status_page(State(state): State<Arc<WebState>>) -> Html<String> {
+    Html(shell::status(&status::StatusPage::of(&state.shared)))
+}
+
+async fn all_requests(
+    State(state): State<Arc<WebState>>,
+    query: PageQuery,
+) -> WebAnswer<Html<String>> {
+    requests(state, query, None).await
+}
+
+async fn one_request(
+    State(state): State<Arc<WebState>>,
+    Path(id): Path<String>,
+    query: PageQuery,
+) -> WebAnswer<Html<String>> {
+    requests(state, query, Some(id)).await
+}
+
+async fn requests(
+    state: Arc<WebState>,
+    query: PageQuery,
+    id: Option<String>,
+) -> WebAnswer<Html<String>> {
+    in_background(move || Html(first_view(&state.shared, query, id.as_deref()))).await
+}
+
+fn first_view(shared: &AgentInner, query: PageQuery, id: Option<&str>) -> String {
+    let filter = RequestFilter::read(&query.filter);
+    let update = |filter| live::update(shared, filter, None, FIRST_VIEW_REQUESTS);
+    shell::requests(&FirstView {
+        update: filter.as_ref().ok().map(update),
+        problem: filter.err(),
+        filter: query.filter,
+        chosen: id.and_then(|id| detail_of(shared, id, false).ok()),
+    })
+}
+
+fn detail_of(shared: &AgentInner, id: &str, reveal: bool) -> Result<RequestDetail, WebRejection> {
+    let record = shared.captures.find(id);
+    let record =
+        record.ok_or_else(|| WebRejection::gone(format!("the request {id} is no longer kept")))?;
+    Ok(RequestDetail::of(shared, &record, reveal))
+}
+
+async fn listed(State(state): State<Arc<WebState>>, query: PageQuery) -> WebAnswer<Response> {
+    let filter = query.filter()?;
+    let since = query.since.as_deref().and_then(Cursor::read);
+    in_background(move || match query.before {
+        Some(before) => {
+            let (requests, more) = live::older(&state.shared, &filter, &before);
+            json(&serde_json::json!({"requests": requests, "more": more}))
+        }
+        None => json(&live::update(&state.shared, &filter, since, MAX_UPDATE_REQUESTS)),
+    })
+    .await
+}
+
+async fn events(
+    State(state): State<Arc<WebState>>,
+    headers: HeaderMap,
+    query: PageQuery,
+) -> WebAnswer<Response> {
+    let filter = query.filter()?;
+    let last = headers.get("last-event-id").and_then(|id| id.to_str().ok());
+    let since = last.or(query.since.as_deref()).and_then(Cursor::read);
+    let events = live::LiveEvents::start(state.shared.clone(), filter, since);
+    Ok(([(CONTENT_TYPE, "text/event-stream")], Body::new(events)).into_response())
+}
+
+async fn status_data(State(state): State<Arc<WebState>>) -> Response {
+    json(&status::StatusPage::of(&state.shared))
+}
+
+async fn traffic_data(State(state): State<Arc<WebState>>, query: PageQuery) -> Response {
+    let from = query.since.as_deref().and_then(|since| since.parse().ok()).unwrap_or_default();
+    json(&traffic::TrafficData::of(&state.shared, from))
+}
+
+async fn export(State(state): State<Arc<WebState>>, query: PageQuery) -> WebAnswer<Response> {
+    let filter = query.filter()?;
+    let archive = har::HarBody::of(move |send| {
+        let all = state.shared.captures.list(usize::MAX, None);
+        let matching = all.iter().rev().filter(|record| match query.ids.is_empty() {
+            true => filter.holds(record),
+            false => query.ids.contains(&record.id),
+        });
+        har::write(&state.shared, matching.map(|record| record.as_ref()), query.reveal, send)
+    });
+    let headers = [
+        (CONTENT_TYPE, "application/json"),
+        (CONTENT_DISPOSITION, "attachment; filename=\"requests.har\""),
+    ];
+    Ok((headers, Body::new(archive)).into_response())
+}
+
+async fn detail(
+    State(state): State<Arc<WebState>>,
+    Path(id): Path<String>,
+    query: PageQuery,
+) -> WebAnswer<Response> {
+    let detail = in_background(move || detail_of(&state.shared, &id, query.reveal)).await??;
+    Ok(json(&detail))
+}
+
+async fn snippet(
+    State(state): State<Arc<WebState>>,
+    Path(id): Path<String>,
+    query: PageQuery,
+) -> WebAnswer<Response> {
+    let form = query.form.as_deref().and_then(snippets::SnippetFormat::named);
+    let problem = "as: must be one of curl, requests, ginnel, raw, url";
+    let form = form.ok_or_else(|| WebRejection::invalid_parameter(problem))?;
+    let agent = format!("http://{}/api", state.address);
+    let detail = in_background(move || detail_of(&state.shared, &id, query.reveal)).await??;
+    Ok(([(CONTENT_TYPE, "text/plain; charset=utf-8")], form.write(&detail, &agent)).into_response())
+}
+
+async fn replay(
+    State(state): State<Arc<WebState>>,
+    Path(id): Path<String>,
+    request: Request,
+) -> WebAnswer<Response> {
+    let edited = read(request.into_body(), MAX_REPLAY_BYTES).await?;
+    Ok(json(&edited_replay::replay(&state.shared, &id, &edited).await?))
+}
+
+async fn stream_messages(
+    State(state): State<Arc<WebState>>,
+    Path(id): Path<String>,
+    query: PageQuery,
+) -> WebAnswer<Response> {
+    let record = state.shared.captures.find(&id);
+    let record =
+        record.ok_or_else(|| WebRejection::gone(format!("the request {id} is no longer kept")))?;
+    let after = query.since.as_deref().and_then(|since| since.parse().ok()).unwrap_or_default();
+    let page =
+        move || messages::MessagePage::of(&record, &state.shared.proto_files, after, query.reveal);
+    Ok(json(&in_background(page).await?))
+}
+
+async fn held_requests(
+    State(state): State<Arc<WebState>>,
+    query: PageQuery,
+) -> WebAnswer<Response> {
+    let held = in_background(move || held::list(&state.shared, query.reveal)).await?;
+    Ok(json(&held))
+}
+
+async fn replay_schedules(State(state): State<Arc<WebState>>) -> Response {
+    json(&schedules::list(&state.shared))
+}
+
+async fn release(
+    State(state): State<Arc<WebState>>,
+    Path(id): Path<String>,
+    request: Request,
+) -> WebAnswer<Response> {
+    let edits = read(request.into_body(), MAX_REPLAY_BYTES).await?;
+    held::release(&state.shared, &id, &edits)?;
+    Ok(success_response(204, Vec::new()))
+}
+
+/// Looks into bodies without holding up what else the agent does.
+async fn in_background<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, WebRejection> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|_| WebRejection::gone("the agent is stopping"))
+}
+
+fn json(value: &impl Serialize) -> Response {
+    // The types of the page always make JSON.
+    json_response(200, serde_json::to_vec(value).unwrap_or_default())
+}

@@ -1,0 +1,246 @@
+//! A folder as a local service: `file://` upstreams.
+//!
+//! It is not `tower_http::services::ServeDir`, which opens a file before it looks what that is: to open a
+//! pipe waits until somebody writes to it, on a thread that others need, and a device may do anything. It
+//! also follows links out of the folder, and has no listings. What a visitor asks of a file is decided in
+//! `conditions`.
+
+use std::fmt::Write as _;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use bytes::{Buf, BytesMut};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use tokio::fs::{File, OpenOptions};
+use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt, DuplexStream};
+
+use ginnel_http1::{Body, HeadWriter};
+
+use super::conditions::{FileSelection, FileVersion};
+use super::{head, page};
+
+/// Everything in a link but the unreserved characters of RFC 3986.
+const PATH_CHARS: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// Answers the requests of one connection from the files below a folder.
+pub(super) async fn serve(folder: PathBuf, mut connection: DuplexStream) {
+    let mut buffer = BytesMut::new();
+    loop {
+        let (request, head) = match head::take_request(&mut buffer) {
+            Ok(Some(taken)) => taken,
+            Ok(None) => match connection.read_buf(&mut buffer).await {
+                Ok(0) | Err(_) => return,
+                Ok(_) => continue,
+            },
+            Err(err) => {
+                tracing::debug!(%err, "a request for a file is malformed");
+                return;
+            }
+        };
+        let is_read = request.is_head || is_get(&head);
+        if !skip(request.body.clone(), &mut buffer, &mut connection).await {
+            return;
+        }
+        let path = request.target.split('?').next().unwrap_or_default();
+        let answered = if is_read {
+            answer(&folder, path, &head, &mut connection).await
+        } else {
+            refuse(405, &mut connection).await
+        };
+        if answered.is_err() || !request.keep_alive {
+            return;
+        }
+    }
+}
+
+/// Reads past the body of a request; false when it does not come to its end.
+async fn skip(mut body: Body, buffer: &mut BytesMut, connection: &mut DuplexStream) -> bool {
+    loop {
+        let Ok(taken) = body.take(buffer, |_| {}) else { return false };
+        buffer.advance(taken);
+        if body.is_done() {
+            return true;
+        }
+        if !matches!(connection.read_buf(buffer).await, Ok(1..)) {
+            return false;
+        }
+    }
+}
+
+async fn answer(
+    folder: &Path,
+    path: &str,
+    head: &[u8],
+    connection: &mut DuplexStream,
+) -> io::Result<()> {
+    let Some(place) = resolve(folder, path) else {
+        return refuse(404, connection).await;
+    };
+    let is_folder = tokio::fs::metadata(&place).await.is_ok_and(|it| it.is_dir());
+    if !is_folder {
+        return send_file(&place, head, connection).await;
+    }
+    if !path.ends_with('/') {
+        let mut answer = Vec::new();
+        let mut redirect = HeadWriter::response(301, &mut answer);
+        redirect.display("Location", format_args!("{path}/")).field("Content-Length", "0").end();
+        return connection.write_all(&answer).await;
+    }
+    let index = place.join("index.html");
+    if tokio::fs::metadata(&index).await.is_ok_and(|it| !it.is_dir()) {
+        return send_file(&index, head, connection).await;
+    }
+    let listing = list(&place, path).await?;
+    let mut answer = Vec::new();
+    HeadWriter::response(200, &mut answer)
+        .field("Content-Type", "text/html; charset=utf-8")
+        .display("Content-Length", listing.len())
+        .end();
+    connection.write_all(&answer).await?;
+    if is_get(head) { connection.write_all(listing.as_bytes()).await } else { Ok(()) }
+}
+
+/// The place below the folder that a path names; none for paths that would leave it.
+fn resolve(folder: &Path, path: &str) -> Option<PathBuf> {
+    let decoded = percent_decode_str(path.strip_prefix('/')?).decode_utf8().ok()?;
+    if decoded.contains(['\0', '\\']) {
+        return None;
+    }
+    let relative = Path::new(decoded.as_ref());
+    let inside = relative.components().all(|part| matches!(part, Component::Normal(_)));
+    if !inside {
+        return None;
+    }
+    let place = folder.join(relative).canonicalize().ok()?;
+    // A link may lead out of the folder.
+    place.starts_with(folder.canonicalize().ok()?).then_some(place)
+}
+
+/// Why nothing is sent of what a path names.
+enum OpenError {
+    /// It is a pipe, a socket or a device.
+    NoFile,
+    /// It is not there, or may not be read.
+    Failed,
+}
+
+/// Opens a file, and says which it is; never waits for what is no file.
+async fn open(place: &Path) -> Result<(File, FileVersion), OpenError> {
+    // To open a pipe waits for somebody to write to it, and to open a device may do anything.
+    let metadata = tokio::fs::metadata(place).await.map_err(|_| OpenError::Failed)?;
+    if !metadata.is_file() {
+        return Err(OpenError::NoFile);
+    }
+    let mut options = OpenOptions::new();
+    // It may have become something else meanwhile.
+    #[cfg(unix)]
+    options.custom_flags(libc::O_NONBLOCK);
+    let file = options.read(true).open(place).await.map_err(|_| OpenError::Failed)?;
+    let opened = file.metadata().await.map_err(|_| OpenError::Failed)?;
+    if !opened.is_file() {
+        return Err(OpenError::NoFile);
+    }
+    // Where the system knows no such time, there is none to tell.
+    let version = FileVersion::new(opened.len(), opened.modified().ok());
+    Ok((file, version))
+}
+
+async fn send_file(place: &Path, head: &[u8], connection: &mut DuplexStream) -> io::Result<()> {
+    let (mut file, version) = match open(place).await {
+        Ok(opened) => opened,
+        Err(OpenError::NoFile) => return refuse(403, connection).await,
+        Err(OpenError::Failed) => return refuse(404, connection).await,
+    };
+    let length = version.length;
+    let (status, range, part) = match version.select(head, is_get(head)) {
+        FileSelection::Whole => (200, None, 0..length),
+        FileSelection::Part(part) => {
+            let range = format!("bytes {}-{}/{length}", part.start, part.end - 1);
+            (206, Some(range), part)
+        }
+        FileSelection::NoPart => (416, Some(format!("bytes */{length}")), 0..0),
+        FileSelection::OtherVersion => (412, None, 0..0),
+        FileSelection::NotModified => {
+            let mut answer = Vec::new();
+            version.write(&mut HeadWriter::response(304, &mut answer)).end();
+            return connection.write_all(&answer).await;
+        }
+    };
+    let rest = part.end - part.start;
+    let mut answer = Vec::new();
+    let mut writer = HeadWriter::response(status, &mut answer);
+    writer.field("Content-Type", media_type(place)).display("Content-Length", rest);
+    version.write(writer.field("Accept-Ranges", "bytes"));
+    if let Some(range) = range {
+        writer.field("Content-Range", range);
+    }
+    writer.end();
+    connection.write_all(&answer).await?;
+    if is_get(head) {
+        file.seek(io::SeekFrom::Start(part.start)).await?;
+        // A file that shrinks meanwhile leaves the answer short, which closes the connection.
+        let sent = tokio::io::copy(&mut file.take(rest), connection).await?;
+        if sent < rest {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+    Ok(())
+}
+
+fn is_get(head: &[u8]) -> bool {
+    head.starts_with(b"GET ")
+}
+
+async fn refuse(status: u16, connection: &mut DuplexStream) -> io::Result<()> {
+    let mut answer = Vec::new();
+    HeadWriter::response(status, &mut answer).field("Content-Length", "0").end();
+    connection.write_all(&answer).await
+}
+
+async fn list(folder: &Path, path: &str) -> io::Result<String> {
+    let mut names = Vec::new();
+    let mut entries = tokio::fs::read_dir(folder).await?;
+    while let Some(entry) = entries.next_entry().await? {
+        let slash = if entry.file_type().await?.is_dir() { "/" } else { "" };
+        names.push(format!("{}{slash}", entry.file_name().to_string_lossy()));
+    }
+    names.sort_unstable();
+    let title = page::escape(path);
+    let mut listing = format!(
+        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>{title}</title>\n\
+         <h1>{title}</h1>\n<ul>\n"
+    );
+    for name in names {
+        let bare = name.trim_end_matches('/');
+        let slash = &name[bare.len()..];
+        let link = utf8_percent_encode(bare, PATH_CHARS);
+        // Writing to a string cannot fail.
+        let _ = writeln!(listing, "<li><a href=\"./{link}{slash}\">{}</a>", page::escape(&name));
+    }
+    listing.push_str("</ul>\n");
+    Ok(listing)
+}
+
+fn media_type(place: &Path) -> &'static str {
+    let extension = place.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    match extension.to_ascii_lowercase().as_str() {
+        "html" | "htm" => "text/html; charset=utf-8",
+        "css" => "text/css; charset=utf-8",
+        "js" | "mjs" => "text/javascript; charset=utf-8",
+        "json" | "map" => "application/json",
+        "txt" | "md" | "log" => "text/plain; charset=utf-8",
+        "xml" => "application/xml",
+        "svg" => "image/svg+xml",
+        "png" => "image/png",
+        "jpg" | "jpeg" => "image/jpeg",
+        "gif" => "image/gif",
+        "webp" => "image/webp",
+        "ico" => "image/x-icon",
+        "pdf" => "application/pdf",
+        "wasm" => "application/wasm",
+        "woff2" => "font/woff2",
+        "mp4" => "video/mp4",
+        "zip" => "application/zip",
+        _ => "application/octet-stream",
+    }
+}

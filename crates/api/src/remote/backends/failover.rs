@@ -1,0 +1,51 @@
+//! Failover backends: ordered lists of other backends.
+
+use crate::macros::{resource, wire};
+use crate::{Description, Metadata, Timestamp};
+
+wire! {
+    /// An ordered list of backends; the first that can be reached takes the traffic.
+    pub struct FailoverBackend {
+        /// Unique identifier, `bkdfo_` and 27 characters.
+        #[public(text)]
+        pub id: String,
+        /// The address of this backend.
+        #[public(text)]
+        pub uri: String,
+        /// When the backend was created.
+        pub created_at: Option<Timestamp>,
+        /// Human-readable description of the backend; at most 255 bytes.
+        #[public(text)]
+        pub description: Option<Description>,
+        /// Arbitrary text that the service stores and returns unchanged; at most 4096 bytes.
+        #[public(text)]
+        pub metadata: Option<Metadata>,
+        /// The identifiers of the child backends, in order.
+        #[public(text)]
+        pub backends: Option<Vec<String>>,
+    }
+}
+
+resource! {
+    /// Failover backends: ordered lists of other backends.
+    "backends.failover" {
+        /// Create a failover backend.
+        POST "/backends/failover" Create([
+            description: Description,
+            metadata: Metadata,
+            backends: Vec<String>,
+        ]) -> FailoverBackend;
+        /// List the failover backends, newest first.
+        GET "/backends/failover" List([before_id: String, limit: i64]) -> [backends: FailoverBackend];
+        /// Fetch one failover backend.
+        GET "/backends/failover/{id}" Get(id: String) -> FailoverBackend;
+        /// Change a failover backend; what is left out keeps its value.
+        PATCH "/backends/failover/{id}" Update(id: String, [
+            description: Description,
+            metadata: Metadata,
+            backends: Vec<String>,
+        ]) -> FailoverBackend;
+        /// Delete a failover backend; refused while something refers to it.
+        DELETE "/backends/failover/{id}" Delete(id: String);
+    }
+}

@@ -1,0 +1,44 @@
+//! What streams have in common that look at what another stream carries, and change little of it.
+
+/// In an `impl AsyncWrite`: hands these methods on to a field as they are; all, where none are named.
+#[macro_export]
+macro_rules! forward_write {
+    ($field:tt) => {
+        $crate::forward_write!($field: poll_write poll_write_vectored is_write_vectored);
+        $crate::forward_write!($field: poll_flush poll_shutdown);
+    };
+    ($field:tt: $($method:ident)+) => {
+        $($crate::forward_write!(@$method $field);)+
+    };
+    (@poll_write $field:tt) => {
+        fn poll_write(
+            self: std::pin::Pin<&mut Self>,
+            cx: &mut std::task::Context<'_>,
+            bytes: &[u8],
+        ) -> std::task::Poll<std::io::Result<usize>> {
+            std::pin::Pin::new(&mut self.get_mut().$field).poll_write(cx, bytes)
+        }
+    };
+    (@poll_write_vectored $field:tt) => {
+        fn poll_write_vectored(
+            self: std::pin::Pin<&mut Self>,
+            cx: &mut std::task::Context<'_>,
+            parts: &[std::io::IoSlice<'_>],
+        ) -> std::task::Poll<std::io::Result<usize>> {
+            std::pin::Pin::new(&mut self.get_mut().$field).poll_write_vectored(cx, parts)
+        }
+    };
+    (@is_write_vectored $field:tt) => {
+        fn is_write_vectored(&self) -> bool {
+            self.$field.is_write_vectored()
+        }
+    };
+    (@$method:ident $field:tt) => {
+        fn $method(
+            self: std::pin::Pin<&mut Self>,
+            cx: &mut std::task::Context<'_>,
+        ) -> std::task::Poll<std::io::Result<()>> {
+            std::pin::Pin::new(&mut self.get_mut().$field).$method(cx)
+        }
+    };
+}

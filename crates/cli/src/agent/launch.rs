@@ -1,0 +1,298 @@
+//! What is to be run, and how it runs: an agent, perhaps with a service beside it, until it ends.
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use clap::ArgMatches;
+
+use ginnel_agent::definition::Definition;
+use ginnel_agent::{Agent, AgentOptions, SessionState, StartError, Trust, TunnelBindError};
+use ginnel_base::address::HostPort;
+use ginnel_service::{self as service, Service};
+
+use super::console::Console;
+use super::event_log::{EventLog, RequestLog, UrlKind};
+use super::targets::TargetWatch;
+use crate::error::CliError;
+use crate::ngrok::{EventFollower, NgrokLog};
+use crate::output::complain;
+use crate::signals::{NOTHING_TO_READ, Signals, on_hangup};
+use crate::{admin, grace, log_file, runtime};
+
+/// Whether the admin key of the service beside the agent is shown.
+pub(super) const SHOW_KEY: &str = "show-key";
+/// How long to wait before a tunnel is started again whose session was lost.
+const RETRY_PAUSE: Duration = Duration::from_millis(20);
+/// How long a service beside the agent has at least to bring the last answers to their visitors.
+const MIN_SERVICE_GRACE: Duration = Duration::from_secs(1);
+/// How long an agent stops without a word.
+const QUIET_STOP: Duration = Duration::from_millis(400);
+
+/// What is to be run.
+pub(crate) struct LaunchPlan {
+    pub options: AgentOptions,
+    pub tunnels: Vec<Definition>,
+    /// How long visitors in flight may take at the end.
+    pub grace: Duration,
+    /// Where the agent is watched, if anywhere.
+    pub admin_addr: Option<HostPort>,
+    pub view: ViewOptions,
+    /// A service to run beside the agent, which then connects to it.
+    pub service: Option<service::Options>,
+}
+
+/// How what happens is to be shown.
+pub(crate) enum ViewOptions {
+    /// On the terminal where there is one or that is requested, else line by line.
+    Lines { requested: Option<bool>, as_json: bool, shows_key: bool },
+    /// In the log of a program called `ngrok`.
+    Ngrok(Arc<NgrokLog>),
+}
+
+impl LaunchPlan {
+    /// What a command line asks for.
+    pub fn new(
+        matches: &ArgMatches,
+        options: AgentOptions,
+        tunnels: Vec<Definition>,
+        requested: Option<bool>,
+    ) -> Self {
+        let shows_key = matches.try_get_one(SHOW_KEY).ok().flatten() == Some(&true);
+        let view = ViewOptions::Lines { requested, as_json: matches.get_flag("json"), shows_key };
+        let (grace, admin_addr) = (grace::read(matches), admin::read(matches));
+        Self { options, tunnels, grace, admin_addr, view, service: None }
+    }
+}
+
+/// Runs an agent until it ends or is stopped.
+pub(crate) fn launch(plan: LaunchPlan) -> Result<(), CliError> {
+    let runtime = runtime::start()?;
+    let ended = runtime.block_on(serve(plan));
+    runtime.shutdown_background();
+    ended
+}
+
+async fn serve(plan: LaunchPlan) -> Result<(), CliError> {
+    let mut signals = Signals::new()?;
+    let (grace, admin_addr) = (plan.grace, plan.admin_addr);
+    let mut options = AgentOptions { grace, admin_addr, ..plan.options };
+    let service = match plan.service {
+        Some(requested) => Some(Service::start(requested).await?),
+        None => None,
+    };
+    if let Some(service) = &service {
+        connect_to(&mut options, service);
+    }
+    let mut agent = Agent::start(options).await?;
+    let log = match &plan.view {
+        ViewOptions::Ngrok(log) => Some(log.clone()),
+        ViewOptions::Lines { .. } => None,
+    };
+    let view = AgentView::of(plan.view, &agent, service.as_ref())?;
+    let requests = view.requests(&agent);
+    let is_drawn = matches!(view, AgentView::Console(_));
+    on_hangup(move || {
+        if !log_file::reopen() {
+            say_nothing_to_read(is_drawn);
+        }
+    })?;
+    let ended = tokio::select! {
+        ended = carry(&mut agent, plan.tunnels, view) => ended,
+        () = signals.next() => Ok(()),
+        // Whoever started it has ended, and nobody would stop it.
+        () = reader_left(log) => Ok(()),
+    };
+    tokio::select! {
+        () = stop(agent, requests, service, grace) => ended,
+        () = signals.next() => Err(CliError::second_signal()),
+    }
+}
+
+async fn reader_left(log: Option<Arc<NgrokLog>>) {
+    match log {
+        Some(log) => log.reader_left().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Ends the agent, and then the service beside it: within `grace`, as far as that is theirs.
+async fn stop(
+    agent: Agent,
+    requests: Option<RequestLog>,
+    service: Option<Service>,
+    grace: Duration,
+) {
+    let began = Instant::now();
+    let open = agent.connection_counter();
+    let mut stopping = std::pin::pin!(agent.stop(grace));
+    if tokio::time::timeout(QUIET_STOP, &mut stopping).await.is_err() {
+        complain(&waiting_for(open(), grace));
+        stopping.await;
+    }
+    if let Some(requests) = requests {
+        requests.finish().await;
+    }
+    if let Some(service) = service {
+        // What the agent has sent last is still on its way to the visitors.
+        service.stop(grace.saturating_sub(began.elapsed()).max(MIN_SERVICE_GRACE)).await;
+    }
+}
+
+/// What an agent waits for that does not stop at once.
+fn waiting_for(connections: i64, grace: Duration) -> String {
+    let plural = if connections == 1 { "" } else { "s" };
+    let seconds = grace.as_secs_f64();
+    format!(
+        "waiting up to {seconds} s for {connections} open connection{plural} of visitors; Ctrl-C again stops now"
+    )
+}
+
+/// A terminal that is drawn on has no place for it; what goes on is seen there.
+fn say_nothing_to_read(is_drawn: bool) {
+    if !(is_drawn && std::io::stderr().is_terminal()) {
+        complain(NOTHING_TO_READ);
+    }
+}
+
+fn connect_to(options: &mut AgentOptions, service: &Service) {
+    options.server_addrs = service.agent_address().map(HostPort::from).into_iter().collect();
+    options.authtoken = service.authtoken().cloned().unwrap_or_default();
+    options.trust = Trust::Pem(service.gateway().authority().pem().as_bytes().to_vec());
+    let own = service.url().strip_prefix("http://").map(str::parse::<std::net::SocketAddr>);
+    options.closed.extend(own.and_then(Result::ok));
+}
+
+/// Starts tunnels and tells what happens, until the agent ends; fails when it was refused.
+async fn carry(
+    agent: &mut Agent,
+    tunnels: Vec<Definition>,
+    view: AgentView,
+) -> Result<(), CliError> {
+    match view {
+        AgentView::Console(console) => draw(agent, tunnels, *console).await?,
+        AgentView::Lines(event_log) => print(agent, tunnels, event_log).await?,
+        AgentView::Ngrok(follower) => follow(agent, tunnels, follower).await?,
+    }
+    agent.refusal().map_or(Ok(()), |refusal| Err(refusal.into()))
+}
+
+async fn draw(
+    agent: &Agent,
+    tunnels: Vec<Definition>,
+    mut console: Console,
+) -> Result<(), CliError> {
+    let is_started = tokio::select! {
+        started = start_all(agent, tunnels) => started?,
+        () = console.wait(agent) => false,
+    };
+    if is_started {
+        console.live(agent).await;
+    }
+    Ok(())
+}
+
+async fn print(
+    agent: &Agent,
+    tunnels: Vec<Definition>,
+    event_log: EventLog,
+) -> Result<(), CliError> {
+    event_log.agent(agent);
+    let is_started = tokio::select! {
+        started = start_all(agent, tunnels) => started?,
+        () = event_log.errors(agent) => false,
+    };
+    if is_started {
+        let mut targets = TargetWatch::start(agent);
+        event_log.tunnels(agent, &targets.first().await);
+        tokio::select! {
+            () = event_log.live(agent) => {}
+            () = event_log.targets(targets) => {}
+        }
+    }
+    Ok(())
+}
+
+async fn follow(
+    agent: &Agent,
+    tunnels: Vec<Definition>,
+    mut follower: EventFollower,
+) -> Result<(), CliError> {
+    let is_started = tokio::select! {
+        started = start_all(agent, tunnels) => started?,
+        () = follower.run(agent) => false,
+    };
+    if is_started {
+        follower.run(agent).await;
+    }
+    Ok(())
+}
+
+/// Waits for the session, and starts the tunnels; false when the agent ends before that.
+async fn start_all(agent: &Agent, tunnels: Vec<Definition>) -> Result<bool, CliError> {
+    for definition in tunnels {
+        start_one(agent, definition).await?;
+    }
+    Ok(online(agent).await)
+}
+
+/// Starts a tunnel; a session that is lost meanwhile is waited for again.
+async fn start_one(agent: &Agent, definition: Definition) -> Result<(), CliError> {
+    while online(agent).await {
+        match agent.start_tunnel(definition.clone()).await {
+            Err(StartError::Bind(TunnelBindError::Offline | TunnelBindError::Lost(_))) => {
+                tokio::time::sleep(RETRY_PAUSE).await;
+            }
+            started => return Ok(started.map(drop)?),
+        }
+    }
+    Ok(())
+}
+
+/// Waits until the agent is online; false when it has ended instead.
+pub(crate) async fn online(agent: &Agent) -> bool {
+    let mut state = agent.watch();
+    let settled = state
+        .wait_for(|state| matches!(state, SessionState::Online(_) | SessionState::Offline))
+        .await;
+    matches!(settled.as_deref(), Ok(SessionState::Online(_)))
+}
+
+/// How what happens is shown.
+enum AgentView {
+    Console(Box<Console>),
+    Lines(EventLog),
+    Ngrok(EventFollower),
+}
+
+impl AgentView {
+    fn of(
+        options: ViewOptions,
+        agent: &Agent,
+        service: Option<&Service>,
+    ) -> Result<Self, CliError> {
+        let (requested, as_json, shows_key) = match options {
+            ViewOptions::Ngrok(log) => return Ok(Self::Ngrok(EventFollower::new(log, agent))),
+            ViewOptions::Lines { requested, as_json, shows_key } => (requested, as_json, shows_key),
+        };
+        let on_terminal = !as_json && requested != Some(false) && std::io::stdout().is_terminal();
+        if on_terminal || requested == Some(true) && !as_json {
+            return Ok(Self::Console(Box::new(Console::new(agent, service, shows_key))));
+        }
+        let event_log = EventLog::start(as_json, UrlKind::of(service))?;
+        if let Some(service) = service {
+            event_log.service(service, shows_key);
+        }
+        Ok(Self::Lines(event_log))
+    }
+
+    /// Tells of requests from now on, where that takes a line each.
+    fn requests(&self, agent: &Agent) -> Option<RequestLog> {
+        match self {
+            Self::Lines(event_log) => {
+                Some(RequestLog::start(event_log.clone(), agent.captures().clone()))
+            }
+            Self::Console(_) | Self::Ngrok(_) => None,
+        }
+    }
+}

@@ -1,0 +1,441 @@
+//! The options of `http`, `tcp` and `tls`: one row each, and the field of a tunnel's definition that it sets.
+
+use std::path::PathBuf;
+
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use serde_json::{Map, Value, json};
+
+use ginnel_agent::definition::{Definition, PublicAddress, binding_problem};
+use ginnel_api::local::tunnels;
+use ginnel_api::{Kind, Operation, documentation, mask};
+
+use super::remote_file::{self, FetchError};
+use crate::agent::{UNNAMED, read_file};
+use crate::error::{CliError, Exit};
+
+/// An option.
+struct TunnelFlag {
+    name: &'static str,
+    /// The commands that have it.
+    commands: &'static [&'static str],
+    /// The field that it sets; a dot leads into a record.
+    field: &'static str,
+    value: FlagValue,
+}
+
+/// What is written behind an option.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FlagValue {
+    Text,
+    /// It may be repeated.
+    Texts,
+    Number,
+    /// True where nothing is written.
+    Switch,
+    /// The name of a file whose content is the value.
+    Content,
+    /// The URL of a document that is the value.
+    Remote,
+}
+
+const ALL: &[&str] = &["http", "tcp", "tls"];
+const HTTP: &[&str] = &["http"];
+const NAMED: &[&str] = &["http", "tls"];
+const TCP: &[&str] = &["tcp"];
+const TLS: &[&str] = &["tls"];
+
+const fn row(
+    name: &'static str,
+    commands: &'static [&'static str],
+    field: &'static str,
+    value: FlagValue,
+) -> TunnelFlag {
+    TunnelFlag { name, commands, field, value }
+}
+
+const FLAGS: &[TunnelFlag] = &[
+    row("name", ALL, "name", FlagValue::Text),
+    row("metadata", ALL, "metadata", FlagValue::Text),
+    row("description", ALL, "description", FlagValue::Text),
+    row("domain", NAMED, "domain", FlagValue::Text),
+    row("hostname", NAMED, "hostname", FlagValue::Text),
+    row("subdomain", NAMED, "subdomain", FlagValue::Text),
+    row("remote-addr", TCP, "remote_addr", FlagValue::Text),
+    row("scheme", HTTP, "schemes", FlagValue::Texts),
+    row("bind-tls", HTTP, "bind_tls", FlagValue::Text),
+    row("host-header", HTTP, "host_header", FlagValue::Text),
+    row("app-protocol", HTTP, "app_protocol", FlagValue::Text),
+    row("upstream-protocol", HTTP, "app_protocol", FlagValue::Text),
+    row("inspect", HTTP, "inspect", FlagValue::Switch),
+    row("basic-auth", HTTP, "basic_auth", FlagValue::Texts),
+    row("auth", HTTP, "auth", FlagValue::Text),
+    row("circuit-breaker", HTTP, "circuit_breaker", FlagValue::Number),
+    row("compression", HTTP, "compression", FlagValue::Switch),
+    row("websocket-tcp-converter", HTTP, "websocket_tcp_converter", FlagValue::Switch),
+    row("request-header-add", HTTP, "request_header.add", FlagValue::Texts),
+    row("request-header-remove", HTTP, "request_header.remove", FlagValue::Texts),
+    row("response-header-add", HTTP, "response_header.add", FlagValue::Texts),
+    row("response-header-remove", HTTP, "response_header.remove", FlagValue::Texts),
+    row("ua-filter-allow", HTTP, "user_agent_filter.allow", FlagValue::Texts),
+    row("ua-filter-deny", HTTP, "user_agent_filter.deny", FlagValue::Texts),
+    row("oauth", HTTP, "oauth.provider", FlagValue::Text),
+    row("oauth-client-id", HTTP, "oauth.client_id", FlagValue::Text),
+    row("oauth-client-secret", HTTP, "oauth.client_secret", FlagValue::Text),
+    row("oauth-allow-email", HTTP, "oauth.allow_emails", FlagValue::Texts),
+    row("oauth-allow-domain", HTTP, "oauth.allow_domains", FlagValue::Texts),
+    row("oauth-scope", HTTP, "oauth.scopes", FlagValue::Texts),
+    row("oidc", HTTP, "oidc.issuer_url", FlagValue::Text),
+    row("oidc-client-id", HTTP, "oidc.client_id", FlagValue::Text),
+    row("oidc-client-secret", HTTP, "oidc.client_secret", FlagValue::Text),
+    row("oidc-allow-email", HTTP, "oidc.allow_emails", FlagValue::Texts),
+    row("oidc-allow-domain", HTTP, "oidc.allow_domains", FlagValue::Texts),
+    row("oidc-scope", HTTP, "oidc.scopes", FlagValue::Texts),
+    row("verify-webhook", HTTP, "verify_webhook.provider", FlagValue::Text),
+    row("verify-webhook-secret", HTTP, "verify_webhook.secret", FlagValue::Text),
+    row("cidr-allow", ALL, "ip_restriction.allow_cidrs", FlagValue::Texts),
+    row("cidr-deny", ALL, "ip_restriction.deny_cidrs", FlagValue::Texts),
+    row("pooling-enabled", ALL, "pooling_enabled", FlagValue::Switch),
+    row("traffic-policy-file", ALL, "traffic_policy", FlagValue::Content),
+    row("policy-file", ALL, "policy", FlagValue::Content),
+    row("upstream-tls-verify", ALL, "upstream_tls_verify", FlagValue::Switch),
+    row("upstream-tls-verify-cas", ALL, "upstream_tls_verify_cas", FlagValue::Text),
+    row("mutual-tls-cas", NAMED, "mutual_tls_cas", FlagValue::Text),
+    row("traffic-policy-url", ALL, "traffic_policy", FlagValue::Remote),
+    row("proxy-proto", ALL, "proxy_proto", FlagValue::Text),
+    row("upstream-proxy-protocol", ALL, "proxy_proto", FlagValue::Text),
+    row("crt", TLS, "crt", FlagValue::Text),
+    row("key", TLS, "key", FlagValue::Text),
+    row("terminate-at", TLS, "terminate_at", FlagValue::Text),
+];
+
+/// The options whose values nobody else should see.
+pub(super) const SECRET_FLAGS: [&str; 5] =
+    ["basic-auth", "auth", "oauth-client-secret", "oidc-client-secret", "verify-webhook-secret"];
+const URL: &str = "url";
+const BINDING: &str = "binding";
+
+/// The address and the options of a command that starts one tunnel.
+pub(super) fn with_arguments(command: Command) -> Command {
+    let name = command.get_name().to_owned();
+    let addr = Arg::new("addr").required(true).value_name("ADDR").help(doc("addr"));
+    let url = Arg::new(URL).long(URL).value_name("URL").help("The public URL, or its host alone");
+    let flags = FLAGS.iter().filter(|flag| flag.commands.contains(&name.as_str()));
+    let binding = Arg::new(BINDING).long(BINDING).value_name("BINDING").action(ArgAction::Append);
+    let binding = binding
+        .value_delimiter(',')
+        .help("Who can reach it: public, or internal with a --url at a host below .internal");
+    command.arg(addr).arg(url).arg(binding).args(flags.map(argument))
+}
+
+fn argument(flag: &'static TunnelFlag) -> Arg {
+    let argument = Arg::new(flag.name).long(flag.name).help(doc(flag.field));
+    match flag.value {
+        FlagValue::Text => argument.value_name("TEXT"),
+        FlagValue::Texts => argument.value_name("TEXT").action(ArgAction::Append),
+        FlagValue::Number => argument.value_name("NUMBER").value_parser(value_parser!(f64)),
+        FlagValue::Switch => argument
+            .value_name("BOOL")
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_missing_value("true")
+            .value_parser(value_parser!(bool)),
+        FlagValue::Content => argument.value_name("FILE").value_parser(value_parser!(PathBuf)),
+        FlagValue::Remote => argument
+            .value_name("URL")
+            .help("Where a traffic policy is fetched from, once, at the start; http or https"),
+    }
+}
+
+/// What the table of the agent API says of a field, or of one inside of it.
+fn doc(field: &str) -> String {
+    let mut known = tunnels::Start::INFO.parameters;
+    let mut doc = "";
+    for name in field.split('.') {
+        let Some(field) = known.iter().find(|field| field.name == name) else {
+            return String::new();
+        };
+        doc = field.doc;
+        known = match &field.kind {
+            Kind::Record(shape) => shape.fields,
+            _ => &[],
+        };
+    }
+    documentation::in_one_line(doc)
+}
+
+/// The definition that a command line gives.
+pub(super) fn definition(proto: &str, matches: &ArgMatches) -> Result<Definition, CliError> {
+    let mut document = Map::new();
+    document.insert("proto".to_owned(), proto.into());
+    document.insert("name".to_owned(), UNNAMED.into());
+    if let Some(addr) = matches.get_one::<String>("addr") {
+        document.insert("addr".to_owned(), addr.as_str().into());
+    }
+    if let Some(url) = matches.get_one::<String>(URL) {
+        apply_url(url, proto, &mut document)?;
+    }
+    let known = || FLAGS.iter().filter(|flag| flag.commands.contains(&proto));
+    let mut present = Vec::new();
+    for flag in known() {
+        if let Some(value) = value(flag, matches)? {
+            set(&mut document, flag.field, value);
+            present.push(flag);
+        }
+    }
+    let definition = Definition::read(&document).map_err(|problems| {
+        let problems = problems.iter().map(|problem| in_words_of_flags(problem, &present));
+        CliError::usage(problems.collect::<Vec<_>>().join("; "))
+    })?;
+    check_bindings(matches)?;
+    Ok(definition)
+}
+
+/// A problem of a field, as one of the option that has set it.
+fn in_words_of_flags(problem: &str, present: &[&TunnelFlag]) -> String {
+    let of_flag = |flag: &&TunnelFlag| {
+        let rest = problem.strip_prefix(flag.field)?.strip_prefix(": ")?;
+        Some(format!("--{}: {rest}", flag.name))
+    };
+    present.iter().find_map(of_flag).unwrap_or_else(|| problem.to_owned())
+}
+
+/// Refuses bindings that the public URL has not.
+fn check_bindings(matches: &ArgMatches) -> Result<(), CliError> {
+    let names = [URL, "domain", "hostname", "remote-addr"].into_iter();
+    let place = names.filter_map(|name| matches.try_get_one::<String>(name).ok().flatten()).next();
+    let place = place.map(String::as_str);
+    for binding in matches.get_many::<String>(BINDING).into_iter().flatten() {
+        if let Some(problem) = binding_problem(binding, place) {
+            return Err(CliError::usage(format!("--{BINDING}: {binding:?} {problem}")));
+        }
+    }
+    Ok(())
+}
+
+/// What a public URL says of a tunnel whose protocol is known.
+fn apply_url(url: &str, proto: &str, document: &mut Map<String, Value>) -> Result<(), CliError> {
+    let is_bare = !url.contains("://") && proto != "http";
+    let url = if is_bare { format!("{proto}://{url}") } else { url.to_owned() };
+    let wrong = |problem: String| CliError::usage(format!("--{URL}: {problem}"));
+    let public = PublicAddress::read(&url).map_err(wrong)?;
+    if public.proto != proto {
+        return Err(wrong(format!("is one of {}, not of {proto}", public.proto)));
+    }
+    let fields = [
+        ("schemes", public.schemes.map(|schemes| json!(schemes))),
+        ("domain", public.domain.map(Value::from)),
+        ("remote_addr", public.remote_addr.map(Value::from)),
+    ];
+    let set = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    document.extend(set);
+    Ok(())
+}
+
+/// What the command line says of an option; none where it says nothing.
+fn value(flag: &TunnelFlag, matches: &ArgMatches) -> Result<Option<Value>, CliError> {
+    Ok(match flag.value {
+        // `true` and `false` are no texts where a field also takes these.
+        FlagValue::Text if flag.field == "bind_tls" => {
+            let text = matches.get_one::<String>(flag.name);
+            text.map(|text| text.parse::<bool>().map_or_else(|_| json!(text), Value::from))
+        }
+        FlagValue::Text => matches.get_one::<String>(flag.name).map(|text| json!(text)),
+        FlagValue::Texts => {
+            let texts = matches.get_many::<String>(flag.name);
+            texts.map(|texts| texts.map(String::as_str).collect())
+        }
+        FlagValue::Number => matches.get_one::<f64>(flag.name).map(|number| json!(number)),
+        FlagValue::Switch => matches.get_one::<bool>(flag.name).map(|truth| json!(truth)),
+        FlagValue::Content => {
+            let path = matches.get_one::<PathBuf>(flag.name);
+            path.map(read_file).transpose()?.map(Value::from)
+        }
+        FlagValue::Remote => {
+            let url = matches.get_one::<String>(flag.name);
+            url.map(|url| fetch(flag.name, url)).transpose()?.map(Value::from)
+        }
+    })
+}
+
+/// The document at a URL.
+fn fetch(flag: &str, url: &str) -> Result<String, CliError> {
+    remote_file::fetch(url).map_err(|problem| {
+        let exit = match problem {
+            FetchError::Url(_) | FetchError::Scheme => Exit::Usage,
+            _ => Exit::Unreachable,
+        };
+        CliError::new(exit, format!("--{flag}: {}: {problem}", mask::url(url)))
+    })
+}
+
+fn set(document: &mut Map<String, Value>, field: &str, value: Value) {
+    match field.split_once('.') {
+        None => drop(document.insert(field.to_owned(), value)),
+        Some((record, inner)) => {
+            let record = document.entry(record).or_insert_with(|| json!({}));
+            record[inner] = value;
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn document(command: &'static str, arguments: &[&str]) -> Result<Value, String> {
+        let command = with_arguments(Command::new(command));
+        let name = command.get_name().to_owned();
+        let words = [name.as_str()].into_iter().chain(arguments.iter().copied());
+        let matches = command.try_get_matches_from(words).map_err(|error| error.to_string())?;
+        let read = definition(&name, &matches).map_err(|error| error.message)?;
+        Ok(Value::Object(read.document))
+    }
+
+    #[test]
+    fn options_are_fields_of_the_definition() {
+        let arguments = [
+            "8080",
+            "--url=http://a.test",
+            "--name=web",
+            "--metadata=m",
+            "--description=d",
+            "--host-header=rewrite",
+            "--upstream-protocol=http2",
+            "--inspect=false",
+            "--basic-auth",
+            "somebody:swordfish",
+            "--basic-auth=other:swordfish",
+            "--circuit-breaker=0.5",
+            "--compression",
+            "--websocket-tcp-converter=true",
+            "--request-header-add=a: b",
+            "--request-header-remove=c",
+            "--response-header-add=d: e",
+            "--response-header-remove=f",
+            "--ua-filter-allow=x",
+            "--ua-filter-deny=y",
+            "--oauth=google",
+            "--oauth-client-id=a",
+            "--oauth-client-secret=b",
+            "--oauth-allow-email=c@d.test",
+            "--oauth-allow-email=e@d.test",
+            "--oauth-allow-domain=f.test",
+            "--oauth-scope=g",
+            "--verify-webhook=github",
+            "--verify-webhook-secret=z",
+            "--cidr-allow=10.0.0.0/8",
+            "--cidr-deny=10.1.0.0/16",
+            "--upstream-tls-verify",
+        ];
+
+        let read = document("http", &arguments).unwrap();
+
+        let expected = json!({
+            "proto": "http", "addr": "8080", "schemes": ["http"], "domain": "a.test", "name": "web",
+            "metadata": "m", "description": "d", "host_header": "rewrite", "app_protocol": "http2", "inspect": false,
+            "basic_auth": ["somebody:swordfish", "other:swordfish"], "circuit_breaker": 0.5,
+            "compression": true, "websocket_tcp_converter": true,
+            "request_header": {"add": ["a: b"], "remove": ["c"]},
+            "response_header": {"add": ["d: e"], "remove": ["f"]},
+            "user_agent_filter": {"allow": ["x"], "deny": ["y"]},
+            "oauth": {
+                "provider": "google", "client_id": "a", "client_secret": "b",
+                "allow_emails": ["c@d.test", "e@d.test"], "allow_domains": ["f.test"], "scopes": ["g"],
+            },
+            "verify_webhook": {"provider": "github", "secret": "z"},
+            "ip_restriction": {"allow_cidrs": ["10.0.0.0/8"], "deny_cidrs": ["10.1.0.0/16"]},
+            "upstream_tls_verify": true,
+        });
+        assert_eq!(read, expected);
+    }
+
+    #[test]
+    fn an_issuer_has_options_of_its_own() {
+        let arguments = [
+            "8080",
+            "--oidc=https://h.test",
+            "--oidc-client-id=i",
+            "--oidc-client-secret=j",
+            "--oidc-allow-email=k@d.test",
+            "--oidc-allow-domain=l.test",
+            "--oidc-allow-domain=m.test",
+            "--oidc-scope=n",
+        ];
+
+        let read = document("http", &arguments).unwrap();
+
+        let expected = json!({
+            "issuer_url": "https://h.test", "client_id": "i", "client_secret": "j",
+            "allow_emails": ["k@d.test"], "allow_domains": ["l.test", "m.test"], "scopes": ["n"],
+        });
+        assert_eq!(read["oidc"], expected);
+    }
+
+    #[test]
+    fn names_and_schemes_have_several_options() {
+        let field = |command, argument, field: &str| {
+            document(command, &["8080", argument]).unwrap()[field].clone()
+        };
+
+        assert_eq!(field("http", "--domain=a.test", "domain"), "a.test");
+        assert_eq!(field("tls", "--hostname=a.test", "hostname"), "a.test");
+        assert_eq!(field("http", "--subdomain=a", "subdomain"), "a");
+        assert_eq!(field("tcp", "--remote-addr=a.test:22", "remote_addr"), "a.test:22");
+        assert_eq!(field("tcp", "--url=a.test:22", "remote_addr"), "a.test:22");
+        assert_eq!(field("tls", "--url=tls://a.test", "domain"), "a.test");
+        assert_eq!(field("http", "--url=a.test", "schemes"), json!(["https"]));
+        assert_eq!(field("http", "--scheme=http", "schemes"), json!(["http"]));
+        assert_eq!(field("http", "--bind-tls=false", "bind_tls"), false);
+        assert_eq!(field("http", "--bind-tls=both", "bind_tls"), "both");
+        assert_eq!(field("http", "--auth=somebody:swordfish", "auth"), "somebody:swordfish");
+        assert_eq!(field("tcp", "--proxy-proto=2", "proxy_proto"), "2");
+        assert_eq!(field("tls", "--terminate-at=edge", "terminate_at"), "edge");
+    }
+
+    #[test]
+    fn what_an_option_cannot_do_is_said_in_its_name() {
+        let problem = |command, arguments: &[&str]| {
+            document(command, &[&["80"], arguments].concat()).unwrap_err()
+        };
+
+        for option in ["--proxy-proto", "--upstream-proxy-protocol"] {
+            let said = problem("http", &[option, "1"]);
+            assert!(said.starts_with(&format!("{option}: 1 is only for tcp and tls")), "{said}");
+            assert!(document("http", &["80", option, ""]).is_ok());
+            assert_eq!(document("tls", &["80", option, "2"]).unwrap()["proxy_proto"], "2");
+        }
+        let said = problem("tcp", &["--upstream-proxy-protocol=3"]);
+        assert_eq!(said, "--upstream-proxy-protocol: must be 1 or 2");
+        let said = problem("http", &["--binding=internal"]);
+        assert!(said.starts_with("--binding: \"internal\" needs a --url"), "{said}");
+        let said = problem("tcp", &["--binding=public", "--url=tcp://a.internal:1"]);
+        assert!(said.starts_with("--binding: \"public\" needs a --url"), "{said}");
+        let said = problem("tls", &["--binding=kubernetes"]);
+        assert_eq!(said, "--binding: \"kubernetes\" is neither public nor internal");
+        let said = problem("http", &["--traffic-policy-url=ftp://u:swordfish@a.test/p"]);
+        assert!(said.contains("neither http nor https") && !said.contains("swordfish"), "{said}");
+        assert!(document("http", &["80", "--binding=internal", "--url=a.internal"]).is_ok());
+        assert!(document("tcp", &["80", "--binding=public"]).is_ok());
+    }
+
+    #[test]
+    fn a_url_of_another_protocol_is_refused() {
+        let problem = |command, url| document(command, &["80", "--url", url]).unwrap_err();
+
+        assert!(problem("http", "tcp://a.test:22").contains("is one of tcp, not of http"));
+        assert!(problem("tcp", "https://a.test").contains("is one of http, not of tcp"));
+        assert!(problem("http", "https://u:swordfish@a.test").contains("a user or a password"));
+    }
+
+    #[test]
+    fn each_option_sets_a_field_that_there_is() {
+        for flag in FLAGS {
+            assert!(!doc(flag.field).is_empty(), "{}", flag.name);
+            let mut document = Map::new();
+            set(&mut document, flag.field, Value::Null);
+            let name = flag.field.split('.').next().unwrap();
+            assert!(tunnels::Start::INFO.parameters.iter().any(|field| field.name == name));
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! `ginnel serve`: the management API until a signal ends it.
+
+use std::path::PathBuf;
+use std::pin::pin;
+use std::time::Duration;
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use serde_json::json;
+use tokio::time::timeout;
+
+use ginnel_api::Secret;
+use ginnel_base::logging::{LogFormat, or_debug};
+use ginnel_gateway::{EventDelivery, EventSubscriber};
+use ginnel_net::secret_file::take_readable_files;
+use ginnel_service::config::{self, SECTIONS, ServeConfig};
+use ginnel_service::{AcceptFailures, Refusals, Service};
+use ginnel_settings::{ConfigFile, ResolvedSettings};
+use ginnel_store::HealthEvents;
+
+use super::access_log::{self, AccessLog};
+use super::error::CliError;
+use super::log_file::{self, LogOutput};
+use super::logging::{LogOptions, LogWriter};
+use super::notify::{self, SystemdNotifier};
+use super::output::{complain, say, try_say};
+use super::serve_reload::RunningConfig;
+use super::signals::Signals;
+use super::{runtime, settings, variables};
+
+/// How often it is said that connections were closed because there were too many.
+const REFUSAL_REPORT_INTERVAL: Duration = Duration::from_secs(10);
+/// How long a start may go on that a signal ends.
+const START_GRACE: Duration = Duration::from_secs(1);
+
+pub(super) fn command() -> Command {
+    Command::new("serve")
+        .about("Serve the management API, agents and public traffic")
+        .after_help(
+            "The admin key is made and printed once, when the database is new; a new database\n\
+             takes the one in --admin-key-file or GINNEL_API_KEY instead. For one that is lost,\n\
+             see `ginnel admin-key new`.\n\n\
+             Every option is a key of the file of --config as well, and a variable: --edge-host,\n\
+             edge_host and GINNEL_EDGE_HOST are one. Options win over variables, and these over\n\
+             the file.\n\n\
+             Example:\n  ginnel serve --path ginnel.db --port 4000 --rate-limit 120/60s",
+        )
+        .arg(settings::config_argument().help_heading("Configuration"))
+        .arg(
+            Arg::new("check")
+                .long("check")
+                .action(ArgAction::SetTrue)
+                .help_heading("Configuration")
+                .help("Check the configuration, print every problem, and start nothing"),
+        )
+        .args(settings::arguments(SECTIONS))
+}
+
+pub(super) fn run(matches: &ArgMatches) -> Result<(), CliError> {
+    let loaded = load(matches).map_err(settings::refused)?;
+    let config = &loaded.resolved.config;
+    let mut problems = preflight(&loaded.resolved);
+    config.options.unused().iter().for_each(|line| complain(line));
+    variables::report_unknown();
+    take_readable_files().iter().for_each(|warning| complain(warning));
+    if matches.get_flag("check") {
+        if !problems.is_empty() {
+            return Err(settings::refused(problems.into_iter().map(|it| it.message).collect()));
+        }
+        say("the configuration is valid");
+        return Ok(());
+    }
+    if let Some(last) = problems.pop() {
+        problems.iter().for_each(|problem| complain(&problem.message));
+        return Err(last);
+    }
+    let _log = LogWriter::start_ready(&log_options(config))?;
+    let access = config.access_log.as_deref().map(access_log::output).transpose()?;
+    let access = access.map(|output| (output, access_log::format(config.log_format)));
+    let runtime = runtime::start()?;
+    let served = runtime.block_on(serve(RunningConfig::new(matches, loaded), access));
+    // What a second signal leaves unfinished is not waited for.
+    runtime.shutdown_background();
+    served
+}
+
+/// Everything that keeps the service from starting, as far as it can be known without listening.
+fn preflight(resolved: &ResolvedSettings<ServeConfig>) -> Vec<CliError> {
+    let problems = config::preflight(resolved).into_iter();
+    let problems = problems.map(|(message, error)| CliError { message, ..error.into() });
+    let logs = log_problems(&resolved.config).into_iter();
+    let logs = logs.map(|(key, problem)| CliError::usage(resolved.problem(key, &problem)));
+    problems.chain(logs).collect()
+}
+
+/// Why logs cannot be written, by the keys of their files.
+pub(super) fn log_problems(config: &ServeConfig) -> Vec<(&'static str, String)> {
+    let access_log = config.access_log.as_deref().filter(|path| !access_log::is_stdout(path));
+    let logs = [("log_file", config.log_file.as_deref()), ("access_log", access_log)];
+    let problems =
+        logs.into_iter().filter_map(|(key, path)| Some((key, log_file::check(path?).err()?)));
+    problems.collect()
+}
+
+/// How the service is logged.
+pub(super) fn log_options(config: &ServeConfig) -> LogOptions {
+    let (levels, format, file) = (config.log_level, config.log_format, config.log_file.clone());
+    LogOptions { levels, format, file }
+}
+
+/// The configuration, and whether its file sets anything.
+pub(super) struct LoadedConfig {
+    pub resolved: ResolvedSettings<ServeConfig>,
+    pub has_empty_file: bool,
+}
+
+/// Puts the configuration together of flags, environment and file.
+pub(super) fn load(matches: &ArgMatches) -> Result<LoadedConfig, Vec<String>> {
+    let path = matches.get_one::<PathBuf>("config");
+    let file = path.map(|path| config::read_file(path)).transpose();
+    let files = Vec::from_iter(file.map_err(|problem| vec![problem])?);
+    let resolved = settings::with_sources(matches, &files, config::load)?;
+    let has_empty_file = files.iter().any(ConfigFile::is_empty);
+    Ok(LoadedConfig { resolved, has_empty_file })
+}
+
+/// Where requests are told, and how.
+type AccessOutput = (LogOutput, LogFormat);
+
+async fn serve(mut running: RunningConfig, access: Option<AccessOutput>) -> Result<(), CliError> {
+    // In place before the service is, so that no signal ends it unprepared.
+    let (mut signals, mut is_ending) = (Signals::new()?, false);
+    let ServeConfig { options, json, events, .. } = running.config.clone();
+    let place = place(&options);
+    let path = options.path.clone();
+    let is_configured = (options.admin_key.is_some(), options.authtoken.is_some());
+    let mut starting = pin!(Service::start(options));
+    let started = tokio::select! {
+        started = starting.as_mut() => Some(started),
+        // Where it is almost there, it stops in order: what it has made is told to somebody.
+        () = signals.next() => {
+            let started = timeout(START_GRACE, starting).await;
+            is_ending = true;
+            or_debug!(started, "a start that a signal has ended takes too long")
+        }
+    };
+    let Some(started) = started else {
+        complain("stopped before it had started");
+        return Ok(());
+    };
+    let mut service = started?;
+    let key = service.api_key().filter(|_| !is_configured.0);
+    let token = service.authtoken().filter(|_| !is_configured.1);
+    if announce(&service, (path.as_deref(), &place), (key, token), json) {
+        service.remove_token_files();
+    } else {
+        service.keep_token_files();
+    }
+    if !log_options(&running.config).is_on() {
+        // Otherwise, the log has them.
+        service.refused_policies().iter().for_each(|line| complain(line));
+    }
+    tokio::spawn(complain_of(service.storage_health()));
+    if events {
+        tokio::spawn(tell(service.own_events()));
+    }
+    let access = match access {
+        Some((output, format)) => Some(AccessLog::start(service.own_events(), output, format)?),
+        None => None,
+    };
+    let systemd = SystemdNotifier::from_environment();
+    systemd.tell(notify::READY);
+    tokio::select! {
+        () = report_refusals(&service) => {}
+        () = systemd.keep_alive() => {}
+        reloading = running.follow(&service, &systemd) => reloading?,
+        () = signals.next(), if !is_ending => {}
+        () = std::future::ready(()), if is_ending => {}
+    }
+    systemd.tell(notify::STOPPING);
+    tokio::select! {
+        () = stop(service, access, running.config.grace) => Ok(()),
+        () = signals.next() => Err(CliError::second_signal()),
+    }
+}
+
+async fn stop(service: Service, access: Option<AccessLog>, grace: Duration) {
+    service.stop(grace).await;
+    if let Some(access) = access {
+        access.finish().await;
+    }
+}
+
+/// Says what is wrong with the storage, and when it is right again.
+async fn complain_of(mut health: HealthEvents) {
+    while let Some(line) = health.next().await {
+        complain(&line);
+    }
+}
+
+/// Where the data is, in words.
+fn place(options: &ginnel_service::Options) -> String {
+    match (&options.store, &options.path) {
+        (Some(store), _) => format!("data in {store}"),
+        (None, Some(path)) => format!("data in {}", path.display()),
+        (None, None) => "in memory".to_owned(),
+    }
+}
+
+/// Says where everything is; false when nobody can have read it.
+fn announce(
+    service: &Service,
+    (path, place): (Option<&std::path::Path>, &str),
+    (key, token): (Option<&Secret>, Option<&Secret>),
+    as_json: bool,
+) -> bool {
+    if as_json {
+        let line = json!({
+            "url": service.url(),
+            "public_url": service.public_url(),
+            "path": path,
+            "agent_addr": service.agent_address().map(|address| address.to_string()),
+            "api_key": key.map(|key| key.0.as_str()),
+            "authtoken": token.map(|token| token.0.as_str()),
+            "http_url": edge_url(service, "http"),
+            "https_url": edge_url(service, "https"),
+            "admin_addr": service.admin_address().map(|address| address.to_string()),
+            "ca_path": service.gateway().authority().path(),
+        });
+        return try_say(&line.to_string());
+    }
+    let public = match service.public_url() {
+        public if public == service.url() => String::new(),
+        public => format!(", known as {public}"),
+    };
+    // One line, so that whoever starts it reads everything at once.
+    let edges = ["http", "https"].into_iter().filter_map(|scheme| edge_url(service, scheme));
+    let edges = edges.map(|url| format!(", public traffic at {url}")).collect::<String>();
+    let agents = service.agent_address().map(|address| format!(", agents at {address}"));
+    let agents = agents.unwrap_or_default();
+    let admin = service.admin_address().map(|address| format!(", metrics at http://{address}"));
+    let admin = admin.unwrap_or_default();
+    let trusted = service.gateway().authority().path();
+    let trusted = trusted.map(|path| format!(", certificates to trust in {}", path.display()));
+    let trusted = trusted.unwrap_or_default();
+    let url = service.url();
+    say(&format!("management API at {url}{public}{edges}{agents}{admin}, {place}{trusted}"));
+    let key = key.is_none_or(|key| try_say(&format!("admin key, shown this once: {}", key.0)));
+    let token = token.is_none_or(|token| {
+        try_say(&format!("authtoken for agents, shown this once: {}", token.0))
+    });
+    key && token
+}
+
+/// Says from time to time how many connections were closed because there were too many, why none could
+/// be accepted, and that backups and certificates failed; never ends.
+async fn report_refusals(service: &Service) {
+    let mut failed_backups = 0;
+    loop {
+        tokio::time::sleep(REFUSAL_REPORT_INTERVAL).await;
+        let backups = service.backup_status();
+        if backups.failed > failed_backups {
+            failed_backups = backups.failed;
+            complain(&format!("no backup was made: {}", backups.error.unwrap_or_default()));
+        }
+        for (name, problem) in service.take_certificate_failures() {
+            complain(&format!("no certificate for {name}: {problem}"));
+        }
+        for Refusals { of, count, last, per_address, total } in service.take_refusals() {
+            complain(&format!(
+                "{count} connections of {of} refused, the last from {last}: at most \
+                 {per_address} from one address and {total} in total may be open"
+            ));
+        }
+        for AcceptFailures { of, count, last } in service.take_accept_failures() {
+            complain(&format!(
+                "cannot accept connections of {of}: {last}; tried {count} times, and trying again"
+            ));
+        }
+    }
+}
+
+/// Prints events until the service ends.
+async fn tell(mut events: EventSubscriber) {
+    while let Some(received) = events.next().await {
+        let line = match received {
+            EventDelivery::Event(event) => {
+                serde_json::to_string(&event.masked()).unwrap_or_default()
+            }
+            EventDelivery::Missed(missed) => json!({"missed": missed}).to_string(),
+        };
+        say(&line);
+    }
+}
+
+/// The address for public traffic of a scheme.
+fn edge_url(service: &Service, scheme: &str) -> Option<String> {
+    let edges = service.gateway();
+    let address = if scheme == "https" { edges.https_address() } else { edges.http_address() };
+    address.map(|address| format!("{scheme}://{address}"))
+}

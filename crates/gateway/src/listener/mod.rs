@@ -1,0 +1,4 @@
+//! Listening: who comes in, by which port.
+
+pub mod open;
+pub mod trusted_proxies;

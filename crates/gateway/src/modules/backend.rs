@@ -1,0 +1,59 @@
+//! The backend module: where the traffic of a route or edge goes.
+
+use ginnel_api::id::{self, prefix};
+use ginnel_api::remote::Ref;
+use ginnel_api::remote::edges::modules::{BackendModule, BackendModuleChange};
+
+use crate::modules::edge_module::{
+    CheckedModule, EdgeModule, InvalidModule, ModuleChecker, ReferenceField,
+};
+
+/// Every kind of backend.
+const BACKEND_PREFIXES: &[&str] = &[
+    prefix::TUNNEL_GROUP,
+    prefix::FAILOVER,
+    prefix::HTTP_RESPONSE,
+    prefix::WEIGHTED,
+    prefix::STATIC,
+];
+
+/// The number of an identifier of another kind; several kinds are possible.
+const WRONG_PREFIXES: u16 = 243;
+
+impl EdgeModule for BackendModule {
+    type Change = BackendModuleChange;
+
+    const REFERENCE: Option<ReferenceField> =
+        Some(ReferenceField { field: "backend_id", noun: "backend", number: 6501 });
+
+    fn check(
+        change: Self::Change,
+        _: &ModuleChecker,
+    ) -> Result<CheckedModule<Self>, InvalidModule> {
+        let Some(id) = change.backend_id else {
+            return Err(InvalidModule::value("backend_id: is required"));
+        };
+        check_backend_id("backend_id", &id)?;
+        let backend = Some(Ref { id, ..Ref::default() });
+        Ok(Self { enabled: change.enabled.or(Some(true)), backend }.into())
+    }
+
+    fn is_enabled(&self) -> bool {
+        self.enabled != Some(false)
+    }
+
+    fn references(&mut self) -> Vec<&mut Ref> {
+        self.backend.iter_mut().collect()
+    }
+}
+
+/// Refuses an identifier in a body that is not one of a backend.
+pub fn check_backend_id(field: &str, id: &str) -> Result<(), InvalidModule> {
+    if BACKEND_PREFIXES.iter().any(|prefix| id::has_prefix(id, prefix)) {
+        return Ok(());
+    }
+    let known: Vec<_> = BACKEND_PREFIXES.iter().map(|prefix| format!("{prefix}_")).collect();
+    let known = known.join(", ");
+    let message = format!("{field}: {id:?} is not the identifier of a backend ({known})");
+    Err(InvalidModule::numbered(WRONG_PREFIXES, message))
+}

@@ -1,0 +1,30 @@
+//! Who may come, by password.
+
+use crate::http::error_response;
+use crate::http::request_context::RequestContext;
+use crate::modules::module::{Module, ModuleAnswer, ModuleInput, ModuleKind, NextModule};
+use crate::routing::target::BoxFuture;
+pub use ginnel_policy::credentials::Passwords;
+
+impl Module for Passwords {
+    fn kind(&self) -> ModuleKind {
+        ModuleKind::BasicAuth
+    }
+
+    fn serve<'a>(
+        &'a self,
+        context: &'a mut RequestContext<'_>,
+        input: ModuleInput,
+        next: NextModule<'a>,
+    ) -> BoxFuture<'a, ModuleAnswer> {
+        Box::pin(async move {
+            if let ModuleInput::Request(request) = &input
+                && !self.allow(request.headers())
+            {
+                context.decided_by(self.kind());
+                return Err(error_response::UNAUTHORIZED.into());
+            }
+            next.run(context, input).await
+        })
+    }
+}

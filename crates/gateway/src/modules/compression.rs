@@ -1,0 +1,76 @@
+//! Compressing answers on their way.
+
+use http::{Method, Response};
+use hyper::body::Body as _;
+
+use ginnel_api::remote::edges::modules::Compression;
+use ginnel_policy::compression::{ALL, Coding, Encoder, announce, is_compressible, negotiate};
+
+use crate::http::request_context::RequestContext;
+use crate::http::response_body::ResponseBody;
+use crate::modules::edge_module::{
+    CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker,
+};
+use crate::modules::module::{Module, ModuleAnswer, ModuleInput, ModuleKind, NextModule};
+use crate::routing::target::BoxFuture;
+
+/// Compresses answers in a coding that the visitor takes.
+pub struct Compressor;
+
+impl Module for Compressor {
+    fn kind(&self) -> ModuleKind {
+        ModuleKind::Compression
+    }
+
+    fn serve<'a>(
+        &'a self,
+        context: &'a mut RequestContext<'_>,
+        input: ModuleInput,
+        next: NextModule<'a>,
+    ) -> BoxFuture<'a, ModuleAnswer> {
+        Box::pin(async move {
+            // What the visitor takes, not what rules make of it.
+            let coding = coding(&input);
+            let answer = next.run(context, input).await?;
+            Ok(match coding {
+                Some(coding) => compress(answer, coding),
+                None => answer,
+            })
+        })
+    }
+}
+
+impl EdgeModule for Compression {
+    type Change = Self;
+
+    fn check(change: Self, _: &ModuleChecker) -> Result<CheckedModule<Self>, InvalidModule> {
+        Ok(Self { enabled: change.enabled.or(Some(true)) }.into())
+    }
+
+    fn is_enabled(&self) -> bool {
+        self.enabled != Some(false)
+    }
+
+    fn build(self, _: &mut ModuleBuilder<'_>) -> Option<Box<dyn Module>> {
+        Some(Box::new(Compressor))
+    }
+}
+
+fn coding(input: &ModuleInput) -> Option<Coding> {
+    match input {
+        ModuleInput::Request(request) if request.method() != Method::HEAD => {
+            negotiate(request.headers(), ALL)
+        }
+        _ => None,
+    }
+}
+
+/// Compresses an answer, if there is something that can be.
+fn compress(mut response: Response<ResponseBody>, coding: Coding) -> Response<ResponseBody> {
+    let (status, headers) = (response.status(), response.headers());
+    if response.body().is_end_stream() || !is_compressible(status, headers) {
+        return response;
+    }
+    announce(response.headers_mut(), coding);
+    response.map(|body| body.encoded(Encoder::new(coding)))
+}

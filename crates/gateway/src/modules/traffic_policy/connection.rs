@@ -1,0 +1,90 @@
+//! One connection of bytes on its way through a policy.
+
+use std::sync::Arc;
+
+use chrono::Utc;
+
+use ginnel_base::logging::ignore;
+use ginnel_policy::{
+    Carried, EndpointFacts, Exchange, Phase, StepOutcome, Verdict, VisitorConnection,
+};
+
+use crate::GatewayState;
+use crate::events::RequestTrace;
+use crate::http::error_response::ErrorResponse;
+use crate::modules::traffic_policy::execution::code_prefix;
+use crate::modules::traffic_policy::rules::Rules;
+
+/// A connection, and what rules know of it.
+pub struct ConnectionExecution {
+    exchange: Exchange,
+}
+
+impl ConnectionExecution {
+    pub fn new(connection: Arc<VisitorConnection>, endpoint: Arc<EndpointFacts>) -> Self {
+        Self { exchange: Exchange::new(connection, endpoint) }
+    }
+
+    /// Runs the rules for connections; gives where to forward it, or an error to close it.
+    ///
+    /// `find` finds what is at the URL of an internal endpoint, or says why nothing can be.
+    pub async fn enter<T, F: Future<Output = Result<T, ErrorResponse>>>(
+        &mut self,
+        gateway: &GatewayState,
+        rules: &Rules,
+        trace: &mut RequestTrace,
+        find: impl Fn(String) -> F,
+    ) -> Result<Option<T>, ()> {
+        self.exchange.record.code_prefix = code_prefix(gateway);
+        let mut run = rules.policy.run(Phase::Connect);
+        let entered = loop {
+            match run.step(&mut self.exchange, rules) {
+                StepOutcome::Done(Verdict::Continue) => break Ok(None),
+                StepOutcome::Done(Verdict::Respond(_) | Verdict::Close) => break Err(()),
+                StepOutcome::Done(Verdict::Forward { url }) => match find(url).await {
+                    Ok(found) => break Ok(Some(found)),
+                    Err(error) => {
+                        let code = error.number.unwrap_or_default();
+                        if !run.forward_failed(&mut self.exchange, code, error.text()) {
+                            break Err(());
+                        }
+                    }
+                },
+                // A connection of bytes has no body that could be looked at, no token, and nobody logs in on it.
+                // Only rules for requests and responses fetch.
+                StepOutcome::NeedBody { .. }
+                | StepOutcome::Keys(_)
+                | StepOutcome::Login(_)
+                | StepOutcome::Fetch(_) => break Err(()),
+            }
+        };
+        self.note(gateway, rules, trace);
+        entered
+    }
+
+    /// Runs the rules for connections that have closed.
+    pub fn leave(
+        mut self,
+        gateway: &GatewayState,
+        rules: &Rules,
+        carried: Carried,
+        trace: &mut RequestTrace,
+    ) {
+        self.exchange.carried = carried;
+        self.exchange.ended = Some(Utc::now());
+        let mut run = rules.policy.run(Phase::Close);
+        let step = run.step(&mut self.exchange, rules);
+        ignore(step, "nothing is left that could be answered, and nobody waits for anything");
+        self.note(gateway, rules, trace);
+    }
+
+    fn note(&mut self, gateway: &GatewayState, rules: &Rules, trace: &mut RequestTrace) {
+        let record = &mut self.exchange.record;
+        let (decision, logs) = (record.decision.take(), std::mem::take(&mut record.logs));
+        gateway.count_decision(decision.as_ref());
+        trace.note(|it| it.logs.extend(logs));
+        if let Some(decision) = decision {
+            trace.decided("policy", &rules.policy, decision);
+        }
+    }
+}

@@ -1,0 +1,409 @@
+//! One request on its way through a policy, there and back.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use http::header::{CONTENT_LENGTH, HOST};
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderValue, Request, Response, Uri, request};
+
+use ginnel_base::address::{HostName, WebUrl};
+use ginnel_policy::head_change::RuleNotePair;
+use ginnel_policy::jwt::{KeyRequest, KeySet};
+use ginnel_policy::{
+    CODE_PREFIX, Content, EndpointFacts, Exchange, Fetch, FetchFailed, Fetched, LocalResponse,
+    Phase, Run, StepOutcome, Verdict,
+};
+
+use crate::GatewayState;
+use crate::events::RequestTrace;
+use crate::http::body::BodyError;
+use crate::http::error_response::{self, ErrorResponse};
+use crate::http::request_body::RequestBody;
+use crate::http::request_context::RequestContext;
+use crate::http::response_body::ResponseBody;
+use crate::http::rule_notes::RuleNotes;
+use crate::login::LoginPlace;
+use crate::modules::traffic_policy::buffered_body::{BufferedBody, gather};
+use crate::modules::traffic_policy::internal_fetch::{self, unreachable};
+use crate::modules::traffic_policy::rules::Rules;
+use crate::routing::internal::InternalAddress;
+use crate::routing::virtual_host::{Rejection, VirtualHost};
+
+/// How many hops a request counts for that an action sends, on top of its own: each may be tried three times.
+const EXTRA_HOPS: usize = 1;
+
+/// A request on its way through policies, and what they know of it.
+pub struct PolicyExecution {
+    exchange: Exchange,
+    body: RequestBody,
+    /// What agents learn of the rules that have acted.
+    notes: Vec<RuleNotePair>,
+    /// Whether the policy is that of the endpoint which the request goes to.
+    is_own: bool,
+}
+
+/// What a policy has decided on a request.
+pub enum ExecutionOutcome {
+    /// It goes on.
+    Continue,
+    /// It is answered, by a rule or by an internal endpoint.
+    Respond(Box<Response<ResponseBody>>),
+    /// It is turned away otherwise.
+    Reject(Rejection),
+}
+
+impl PolicyExecution {
+    pub fn new(
+        context: &RequestContext<'_>,
+        endpoint: Arc<EndpointFacts>,
+        request: Request<RequestBody>,
+    ) -> Self {
+        let (head, body) = request.into_parts();
+        let request = ginnel_policy::Request::new(head, context.origin.scheme, chrono::Utc::now());
+        let connection = context.connection();
+        let mut exchange = Exchange::of_request(connection, endpoint, request);
+        exchange.ipv6_prefix = context.gateway.live.load().ipv6_prefix;
+        exchange.record.code_prefix = code_prefix(context.gateway);
+        Self { exchange, body, notes: Vec::new(), is_own: false }
+    }
+
+    /// Runs the rules for requests.
+    pub async fn enter(
+        &mut self,
+        context: &mut RequestContext<'_>,
+        rules: &Rules,
+        module: &'static str,
+    ) -> ExecutionOutcome {
+        let mut run = rules.policy.run(Phase::Request);
+        self.exchange.carried = context.carried();
+        self.is_own = context.route_ref.edge_id.is_empty() && context.hops == 0;
+        self.exchange.record.matched = context.gateway.notes_rules().then(Vec::new);
+        let rejection = loop {
+            match run.step(&mut self.exchange, rules) {
+                StepOutcome::Done(Verdict::Continue) => break ExecutionOutcome::Continue,
+                StepOutcome::Done(Verdict::Respond(answer)) => {
+                    let prefix = &context.gateway.settings.code_prefix;
+                    break ExecutionOutcome::Respond(Box::new(respond(answer, prefix)));
+                }
+                StepOutcome::Done(Verdict::Close) => {
+                    break ExecutionOutcome::Reject(Rejection::Close);
+                }
+                StepOutcome::Done(Verdict::Forward { url }) => {
+                    self.note_rules(rules, module);
+                    if let Some(rejection) = self.forward(context, &mut run, &url).await {
+                        break rejection;
+                    }
+                }
+                StepOutcome::NeedBody { limit } => {
+                    if self.gather_request(limit).await.is_err() {
+                        break ExecutionOutcome::Reject(error_response::BAD_REQUEST.into());
+                    }
+                    self.exchange.carried = context.carried();
+                }
+                StepOutcome::Fetch(fetch) => run.answer(fetch_internal(context, &fetch).await),
+                StepOutcome::Keys(request) => {
+                    run.answer_keys(keys(context, rules, &request).await);
+                }
+                StepOutcome::Login(mut request) => {
+                    request.owner = rules.owner_of(&context.route_ref).clone();
+                    let place = || LoginPlace {
+                        connection: context.connection(),
+                        route_ref: context.route_ref.clone(),
+                    };
+                    let logins = &context.gateway.logins;
+                    run.answer_login(logins.answer(*request, rules.reach, place).await)
+                }
+            }
+        };
+        self.note_rules(rules, module);
+        self.exchange.record.matched = None;
+        self.note(context, rules, module);
+        rejection
+    }
+
+    /// The request as rules have left it; `keep` when it will be asked for again.
+    pub fn take(&mut self, keep: bool) -> Result<Request<RequestBody>, ErrorResponse> {
+        let (mut head, content) =
+            self.exchange.take_request(keep).ok_or(error_response::BAD_REQUEST)?;
+        settle(&mut head)?;
+        if !self.notes.is_empty() {
+            let RuleNotes(notes) = head.extensions.get_or_insert_default();
+            let for_agent = self.notes.iter().map(|notes| notes.for_agent(self.is_own).clone());
+            notes.extend(for_agent);
+        }
+        let body = match content {
+            Content::Full(bytes) => {
+                head.headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
+                RequestBody::full(bytes)
+            }
+            Content::Passing | Content::TooLong => std::mem::take(&mut self.body),
+        };
+        Ok(Request::from_parts(head, body))
+    }
+
+    /// Runs the rules for answers.
+    pub async fn leave(
+        mut self,
+        context: &mut RequestContext<'_>,
+        rules: &Rules,
+        response: Response<ResponseBody>,
+    ) -> Response<ResponseBody> {
+        let (head, mut body) = response.into_parts();
+        self.exchange.set_response(ginnel_policy::Response::new(head));
+        let mut run = rules.policy.run(Phase::Response);
+        self.exchange.carried = context.carried();
+        loop {
+            match run.step(&mut self.exchange, rules) {
+                // Responses are for those who have logged in, or shown a token, before.
+                StepOutcome::Done(_) | StepOutcome::Keys(_) | StepOutcome::Login(_) => break,
+                StepOutcome::NeedBody { limit } => self.gather_response(&mut body, limit).await,
+                StepOutcome::Fetch(fetch) => run.answer(fetch_internal(context, &fetch).await),
+            }
+        }
+        self.note(context, rules, "policy");
+        let prefix = &context.gateway.settings.code_prefix;
+        let code = self.exchange.answer_code();
+        let Some((mut head, content, coding)) = self.exchange.take_response() else {
+            return error_response::BROKEN.into_response(prefix);
+        };
+        error_response::name(&mut head.headers, code, prefix);
+        if let Content::Full(bytes) = content {
+            let bytes = with_code(bytes, code, prefix);
+            if coding.is_none() {
+                head.headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
+            }
+            body = ResponseBody::full(bytes);
+        }
+        let body = match coding {
+            Some(coding) => body.encoded(ginnel_policy::compression::Encoder::new(coding)),
+            None => body,
+        };
+        Response::from_parts(head, body)
+    }
+
+    /// Fields for the response to somebody who has logged in; none where nobody had to.
+    pub fn take_login_headers(&mut self) -> Option<HeaderMap> {
+        self.exchange.login_headers.take()
+    }
+
+    /// Says how the upstream took the request.
+    pub fn answered(&mut self, status: u16) {
+        self.exchange.upstream_answered(status < 500, Instant::now());
+    }
+
+    /// Sends the request to an internal endpoint; none when the rules go on.
+    async fn forward(
+        &mut self,
+        context: &mut RequestContext<'_>,
+        run: &mut Run<'_>,
+        url: &str,
+    ) -> Option<ExecutionOutcome> {
+        let failed = match context.internal(url).await {
+            Ok((virtual_host, address)) => {
+                return Some(self.send_within(context, &virtual_host, address).await);
+            }
+            Err(failed) => failed,
+        };
+        let code = failed.number.unwrap_or_default();
+        if run.forward_failed(&mut self.exchange, code, failed.text()) {
+            return None;
+        }
+        Some(ExecutionOutcome::Reject(failed.into()))
+    }
+
+    async fn send_within(
+        &mut self,
+        context: &mut RequestContext<'_>,
+        virtual_host: &VirtualHost,
+        address: InternalAddress,
+    ) -> ExecutionOutcome {
+        let path = self.exchange.request().map_or("/", |it| it.head.uri.path());
+        let found = match virtual_host.find(path, context.gateway.live.load().ambiguous_paths) {
+            Ok(found) => found,
+            Err(error) => return ExecutionOutcome::Reject(error.into()),
+        };
+        let route = found.route.clone();
+        // The endpoint there may be somebody else's.
+        self.is_own = false;
+        let taken = self.take(true).and_then(|mut request| {
+            found.select(&mut request)?;
+            Ok(request)
+        });
+        let sent = match taken {
+            Ok(request) => route.serve_within(context, address, request).await,
+            Err(error) => Err(error.into()),
+        };
+        // What the endpoint answers is to circuit breakers what an upstream answers.
+        context.upstream_status = match &sent {
+            Ok(response) => Some(response.status().as_u16()),
+            Err(Rejection::Respond(error)) => Some(error.status),
+            Err(Rejection::Elsewhere | Rejection::Close) => None,
+        };
+        if let Some(status) = context.upstream_status {
+            self.answered(status);
+        }
+        match sent {
+            Ok(response) => ExecutionOutcome::Respond(Box::new(response)),
+            Err(rejection) => ExecutionOutcome::Reject(rejection),
+        }
+    }
+
+    async fn gather_request(&mut self, limit: usize) -> Result<(), BodyError> {
+        let gathered = gather(&mut self.body, limit).await?;
+        let Some(request) = self.exchange.request_mut() else { return Ok(()) };
+        match gathered {
+            BufferedBody::Whole(bytes, trailers) => {
+                (request.body, request.trailers) = (Content::Full(bytes), trailers);
+                request.body_received = Some(chrono::Utc::now());
+            }
+            BufferedBody::Begun(bytes) => {
+                request.body = Content::TooLong;
+                self.body.put_back(bytes);
+            }
+        }
+        Ok(())
+    }
+
+    async fn gather_response(&mut self, body: &mut ResponseBody, limit: usize) {
+        let gathered = gather(body, limit).await;
+        let Some(response) = self.exchange.response_mut() else { return };
+        response.body = match gathered {
+            Ok(BufferedBody::Whole(bytes, trailers)) => {
+                response.trailers = trailers;
+                Content::Full(bytes)
+            }
+            Ok(BufferedBody::Begun(bytes)) => {
+                body.put_back(bytes);
+                Content::TooLong
+            }
+            // It breaks off for the visitor where it broke off here.
+            Err(_) => Content::TooLong,
+        };
+    }
+
+    /// Keeps what agents learn of the rules that have matched since the last time.
+    fn note_rules(&mut self, rules: &Rules, module: &str) {
+        let matched = self.exchange.record.matched.as_mut().map(std::mem::take);
+        for index in matched.unwrap_or_default() {
+            let rule = rules.policy.request.get(index);
+            self.notes.extend(rule.map(|rule| rule.notes(module, index).clone()));
+        }
+    }
+
+    /// Tells who listens what was decided.
+    fn note(&mut self, context: &mut RequestContext<'_>, rules: &Rules, module: &'static str) {
+        let record = &mut self.exchange.record;
+        let (decision, logs) = (record.decision.take(), std::mem::take(&mut record.logs));
+        context.gateway.count_decision(decision.as_ref());
+        context.trace.note(|it| it.logs.extend(logs));
+        if let Some(decision) = decision {
+            context.trace.decided(module, &rules.policy, decision);
+        }
+    }
+}
+
+/// Whether a URL is one of an internal endpoint, by its host.
+fn is_internal_url(url: &WebUrl) -> bool {
+    url.host().name().is_some_and(HostName::is_internal)
+}
+
+/// Does what an action asks for at internal endpoints, as if the visitor had been forwarded there.
+async fn fetch_internal(context: &RequestContext<'_>, spec: &Fetch) -> Fetched {
+    let fetched = async {
+        let (mut next, mut left) = (spec.url.clone(), spec.max_redirects);
+        loop {
+            let response = ask_internal(context, spec, &next).await?;
+            match internal_fetch::location(&next, &response).filter(|_| left > 0) {
+                None => return Ok(response),
+                Some(location) if is_internal_url(&location) => {
+                    left -= 1;
+                    next = location;
+                }
+                Some(_) => return Err(unreachable("a redirect leads to no internal endpoint")),
+            }
+        }
+    };
+    tokio::time::timeout(spec.timeout, fetched).await.unwrap_or(Err(FetchFailed::Late))
+}
+
+/// Sends one request to an internal endpoint.
+async fn ask_internal(context: &RequestContext<'_>, spec: &Fetch, url: &WebUrl) -> Fetched {
+    let mut trace = RequestTrace::default();
+    let mut inner = context.within(&mut trace);
+    inner.hops += EXTRA_HOPS;
+    let (virtual_host, address) =
+        inner.internal(&url.authority().to_string()).await.map_err(|error| match error {
+            error_response::TOO_MANY_HOPS => FetchFailed::Loop,
+            _ => unreachable("no endpoint is online there"),
+        })?;
+    let mut request = internal_fetch::request(spec, url)?;
+    let ambiguous_paths = context.gateway.live.load().ambiguous_paths;
+    let found = virtual_host.find(request.uri().path(), ambiguous_paths);
+    let found = found.map_err(|error| unreachable(error.text()))?;
+    let route = found.route.clone();
+    found.select(&mut request).map_err(|error| unreachable(error.text()))?;
+    let response = match route.serve_within(&mut inner, address, request).await {
+        Ok(response) => response,
+        Err(Rejection::Respond(error)) => {
+            error.into_response(&context.gateway.settings.code_prefix)
+        }
+        Err(_) => return Err(unreachable("the endpoint closed the connection")),
+    };
+    let (head, mut body) = response.into_parts();
+    match gather(&mut body, spec.limit).await {
+        Ok(BufferedBody::Whole(bytes, _)) => Ok(Response::from_parts(head, bytes)),
+        Ok(BufferedBody::Begun(_)) => Err(FetchFailed::TooLong),
+        Err(_) => Err(unreachable("the response broke off")),
+    }
+}
+
+/// What stands before the numbers of errors; none for the usual.
+pub(super) fn code_prefix(gateway: &GatewayState) -> Option<String> {
+    let prefix = &gateway.settings.code_prefix;
+    (prefix != CODE_PREFIX).then(|| prefix.clone())
+}
+
+/// The keys of an issuer; none where they cannot be had.
+async fn keys(
+    context: &RequestContext<'_>,
+    rules: &Rules,
+    request: &KeyRequest,
+) -> Option<Arc<KeySet>> {
+    let owner = rules.owner_of(&context.route_ref);
+    let keys = context.gateway.key_sets.get(request, (owner, rules.reach)).await;
+    keys.inspect_err(|err| tracing::debug!(%err, "there are no keys of an issuer")).ok()
+}
+
+/// Brings a request that rules may have changed back into its form: the host in `Host` alone.
+fn settle(head: &mut request::Parts) -> Result<(), ErrorResponse> {
+    let Some(authority) = head.uri.authority() else { return Ok(()) };
+    let host =
+        HeaderValue::from_str(authority.as_str()).map_err(|_| error_response::BAD_REQUEST)?;
+    head.headers.insert(HOST, host);
+    let path = head.uri.path_and_query().cloned();
+    head.uri = Uri::from(path.unwrap_or_else(|| PathAndQuery::from_static("/")));
+    Ok(())
+}
+
+/// Answers as a rule says; `prefix` stands before a code.
+fn respond(answer: LocalResponse, prefix: &str) -> Response<ResponseBody> {
+    let LocalResponse { status, headers, body, code } = answer;
+    let mut response = Response::new(ResponseBody::full(with_code(body, code, prefix)));
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    error_response::name(response.headers_mut(), code, prefix);
+    response
+}
+
+/// What the service says itself, with its code behind it.
+fn with_code(body: Bytes, code: Option<u16>, prefix: &str) -> Bytes {
+    match code {
+        Some(code) => {
+            let sentence = String::from_utf8_lossy(&body);
+            format!("{sentence}\n\n{prefix}{code}\n").into()
+        }
+        None => body,
+    }
+}

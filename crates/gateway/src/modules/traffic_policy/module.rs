@@ -1,0 +1,234 @@
+//! The module that runs the rules of a policy, or the one rule that another module is.
+
+use std::sync::Arc;
+
+use http::Response;
+use serde::Serialize;
+use serde_json::Value;
+
+use ginnel_api::remote::edges::modules::{TrafficPolicy, TrafficPolicyDocument};
+use ginnel_policy::head_change::HeadChange;
+use ginnel_policy::head_view::HeadView;
+use ginnel_policy::{self as policy, Phase, Policy, Problem};
+
+use crate::http::error_response;
+use crate::http::request_context::RequestContext;
+use crate::http::response_body::ResponseBody;
+use crate::login;
+use crate::modules::edge_module::{
+    CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker, ReferenceField,
+};
+use crate::modules::module::{
+    HeadFilter, Module, ModuleAnswer, ModuleInput, ModuleKind, NextModule,
+};
+use crate::modules::traffic_policy::execution::{ExecutionOutcome, PolicyExecution};
+use crate::modules::traffic_policy::rules::Rules;
+use crate::routing::target::BoxFuture;
+use crate::routing::virtual_host::Rejection;
+
+/// Runs rules for requests and for their answers.
+pub struct PolicyModule {
+    /// A policy, or a module that is a rule.
+    pub kind: ModuleKind,
+    pub rules: Rules,
+}
+
+impl Module for PolicyModule {
+    fn kind(&self) -> ModuleKind {
+        self.kind
+    }
+
+    fn reads_paths(&self) -> bool {
+        self.rules.read_paths()
+    }
+
+    fn head_filter(&self) -> Option<&dyn HeadFilter> {
+        self.rules.pass_by_head.then_some(self)
+    }
+
+    fn rules(&self) -> Option<&Rules> {
+        Some(&self.rules).filter(|_| self.kind == ModuleKind::Policy)
+    }
+
+    fn login_policy(&self) -> Option<&Policy> {
+        Some(self.rules.policy.as_ref()).filter(|policy| policy.enabled && policy.has_logins)
+    }
+
+    fn serve<'a>(
+        &'a self,
+        context: &'a mut RequestContext<'_>,
+        input: ModuleInput,
+        next: NextModule<'a>,
+    ) -> BoxFuture<'a, ModuleAnswer> {
+        Box::pin(async move {
+            let (execution, input) = match input {
+                ModuleInput::Answer(answer) => {
+                    (context.execution.take(), ModuleInput::Answer(answer))
+                }
+                ModuleInput::Request(request) => {
+                    let endpoint = context.endpoint(next.route, request.headers());
+                    let execution = PolicyExecution::new(context, endpoint, request);
+                    self.enter(context, Box::new(execution), &next).await?
+                }
+                ModuleInput::Examined => {
+                    let execution = context.execution.take().ok_or(error_response::BAD_REQUEST)?;
+                    self.enter(context, execution, &next).await?
+                }
+            };
+            if has_rules(next.kind()) {
+                // The rules of the next module see the same request, whatever these say.
+                context.execution = execution;
+                return next.run(context, input).await;
+            }
+            self.pass_on(context, execution, input, next).await
+        })
+    }
+}
+
+/// Whether a module runs rules.
+fn has_rules(kind: Option<ModuleKind>) -> bool {
+    use ModuleKind::{Oauth, Oidc, Policy, WebhookVerification};
+    matches!(kind, Some(Oidc | Oauth | Policy | WebhookVerification))
+}
+
+impl HeadFilter for PolicyModule {
+    fn passes(&self, head: &HeadView<'_>, changes: &mut Vec<Arc<HeadChange>>) -> bool {
+        self.rules.policy.passes(head, changes)
+    }
+}
+
+impl PolicyModule {
+    /// Runs the rules for requests; what the next module gets.
+    async fn enter(
+        &self,
+        context: &mut RequestContext<'_>,
+        mut execution: Box<PolicyExecution>,
+        next: &NextModule<'_>,
+    ) -> Result<(Option<Box<PolicyExecution>>, ModuleInput), Rejection> {
+        let input = match execution.enter(context, &self.rules, self.kind.name()).await {
+            // Rules for answers see errors, whether the backend or a rule has led to them.
+            ExecutionOutcome::Reject(Rejection::Respond(error))
+                if self.responds() || has_rules(next.kind()) =>
+            {
+                ModuleInput::Answer(error.into_response(&context.gateway.settings.code_prefix))
+            }
+            ExecutionOutcome::Reject(rejection) => return Err(rejection),
+            ExecutionOutcome::Respond(answer) => ModuleInput::Answer(*answer),
+            ExecutionOutcome::Continue if has_rules(next.kind()) => ModuleInput::Examined,
+            ExecutionOutcome::Continue => ModuleInput::Request(execution.take(self.responds())?),
+        };
+        Ok((Some(execution), input))
+    }
+
+    /// Takes the request on and the answer back, and runs the rules for answers.
+    async fn pass_on(
+        &self,
+        context: &mut RequestContext<'_>,
+        mut execution: Option<Box<PolicyExecution>>,
+        input: ModuleInput,
+        next: NextModule<'_>,
+    ) -> ModuleAnswer {
+        // The rules for answers may have something to say to errors as well.
+        let shows_errors = std::mem::replace(&mut context.shows_errors, self.responds());
+        let answer = next.run(context, input).await;
+        context.shows_errors = shows_errors;
+        if let (Some(execution), Some(status)) = (&mut execution, context.upstream_status) {
+            execution.answered(status);
+        }
+        let login = execution.as_mut().and_then(|execution| execution.take_login_headers());
+        let mut response = self.leave(context, execution, answer?).await;
+        if let Some(login) = login {
+            login::mark_private(response.headers_mut(), &login);
+        }
+        Ok(response)
+    }
+
+    async fn leave(
+        &self,
+        context: &mut RequestContext<'_>,
+        execution: Option<Box<PolicyExecution>>,
+        answer: Response<ResponseBody>,
+    ) -> Response<ResponseBody> {
+        match execution.filter(|_| self.responds()) {
+            Some(execution) => execution.leave(context, &self.rules, answer).await,
+            None => answer,
+        }
+    }
+
+    fn responds(&self) -> bool {
+        self.rules.has(Phase::Response)
+    }
+}
+
+impl EdgeModule for TrafficPolicy {
+    type Change = Self;
+
+    const REFERENCE: Option<ReferenceField> =
+        Some(ReferenceField { field: "policy", noun: "IP policy", number: 2216 });
+
+    fn check(change: Self, checker: &ModuleChecker) -> Result<CheckedModule<Self>, InvalidModule> {
+        let module = Self { enabled: change.enabled.or(Some(true)), ..change };
+        let value = serde_json::to_value(&module).unwrap_or_default();
+        if let Some(problem) = policy::unclear_number(&value) {
+            return Err(InvalidModule::of_policy(&[problem]));
+        }
+        let policy = checker.policy(&module)?;
+        let references = policy.ip_policy_ids().map(str::to_owned).collect();
+        let secrets = policy.secrets.clone();
+        Ok(CheckedModule { module, references, secrets, compiled: Some(policy) })
+    }
+
+    fn is_enabled(&self) -> bool {
+        self.enabled != Some(false)
+    }
+
+    fn build(self, builder: &mut ModuleBuilder<'_>) -> Option<Box<dyn Module>> {
+        Some(build(&self, builder))
+    }
+}
+
+impl EdgeModule for TrafficPolicyDocument {
+    type Change = Self;
+
+    const REFERENCE: Option<ReferenceField> =
+        Some(ReferenceField { field: "traffic_policy", noun: "IP policy", number: 2216 });
+
+    fn check(change: Self, checker: &ModuleChecker) -> Result<CheckedModule<Self>, InvalidModule> {
+        let module = Self { enabled: change.enabled.or(Some(true)), ..change };
+        let document =
+            document_of(&module).map_err(|problem| InvalidModule::of_policy(&[problem]))?;
+        let policy = checker.policy(&document)?;
+        let references = policy.ip_policy_ids().map(str::to_owned).collect();
+        let secrets = policy.secrets.clone();
+        Ok(CheckedModule { module, references, secrets, compiled: Some(policy) })
+    }
+
+    fn is_enabled(&self) -> bool {
+        self.enabled != Some(false)
+    }
+
+    fn build(self, builder: &mut ModuleBuilder<'_>) -> Option<Box<dyn Module>> {
+        Some(match document_of(&self) {
+            Ok(document) => build(&document, builder),
+            Err(problem) => module(builder.unusable(&[problem], builder.scope), builder),
+        })
+    }
+}
+
+fn document_of(module: &TrafficPolicyDocument) -> Result<Value, Problem> {
+    policy::read(module.value.as_deref().unwrap_or_default())
+}
+
+/// The module of a document that was checked.
+fn build(document: &impl Serialize, builder: &mut ModuleBuilder<'_>) -> Box<dyn Module> {
+    let policy = builder.policy(document, builder.scope);
+    module(policy, builder)
+}
+
+fn module(policy: Arc<Policy>, builder: &mut ModuleBuilder<'_>) -> Box<dyn Module> {
+    let state = builder.remembered(ModuleKind::Policy, |_| true, Default::default);
+    let rules = Rules::new(policy, state, builder.ip_policy)
+        .with_secrets(builder.secrets.clone())
+        .with_applications(builder.applications.clone());
+    Box::new(PolicyModule { kind: ModuleKind::Policy, rules })
+}

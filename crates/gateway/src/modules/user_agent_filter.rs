@@ -1,0 +1,88 @@
+//! Who may come, by program.
+
+use std::sync::Arc;
+
+use http::header::{self, HeaderValue};
+
+use ginnel_api::remote::edges::modules::UserAgentFilter;
+use ginnel_http1::SpelledValues;
+use ginnel_policy::head_change::HeadChange;
+use ginnel_policy::head_view::HeadView;
+use ginnel_policy::user_agent::Filter;
+
+use crate::http::error_response;
+use crate::http::request_context::RequestContext;
+use crate::modules::edge_module::{
+    CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker,
+};
+use crate::modules::module::{
+    HeadFilter, Module, ModuleAnswer, ModuleInput, ModuleKind, NextModule,
+};
+use crate::routing::target::BoxFuture;
+
+/// Lets in those whose `User-Agent` passes a filter.
+pub struct AgentFilter(pub Arc<Filter>);
+
+impl Module for AgentFilter {
+    fn kind(&self) -> ModuleKind {
+        ModuleKind::UserAgentFilter
+    }
+
+    fn head_filter(&self) -> Option<&dyn HeadFilter> {
+        Some(self)
+    }
+
+    fn serve<'a>(
+        &'a self,
+        context: &'a mut RequestContext<'_>,
+        input: ModuleInput,
+        next: NextModule<'a>,
+    ) -> BoxFuture<'a, ModuleAnswer> {
+        Box::pin(async move {
+            if let ModuleInput::Request(request) = &input {
+                let agents = SpelledValues::new(request.headers(), header::USER_AGENT.as_str());
+                if !self.0.allows(agents.map(HeaderValue::as_bytes)) {
+                    context.decided_by(self.kind());
+                    return Err(error_response::AGENT_BLOCKED.into());
+                }
+            }
+            next.run(context, input).await
+        })
+    }
+}
+
+impl HeadFilter for AgentFilter {
+    fn passes(&self, head: &HeadView<'_>, _: &mut Vec<Arc<HeadChange>>) -> bool {
+        self.0.allows(head.values(&header::USER_AGENT))
+    }
+}
+
+impl EdgeModule for UserAgentFilter {
+    type Change = Self;
+
+    fn check(change: Self, checker: &ModuleChecker) -> Result<CheckedModule<Self>, InvalidModule> {
+        let module = Self { enabled: change.enabled.or(Some(true)), ..change };
+        let filter =
+            checker.filter(patterns(module.allow.as_ref()), patterns(module.deny.as_ref()))?;
+        Ok(CheckedModule { compiled: Some(filter), ..module.into() })
+    }
+
+    fn is_enabled(&self) -> bool {
+        self.enabled != Some(false)
+    }
+
+    fn build(self, builder: &mut ModuleBuilder<'_>) -> Option<Box<dyn Module>> {
+        // A stored filter was checked; were it broken all the same, nobody would pass.
+        let nobody = || builder.policies.filter(&[], &[".*".to_owned()]).ok();
+        let filter = builder
+            .policies
+            .filter(patterns(self.allow.as_ref()), patterns(self.deny.as_ref()))
+            .ok()
+            .or_else(nobody)?;
+        Some(Box::new(AgentFilter(filter)))
+    }
+}
+
+fn patterns(list: Option<&Vec<String>>) -> &[String] {
+    list.map(Vec::as_slice).unwrap_or_default()
+}

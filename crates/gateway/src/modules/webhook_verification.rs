@@ -1,0 +1,49 @@
+//! Letting only signed webhooks through: a rule that is always the same one.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use ginnel_api::Secret;
+use ginnel_api::remote::edges::modules::WebhookVerification;
+use ginnel_policy::Scope;
+
+use crate::modules::edge_module::{
+    CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker,
+};
+use crate::modules::module::{Module, ModuleKind};
+use crate::modules::traffic_policy::Rules;
+use crate::modules::traffic_policy::module::PolicyModule;
+
+impl EdgeModule for WebhookVerification {
+    type Change = Self;
+
+    fn check(change: Self, _: &ModuleChecker) -> Result<CheckedModule<Self>, InvalidModule> {
+        let empty = |name: &str| InvalidModule::value(format!("{name}: must not be empty"));
+        if change.provider.as_deref().is_none_or(|provider| provider.trim().is_empty()) {
+            return Err(empty("provider"));
+        }
+        if change.secret.as_ref().is_none_or(|secret| secret.0.is_empty()) {
+            return Err(empty("secret"));
+        }
+        Ok(Self { enabled: change.enabled.or(Some(true)), ..change }.into())
+    }
+
+    fn is_enabled(&self) -> bool {
+        self.enabled != Some(false)
+    }
+
+    fn build(self, builder: &mut ModuleBuilder<'_>) -> Option<Box<dyn Module>> {
+        let document = rule(&self.provider.unwrap_or_default(), &self.secret.unwrap_or_default());
+        let policy = builder.policy(&document, Scope::HttpTunnel);
+        let rules = Rules::new(policy, Arc::default(), builder.ip_policy);
+        Some(Box::new(PolicyModule { kind: ModuleKind::WebhookVerification, rules }))
+    }
+}
+
+/// The document of the rule that a webhook module is.
+pub fn rule(provider: &str, secret: &Secret) -> Value {
+    let secret = secret.0.replace("${", "$${");
+    let config = json!({"provider": provider, "secret": secret});
+    json!({"on_http_request": [{"actions": [{"type": "verify-webhook", "config": config}]}]})
+}

@@ -1,0 +1,52 @@
+//! The module that turns WebSockets into connections of bytes.
+
+use ginnel_api::remote::edges::modules::WebsocketTcpConverter;
+
+use crate::http::request_context::RequestContext;
+use crate::modules::edge_module::{
+    CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker,
+};
+use crate::modules::module::{Module, ModuleAnswer, ModuleInput, ModuleKind, NextModule};
+use crate::routing::target::BoxFuture;
+
+/// Connects visitors who speak WebSocket with targets that speak something else.
+pub struct WebsocketConverter;
+
+impl Module for WebsocketConverter {
+    fn kind(&self) -> ModuleKind {
+        ModuleKind::WebsocketTcpConverter
+    }
+
+    fn serve<'a>(
+        &'a self,
+        context: &'a mut RequestContext<'_>,
+        input: ModuleInput,
+        next: NextModule<'a>,
+    ) -> BoxFuture<'a, ModuleAnswer> {
+        Box::pin(async move {
+            match input {
+                ModuleInput::Request(request) => {
+                    let answer = next.route.convert(context, request).await;
+                    context.sent(answer.map_err(Into::into))
+                }
+                input => next.run(context, input).await,
+            }
+        })
+    }
+}
+
+impl EdgeModule for WebsocketTcpConverter {
+    type Change = Self;
+
+    fn check(change: Self, _: &ModuleChecker) -> Result<CheckedModule<Self>, InvalidModule> {
+        Ok(Self { enabled: change.enabled.or(Some(true)) }.into())
+    }
+
+    fn is_enabled(&self) -> bool {
+        self.enabled != Some(false)
+    }
+
+    fn build(self, _: &mut ModuleBuilder<'_>) -> Option<Box<dyn Module>> {
+        Some(Box::new(WebsocketConverter))
+    }
+}

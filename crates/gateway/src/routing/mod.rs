@@ -1,0 +1,15 @@
+//! What a public address leads to: hosts, virtual hosts with their routes, backends, targets.
+//!
+//! Edges are handed in as virtual hosts; agents' own addresses are made from an `endpoint_spec`.
+
+pub mod agent_return;
+pub mod backend;
+mod bind;
+pub mod endpoint;
+mod endpoint_login;
+mod endpoint_modules;
+pub mod endpoint_spec;
+pub mod hosts;
+pub mod internal;
+pub mod target;
+pub mod virtual_host;

@@ -1,0 +1,614 @@
+//! What is served at a public address: routes, and what happens on each.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use arc_swap::ArcSwap;
+use http::header::HOST;
+use http::{HeaderValue, Request, Response};
+
+use ginnel_policy::actions::terminate_tls::TerminateTls;
+use ginnel_policy::login::{LoginVisit, is_login_path};
+use ginnel_policy::path::{self, Ambiguity, AmbiguousPaths, PathReadings, RequestPath};
+
+use crate::GatewayState;
+use crate::events::RequestTrace;
+use crate::http::error_response::{self, ErrorResponse};
+use crate::http::head;
+use crate::http::request_body::RequestBody;
+use crate::http::request_context::RequestContext;
+use crate::http::response_body::ResponseBody;
+use crate::http::upgrade::VisitorUpgrade;
+use crate::metrics::EdgeMetrics;
+use crate::modules::module::Modules;
+use crate::modules::websocket_tcp;
+use crate::routing::agent_return::AgentReturn;
+use crate::routing::backend::{
+    Backend, BackendCandidate, BackendCandidates, BackendKind, random_below,
+};
+use crate::routing::internal::InternalAddress;
+use crate::routing::target::{BoxFuture, DialError, RouteRef, Visitor};
+use crate::tls::policy::TlsPolicy;
+use crate::upstream::forward::{ForwardOutcome, OutboundRequest, Upstream, forward};
+
+/// What is served at a public address.
+#[derive(Default)]
+pub struct VirtualHost {
+    /// How TLS is spoken with visitors; none where it is as usual, or is carried as bytes.
+    pub tls_policy: Option<Arc<TlsPolicy>>,
+    /// True when what visitors say over TLS, or their TLS itself, is bytes to the service: it serves no
+    /// requests.
+    pub carries_bytes: bool,
+    exact: HashMap<String, Arc<Route>>,
+    /// The longest first.
+    prefixes: Vec<(String, Arc<Route>)>,
+    /// True when something depends on the path of a request, so that it must mean one thing only.
+    reads_paths: bool,
+    /// Routes that share all paths: each request takes one at random.
+    pool: Box<[Arc<Route>]>,
+    /// Those whose visitors log in at paths that no route has to itself.
+    login_routes: Vec<Arc<Route>>,
+}
+
+/// Which paths a route serves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PathMatch {
+    /// This one.
+    Exact(String),
+    /// All that begin like this.
+    Prefix(String),
+}
+
+/// Where a virtual host sends a request.
+pub struct RouteMatch<'s> {
+    pub route: &'s Arc<Route>,
+    /// The path that the request goes on with, where that is another one.
+    pub path: Option<String>,
+    /// Other readings of the path with which no rule of the route may have another result.
+    pub readings: PathReadings,
+}
+
+impl RouteMatch<'_> {
+    /// Gives a request the path that it goes on with.
+    pub fn select<B>(self, request: &mut Request<B>) -> Result<(), ErrorResponse> {
+        head::select_path(request, self.path.as_deref(), self.readings)
+    }
+}
+
+/// Why a request gets no answer of its backend.
+pub enum Rejection {
+    /// The service answers it.
+    Respond(ErrorResponse),
+    /// The agent is gone here and another node has it, which is to take the request: no module answers.
+    Elsewhere,
+    /// The connection is closed, with all other requests on it.
+    Close,
+}
+
+impl From<ErrorResponse> for Rejection {
+    fn from(error: ErrorResponse) -> Self {
+        Self::Respond(error)
+    }
+}
+
+/// Where requests go, and what happens to them on the way.
+pub struct Route {
+    /// The identifier; empty for the endpoint of an agent.
+    pub id: Arc<str>,
+    /// The identifier of the edge; empty for the endpoint of an agent.
+    pub edge_id: Arc<str>,
+    /// What is done; none where nothing is.
+    pub modules: Option<Modules>,
+    /// The `Host` that the target shall see.
+    pub host_header: Option<HeaderValue>,
+    /// Where requests go.
+    pub backend: Arc<ArcSwap<Backend>>,
+    /// Where requests are counted; none where nobody scrapes.
+    pub metrics: Option<Arc<EdgeMetrics>>,
+}
+
+impl VirtualHost {
+    /// How TLS is spoken with the visitors of an agent's endpoint, where its policy says so.
+    pub fn tls_termination(&self) -> Option<&TerminateTls> {
+        let route = self.prefixes.first().map(|(_, route)| route)?;
+        route.modules.as_ref()?.rules()?.tls_termination()
+    }
+
+    /// A virtual host that treats all requests alike.
+    pub fn of(route: Route) -> Self {
+        Self::new([(PathMatch::Prefix(String::new()), Arc::new(route))])
+    }
+
+    /// A virtual host at which each request takes one of these routes at random.
+    pub fn any_of(routes: Vec<Arc<Route>>) -> Self {
+        match <[_; 1]>::try_from(routes) {
+            Ok([only]) => Self::new([(PathMatch::Prefix(String::new()), only)]),
+            Err(routes) => {
+                let reads_paths = routes.iter().any(|route| route.reads_paths());
+                let has_logins = |route: &&Arc<Route>| route.has_logins();
+                let login_routes = routes.iter().filter(has_logins).cloned().collect();
+                Self { reads_paths, pool: routes.into(), login_routes, ..Self::default() }
+            }
+        }
+    }
+
+    pub fn new(routes: impl IntoIterator<Item = (PathMatch, Arc<Route>)>) -> Self {
+        let mut virtual_host = Self::default();
+        for (spec, route) in routes {
+            virtual_host.reads_paths |= !spec.is_everything() || route.reads_paths();
+            if route.has_logins() {
+                virtual_host.login_routes.push(route.clone());
+            }
+            match spec {
+                PathMatch::Exact(path) => {
+                    virtual_host
+                        .exact
+                        .insert(RequestPath::new(&path).into_normal().into_owned(), route);
+                }
+                PathMatch::Prefix(prefix) => {
+                    virtual_host
+                        .prefixes
+                        .push((RequestPath::new(&prefix).into_normal().into_owned(), route));
+                }
+            }
+        }
+        virtual_host.prefixes.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
+        virtual_host
+    }
+
+    /// True for the endpoint of an agent that is gone for now.
+    pub fn is_offline(&self) -> bool {
+        self.offline().is_some()
+    }
+
+    /// For the endpoint of an agent that is gone for now: since when, if it was lost and not stopped.
+    pub fn offline(&self) -> Option<Option<Instant>> {
+        self.prefixes.iter().find_map(|(_, route)| match route.backend.load_full().kind {
+            BackendKind::Offline(lost) => Some(lost),
+            _ => None,
+        })
+    }
+
+    /// The same virtual host with a TLS policy, or with none.
+    pub fn with_tls_policy(self, tls_policy: Option<Arc<TlsPolicy>>) -> Self {
+        Self { tls_policy, ..self }
+    }
+
+    /// The same virtual host for bytes, whose TLS ends here by this policy, or not at all.
+    pub fn carrying_bytes(self, tls_policy: Option<Arc<TlsPolicy>>) -> Self {
+        Self { tls_policy, carries_bytes: true, ..self }
+    }
+
+    /// Whether TLS goes through as it is, so that certificates are not the service's matter.
+    pub fn passes_tls(&self) -> bool {
+        self.carries_bytes && self.tls_policy.is_none()
+    }
+
+    /// True when visitors must show a certificate.
+    pub fn requires_certificate(&self) -> bool {
+        self.tls_policy.as_ref().is_some_and(|tls_policy| tls_policy.requires_certificate)
+    }
+
+    /// The route of a request, unless its path is ambiguous and something depends on it.
+    pub fn find(
+        &self,
+        path: &str,
+        ambiguous: AmbiguousPaths,
+    ) -> Result<RouteMatch<'_>, ErrorResponse> {
+        if !self.reads_paths || path::is_plain(path) {
+            return self.matched(path, None);
+        }
+        let path = RequestPath::new(path);
+        match ambiguous {
+            AmbiguousPaths::Reject => self.find_unambiguous(&path),
+            AmbiguousPaths::Normalize if path.ambiguity().is_some() => {
+                let resolved = path.resolved().map_err(error_response::ambiguous)?;
+                self.matched(&resolved, Some(resolved.clone()))
+            }
+            AmbiguousPaths::Normalize => self.find_unambiguous(&path),
+            AmbiguousPaths::Auto => {
+                let found = self.find_alike(&path)?;
+                if found.route.reads_paths() { self.find_unambiguous(&path) } else { Ok(found) }
+            }
+            AmbiguousPaths::Preserve => {
+                let mut found = self.find_alike(&path)?;
+                if found.route.reads_paths() {
+                    let sent = found.path.as_deref().map_or(path, RequestPath::new);
+                    found.readings = sent.other_readings();
+                }
+                Ok(found)
+            }
+        }
+    }
+
+    /// The route of a path that is not ambiguous.
+    fn find_unambiguous(&self, path: &RequestPath<'_>) -> Result<RouteMatch<'_>, ErrorResponse> {
+        match path.ambiguity() {
+            Some(ambiguity) => Err(error_response::ambiguous(ambiguity)),
+            None => self.matched(path.normal(), path.rooted()),
+        }
+    }
+
+    /// The route of a path that leads to the same one in all of its readings; the request goes on as it came.
+    fn find_alike(&self, path: &RequestPath<'_>) -> Result<RouteMatch<'_>, ErrorResponse> {
+        let own = self.own_route(path.normal()).map(Arc::as_ptr);
+        let is_alike = |path: &RequestPath<'_>| {
+            path.readings().all(|it| self.own_route(&it).map(Arc::as_ptr) == own)
+        };
+        let ambiguity = path.ambiguity();
+        if ambiguity != Some(Ambiguity::Nul) && is_alike(path) {
+            return self.matched(path.normal(), None);
+        }
+        // Programs that join two parts of a URL often write a second slash at the beginning.
+        let is_unambiguous =
+            |path: &String| ambiguity.is_none() && is_alike(&RequestPath::new(path));
+        let rooted = path.rooted().filter(is_unambiguous);
+        if rooted.is_some() {
+            return self.matched(path.normal(), rooted);
+        }
+        Err(error_response::ambiguous(ambiguity.unwrap_or(Ambiguity::Readings)))
+    }
+
+    fn matched(&self, path: &str, other: Option<String>) -> Result<RouteMatch<'_>, ErrorResponse> {
+        let route = self.route(path).ok_or(error_response::NO_ROUTE)?;
+        Ok(RouteMatch { route, path: other, readings: PathReadings::default() })
+    }
+
+    /// Whether visitors log in at an issuer on this machine.
+    pub fn has_local_issuers(&self) -> bool {
+        let modules = self.login_routes.iter().filter_map(|route| route.modules.as_ref());
+        modules.into_iter().any(Modules::have_local_issuers)
+    }
+
+    /// The addresses of issuers that visitors log in at, where documents write them in place of names.
+    pub fn issuer_addresses(&self) -> impl Iterator<Item = IpAddr> {
+        let modules = self.login_routes.iter().filter_map(|route| route.modules.as_ref());
+        modules.flat_map(Modules::issuer_addresses)
+    }
+
+    /// The route that a step of a login is for, whatever paths it serves.
+    pub fn login_route<B>(&self, request: &Request<B>, scheme: &str) -> Option<&Arc<Route>> {
+        if self.login_routes.is_empty() || !is_login_path(request.uri().path()) {
+            return None;
+        }
+        let target = (request.method(), request.uri());
+        let visit = LoginVisit::read(target, request.headers(), request.extensions(), scheme)?;
+        let takes = |modules: &Modules| modules.take_login(&visit);
+        self.login_routes.iter().find(|route| route.modules.as_ref().is_some_and(takes))
+    }
+
+    /// The same for a path that can be judged at a glance; none for others.
+    pub fn find_plain(&self, path: &str) -> Option<&Arc<Route>> {
+        if self.reads_paths && !path::is_plain(path) { None } else { self.route(path) }
+    }
+
+    /// The route of a normalized path: exactly its own, else the longest that it begins with.
+    pub fn route(&self, path: &str) -> Option<&Arc<Route>> {
+        self.own_route(path).or_else(|| self.pool.get(random_below(self.pool.len())))
+    }
+
+    /// The route of a normalized path that does not share all paths with others.
+    fn own_route(&self, path: &str) -> Option<&Arc<Route>> {
+        let by_prefix = || self.prefixes.iter().find(|(prefix, _)| path.starts_with(prefix));
+        self.exact.get(path).or_else(|| by_prefix().map(|(_, route)| route))
+    }
+}
+
+impl PathMatch {
+    /// Whether it is for all paths.
+    fn is_everything(&self) -> bool {
+        matches!(self, Self::Prefix(prefix) if matches!(prefix.as_str(), "" | "/"))
+    }
+}
+
+impl Route {
+    /// Leads to another node, which does the rest.
+    pub fn to_node(node: Upstream) -> Self {
+        let backend = Backend { id: "".into(), kind: BackendKind::Upstream(node) };
+        Self {
+            id: "".into(),
+            edge_id: "".into(),
+            modules: None,
+            host_header: None,
+            backend: Arc::new(ArcSwap::from_pointee(backend)),
+            metrics: None,
+        }
+    }
+
+    fn has_logins(&self) -> bool {
+        self.modules.as_ref().is_some_and(Modules::have_logins)
+    }
+
+    fn reads_paths(&self) -> bool {
+        self.modules.as_ref().is_some_and(Modules::read_paths)
+    }
+
+    /// Whether requests go to another node, which tells the target who asks.
+    pub fn leads_to_node(&self) -> bool {
+        match &self.backend.load().kind {
+            BackendKind::Upstream(upstream) => upstream.target.is_node(),
+            _ => false,
+        }
+    }
+
+    /// What the route belongs to: an edge, a cloud endpoint, or the endpoint of an agent while that is online.
+    pub fn owner_id(&self) -> Arc<str> {
+        let owner = if self.edge_id.is_empty() { &self.id } else { &self.edge_id };
+        if !owner.is_empty() {
+            return owner.clone();
+        }
+        let backend = self.backend.load();
+        let upstream = match &backend.kind {
+            BackendKind::Upstream(upstream) => Some(upstream),
+            BackendKind::Pool { first, .. } => first.as_ref(),
+            _ => None,
+        };
+        upstream.and_then(|it| it.target.endpoint_id()).unwrap_or(owner).clone()
+    }
+
+    /// What those are told who are led on from here.
+    pub fn route_ref(&self) -> RouteRef {
+        RouteRef { edge_id: self.edge_id.clone(), route_id: self.id.clone() }
+    }
+
+    /// Takes a request through the modules to the backend, and its answer back.
+    pub async fn serve(
+        &self,
+        context: &mut RequestContext<'_>,
+        request: Request<RequestBody>,
+    ) -> Result<Response<ResponseBody>, Rejection> {
+        match &self.modules {
+            Some(modules) => modules.serve(self, context, request).await,
+            None => self.send(context, request).await,
+        }
+    }
+
+    /// The same for a request that a policy has sent here, to an internal endpoint.
+    pub fn serve_within<'s>(
+        &'s self,
+        context: &'s mut RequestContext<'_>,
+        address: InternalAddress,
+        request: Request<RequestBody>,
+    ) -> BoxFuture<'s, Result<Response<ResponseBody>, Rejection>> {
+        Box::pin(async move {
+            let outer = context.internal.replace(address);
+            context.hops += 1;
+            let served = self.serve(context, request).await;
+            context.hops -= 1;
+            context.internal = outer;
+            served
+        })
+    }
+
+    /// Sends a request on, without what concerned only its visitor's connection.
+    pub async fn send(
+        &self,
+        context: &mut RequestContext<'_>,
+        request: Request<RequestBody>,
+    ) -> Result<Response<ResponseBody>, Rejection> {
+        let outbound = self.outbound(context, request)?;
+        self.forward(context, outbound).await
+    }
+
+    /// A request as the backend shall see it.
+    fn outbound(
+        &self,
+        context: &RequestContext<'_>,
+        mut request: Request<RequestBody>,
+    ) -> Result<OutboundRequest, ErrorResponse> {
+        let origin = (!self.leads_to_node()).then_some(context.origin);
+        let upgrades = head::outbound(&mut request, origin)?;
+        if let Some(host) = &self.host_header {
+            request.headers_mut().insert(HOST, host.clone());
+        }
+        let upgrade = request.extensions_mut().remove::<VisitorUpgrade>().filter(|_| upgrades);
+        Ok(OutboundRequest { request, upgrade })
+    }
+
+    /// Sends a request to the first target that takes it.
+    async fn forward(
+        &self,
+        context: &mut RequestContext<'_>,
+        mut exchange: OutboundRequest,
+    ) -> Result<Response<ResponseBody>, Rejection> {
+        let is_pool = matches!(self.backend.load().kind, BackendKind::Pool { .. });
+        let (mut lost, mut last) = (None, None);
+        let mut agent_return = AgentReturn::new(&context.gateway.waiting_places);
+        let mut candidates = BackendCandidates::of(context.gateway, self.backend.clone());
+        loop {
+            while let Some(candidate) = candidates.next_candidate() {
+                context.trace.note(|it| it.backend_id = candidates.from.clone());
+                let upstream = match candidate {
+                    BackendCandidate::Upstream(upstream) => upstream,
+                    BackendCandidate::Fixed(backend) => match &backend.kind {
+                        BackendKind::Fixed(fixed) => return Ok(fixed.response()),
+                        _ => continue,
+                    },
+                };
+                let spare = if candidates.has_more() { exchange.spare() } else { None };
+                let (visitor, route_ref) = (context.visitor, &context.route_ref);
+                let forwarding = forward(&upstream, visitor, route_ref, exchange, context.runtime);
+                match (forwarding.await, spare) {
+                    (ForwardOutcome::DialFailed(back, reason), _) => {
+                        tracing::debug!(err = %reason, "cannot reach a backend");
+                        exchange = *back;
+                        last = Some(reason);
+                    }
+                    // The agent was there, but not what it forwards to.
+                    (ForwardOutcome::Unreachable(_), Some(spare)) => {
+                        exchange = spare;
+                        last = Some(DialError::Unreachable(String::new()));
+                    }
+                    (ForwardOutcome::Unreachable(answer), None) => {
+                        let mut answer = answer.ok_or(error_response::UNREACHABLE)?;
+                        let prefix = &context.gateway.settings.code_prefix;
+                        error_response::name(
+                            answer.headers_mut(),
+                            error_response::UNREACHABLE.number,
+                            prefix,
+                        );
+                        return Ok(answer);
+                    }
+                    // One may have ended meanwhile; what ends two is not sent to all.
+                    (ForwardOutcome::Lost(error), Some(spare)) if is_pool && lost.is_none() => {
+                        exchange = spare;
+                        lost = Some(error);
+                    }
+                    (ForwardOutcome::Lost(error), _) => return Err(error.into()),
+                    (ForwardOutcome::Answered(response), _) => return Ok(response),
+                    (ForwardOutcome::Failed(error), _) => return Err(error.into()),
+                }
+            }
+            if let Some(error) = lost {
+                return Err(error.into());
+            }
+            // Another session of the agent may take it, at another node: it is not waited for here.
+            if context.may_move && context.hops == 0 && context.is_elsewhere() {
+                return Err(Rejection::Elsewhere);
+            }
+            if !agent_return.wait(candidates.lost, last.as_ref()).await {
+                let error = candidates.exhausted(last.as_ref());
+                context.has_no_agent = context.hops == 0 && error == error_response::NO_ENDPOINT;
+                return Err(error.into());
+            }
+            candidates = BackendCandidates::of(context.gateway, self.backend.clone());
+            last = None;
+        }
+    }
+
+    /// Lets a visitor talk to the target in bytes, over a WebSocket.
+    pub async fn convert(
+        &self,
+        context: &mut RequestContext<'_>,
+        request: Request<RequestBody>,
+    ) -> Result<Response<ResponseBody>, ErrorResponse> {
+        let OutboundRequest { request, upgrade } = self.outbound(context, request)?;
+        let response = websocket_tcp::agree(request.headers())?;
+        let visitor = upgrade.ok_or(error_response::NO_WEBSOCKET)?;
+        let target =
+            self.dial(context.gateway, context.visitor, &context.route_ref, context.trace).await;
+        context.runtime.convert(visitor, target.map_err(|_| error_response::UNREACHABLE)?);
+        Ok(response)
+    }
+
+    /// Opens a connection for bytes.
+    ///
+    /// # Errors
+    /// If no backend takes it, with the reason of the last one.
+    pub async fn dial(
+        &self,
+        gateway: &GatewayState,
+        visitor: &Visitor,
+        route_ref: &RouteRef,
+        trace: &mut RequestTrace,
+    ) -> Result<crate::Io, Option<DialError>> {
+        let mut agent_return = AgentReturn::new(&gateway.waiting_places);
+        loop {
+            let (mut candidates, mut last) =
+                (BackendCandidates::of(gateway, self.backend.clone()), None);
+            while let Some(candidate) = candidates.next_candidate() {
+                trace.note(|it| it.backend_id = candidates.from.clone());
+                // An answer in HTTP is nothing for a visitor who speaks something else.
+                let BackendCandidate::Upstream(upstream) = candidate else { return Err(None) };
+                match upstream.dial(visitor, route_ref, gateway.timeouts().dial).await {
+                    Ok(io) => return Ok(io),
+                    Err(reason) => {
+                        tracing::debug!(err = %reason, "cannot reach a backend");
+                        last = Some(reason);
+                    }
+                }
+            }
+            if !agent_return.wait(candidates.lost, last.as_ref()).await {
+                return Err(last);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_exact_path_wins_then_the_longest_prefix() {
+        let virtual_host = VirtualHost::new(
+            [
+                PathMatch::Prefix("/".into()),
+                PathMatch::Prefix("/api/v1".into()),
+                PathMatch::Prefix("/api".into()),
+                PathMatch::Exact("/api/v1/".into()),
+            ]
+            .map(|spec| {
+                let host = match &spec {
+                    PathMatch::Exact(path) => format!("={path}"),
+                    PathMatch::Prefix(path) => path.clone(),
+                };
+                let host_header = Some(HeaderValue::try_from(host).unwrap());
+                let backend = Arc::new(ArcSwap::from_pointee(Backend::nothing()));
+                let route = Route {
+                    id: "".into(),
+                    edge_id: "".into(),
+                    modules: None,
+                    host_header,
+                    backend,
+                    metrics: None,
+                };
+                (spec, Arc::new(route))
+            }),
+        );
+        let found = |path: &str| virtual_host.route(path).unwrap().host_header.clone().unwrap();
+
+        assert_eq!(found("/api/v1/"), "=/api/v1/");
+        assert_eq!(found("/api/v1/x"), "/api/v1");
+        assert_eq!(found("/api/v10"), "/api/v1");
+        assert_eq!(found("/apis"), "/api");
+        assert_eq!(found("/API"), "/");
+        assert!(VirtualHost::default().route("/").is_none());
+    }
+
+    /// A virtual host with a route for everything and perhaps another one.
+    fn virtual_host(other: Option<PathMatch>) -> VirtualHost {
+        let route = || {
+            let (id, edge_id) = (Arc::from(""), Arc::from(""));
+            let backend = Arc::new(ArcSwap::from_pointee(Backend::nothing()));
+            let (modules, host_header, metrics) = (None, None, None);
+            Arc::new(Route { id, edge_id, modules, host_header, backend, metrics })
+        };
+        let all = [Some(PathMatch::Prefix("/".into())), other];
+        VirtualHost::new(all.into_iter().flatten().map(|spec| (spec, route())))
+    }
+
+    #[test]
+    fn ambiguous_paths_matter_where_a_route_depends_on_them() {
+        let (plain, other) =
+            (virtual_host(None), virtual_host(Some(PathMatch::Prefix("/a".into()))));
+        let reject = AmbiguousPaths::Reject;
+
+        assert!(plain.find("/x/../a", reject).is_ok_and(|found| found.path.is_none()));
+        assert!(plain.find_plain("/x/../%zz").is_some());
+        assert_eq!(other.find("/x/../a", reject).err().map(|error| error.status), Some(400));
+        assert!(other.find("/x//y", reject).is_ok_and(|found| found.path.is_none()));
+        let rooted = other.find("//x", reject).ok().and_then(|found| found.path);
+        assert_eq!(rooted.as_deref(), Some("/x"));
+        assert!(other.find_plain("/x").is_some());
+        for path in ["//x", "/%61", "/./x", "/x\\y"] {
+            assert!(other.find_plain(path).is_none(), "{path}");
+        }
+        let resolved = other.find("/x/../a%2fb", AmbiguousPaths::Normalize).ok();
+        assert_eq!(resolved.and_then(|found| found.path).as_deref(), Some("/a/b"));
+    }
+
+    #[test]
+    fn a_match_is_brought_into_the_form_of_paths() {
+        let virtual_host = virtual_host(Some(PathMatch::Exact("//%61/%c3%a4".into())));
+        let found = |path: &str| {
+            virtual_host.find(path, AmbiguousPaths::Reject).ok().unwrap().route.clone()
+        };
+
+        assert!(Arc::ptr_eq(&found("/a/ä"), &found("/%61/%C3%a4")));
+        assert!(!Arc::ptr_eq(&found("/a/ä"), &found("/")));
+    }
+}

@@ -1,0 +1,57 @@
+//! Connections to upstreams, whatever is spoken on them.
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+
+use crate::Io;
+use crate::http::request_body::RequestBody;
+use crate::routing::target::UpstreamProtocol;
+use crate::upstream::http1::{ConnectionIdentity, ExchangeError, Http1Connection};
+use crate::upstream::http2::Http2Connection;
+use crate::upstream::pool::UpstreamPool;
+
+/// One connection to an upstream.
+pub enum UpstreamConnection {
+    /// Spoken to with HTTP/1.1.
+    Http1(Http1Connection),
+    /// Spoken to with HTTP/2.
+    Http2(Http2Connection),
+}
+
+impl UpstreamConnection {
+    /// Speaks HTTP over a connection.
+    pub async fn new(
+        io: Io,
+        protocol: UpstreamProtocol,
+        identity: Option<ConnectionIdentity>,
+    ) -> Result<Self, hyper::Error> {
+        match protocol {
+            UpstreamProtocol::Http1 => Ok(Self::Http1(Http1Connection::new(io, identity))),
+            UpstreamProtocol::Http2 => Http2Connection::new(io, identity).await.map(Self::Http2),
+        }
+    }
+
+    /// A connection that waits in a pool, for requests of whom it named.
+    pub fn take(
+        pool: &UpstreamPool,
+        protocol: UpstreamProtocol,
+        identity: Option<&ConnectionIdentity>,
+    ) -> Option<Self> {
+        match protocol {
+            UpstreamProtocol::Http1 => pool.http1.take(identity).map(Self::Http1),
+            UpstreamProtocol::Http2 => pool.http2.take(identity).map(Self::Http2),
+        }
+    }
+
+    /// Sends a request and waits for the head of the answer; its body is only there with HTTP/2, and
+    /// follows on the connection with HTTP/1.1.
+    pub async fn exchange(
+        &mut self,
+        request: Request<RequestBody>,
+    ) -> Result<Response<Option<Incoming>>, ExchangeError> {
+        match self {
+            Self::Http1(link) => Ok(link.exchange(request).await?.map(|()| None)),
+            Self::Http2(link) => Ok(link.exchange(request).await?.map(Some)),
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! What the task that beats and the task that reads tell each other.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// Whether the peer is there, and when it is time to look at what is held for it.
+#[derive(Debug, Default)]
+pub struct Presence {
+    received: AtomicBool,
+    due: AtomicBool,
+}
+
+impl Presence {
+    /// Bytes of the peer have come.
+    pub fn received(&self) {
+        self.received.store(true, Relaxed);
+    }
+
+    /// Whether bytes have come since this was last asked for.
+    pub fn take_received(&self) -> bool {
+        self.received.swap(false, Relaxed)
+    }
+
+    /// Some seconds have passed: what is held for a peer that sends little may be given back.
+    pub fn review(&self) {
+        self.due.store(true, Relaxed);
+    }
+
+    /// Whether that is due; once for each time.
+    pub fn take_review(&self) -> bool {
+        // A read is cheaper than an exchange, and it is asked for with every turn.
+        self.due.load(Relaxed) && self.due.swap(false, Relaxed)
+    }
+}

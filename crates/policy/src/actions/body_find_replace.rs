@@ -1,0 +1,191 @@
+//! `request-body-find-replace` and `response-body-find-replace`: change a body.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use http::HeaderValue;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use serde_json::json;
+
+use ginnel_http1::coding::{self, CodingError};
+use ginnel_http1::media_type_in;
+
+use super::super::action::Action;
+use super::super::action_error::{ActionError, failure};
+use super::super::config::Config;
+use super::super::problem::code;
+use super::super::replace::{Replaced, literal, replace};
+use super::super::template::{PatternTemplate, Template};
+use super::super::turn::{Flow, Turn};
+
+/// How long a body may be that is looked at, in bytes: as it is sent, and without its codings.
+const LIMIT: usize = 1 << 20;
+
+/// Why a body stays as it is.
+const NOT_TEXT: &str = "the body is not text";
+
+/// The media type of forms.
+const FORM: &str = "application/x-www-form-urlencoded";
+
+/// How long a body may become, in bytes.
+const RESULT: usize = 2 << 20;
+
+/// Replaces what occurs in a body, which is held back for that.
+#[derive(Debug)]
+pub struct BodyFindReplace {
+    /// What is replaced, in order.
+    pub replacements: Vec<Replacement>,
+}
+
+/// One replacement in a body.
+#[derive(Debug)]
+pub struct Replacement {
+    /// What is replaced, wherever it occurs.
+    pub from: PatternTemplate,
+    /// What it is replaced with; `$1` is the first group.
+    pub to: Template,
+}
+
+impl Action for BodyFindReplace {
+    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
+        let body = turn.body(LIMIT).map_err(|error| unread(turn, error))?;
+        let Some(body) = body else { return Ok(Flow::NeedBody { limit: LIMIT }) };
+        let plain = decoded(turn, &body).map_err(|error| unread(turn, error))?;
+        let (mut text, form) = match String::from_utf8(plain.into_owned()) {
+            Ok(text) => (text, TextForm::Utf8),
+            Err(error) if is_text(turn) => (latin1(error.as_bytes()), TextForm::Latin1),
+            Err(_) => return Err(ActionError::harmless(failure::UNREADABLE, NOT_TEXT)),
+        };
+        let mut matched = Vec::new();
+        for (index, replacement) in self.replacements.iter().enumerate() {
+            let replaced = replacement.apply(&text, turn)?;
+            if let Some(first) = replaced.matches.first() {
+                matched.push(json!({"replacement_index": index, "matched_content": first}));
+            }
+            text = replaced.text;
+        }
+        if !matched.is_empty() {
+            let body = match form {
+                TextForm::Utf8 => text.into_bytes(),
+                TextForm::Latin1 => in_latin1(&text),
+            };
+            turn.exchange.set_body(turn.phase, body.into());
+            if let Some(headers) = turn.headers_mut() {
+                headers.remove(CONTENT_ENCODING);
+            }
+        }
+        turn.result(json!({"replacements": matched}));
+        Ok(Flow::Continue)
+    }
+
+    /// What is to be replaced may be what nobody is to see.
+    fn guards(&self) -> bool {
+        true
+    }
+}
+
+/// How the characters of a body are written.
+#[derive(Clone, Copy)]
+enum TextForm {
+    Utf8,
+    /// In any other way in which ASCII stays ASCII: each byte is taken for a character.
+    Latin1,
+}
+
+/// The body without its codings.
+fn decoded<'b>(turn: &mut Turn<'_>, body: &'b Bytes) -> Result<Cow<'b, [u8]>, ActionError> {
+    if turn.exchange.is_partial(turn.phase) && !body.is_empty() {
+        let message = "a part of a body may hold the half of a match";
+        return Err(ActionError::fatal(failure::UNREADABLE, message));
+    }
+    let headers = turn.headers_mut();
+    let codings = headers.iter().flat_map(|headers| headers.get_all(CONTENT_ENCODING));
+    coding::decode(codings.map(HeaderValue::as_bytes), body, LIMIT).map_err(|problem| {
+        let code = match problem {
+            CodingError::TooLong(_) => failure::BODY,
+            _ => failure::UNREADABLE,
+        };
+        ActionError::fatal(code, format!("the body cannot be read: {problem}"))
+    })
+}
+
+/// A body that cannot be read does not pass, unless it says that it is none of a text.
+fn unread(turn: &mut Turn<'_>, error: ActionError) -> ActionError {
+    const MEDIA: [&str; 4] = ["image/", "audio/", "video/", "font/"];
+    let kind = content_type(turn);
+    let is_media = MEDIA.iter().any(|media| kind.starts_with(media)) && !is_text_type(&kind);
+    if is_media { ActionError::harmless(failure::UNREADABLE, NOT_TEXT) } else { error }
+}
+
+fn is_text(turn: &mut Turn<'_>) -> bool {
+    is_text_type(&content_type(turn))
+}
+
+/// Whether a media type is one of texts.
+fn is_text_type(kind: &str) -> bool {
+    const TEXTS: [&str; 4] =
+        ["application/json", "application/xml", "application/javascript", FORM];
+    kind.starts_with("text/")
+        || kind.ends_with("+json")
+        || kind.ends_with("+xml")
+        || TEXTS.contains(&kind)
+}
+
+/// The media type of the body, without parameters, in lower case.
+fn content_type(turn: &mut Turn<'_>) -> String {
+    let value = turn.headers_mut().and_then(|headers| headers.get(CONTENT_TYPE));
+    let value = value.map(|value| String::from_utf8_lossy(value.as_bytes()));
+    media_type_in(&value.unwrap_or_default()).to_ascii_lowercase()
+}
+
+/// A text of which each byte is a character.
+fn latin1(bytes: &[u8]) -> String {
+    bytes.iter().copied().map(char::from).collect()
+}
+
+/// The bytes of such a text; what a replacement has brought besides is in UTF-8.
+fn in_latin1(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(text.len());
+    for character in text.chars() {
+        match u8::try_from(character) {
+            Ok(byte) => bytes.push(byte),
+            Err(_) => bytes.extend(character.encode_utf8(&mut [0; 4]).bytes()),
+        }
+    }
+    bytes
+}
+
+impl Replacement {
+    fn apply(&self, text: &str, turn: &Turn<'_>) -> Result<Replaced, ActionError> {
+        let facts = turn.facts();
+        let pattern = self.from.regex(&facts)?;
+        let to = self.to.render(&facts, |value| literal(&value))?;
+        replace(&pattern, text, &to, RESULT).ok_or_else(|| {
+            ActionError::fatal(
+                failure::BODY,
+                format!("the body would have more than {RESULT} bytes"),
+            )
+        })
+    }
+}
+
+pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
+    let mut replacements = Vec::new();
+    for (place, entry) in config.entries("replacements", 1..=10) {
+        let mut entry = config.inside(place, entry);
+        replacements.extend(replacement(&mut entry));
+        entry.close();
+    }
+    Box::new(BodyFindReplace { replacements })
+}
+
+fn replacement(config: &mut Config<'_>) -> Option<Replacement> {
+    let source = config.required("from");
+    if source.is_some_and(|source| source == "") {
+        config.refuse("from", code::EMPTY, "from must not be empty");
+    }
+    let from = config.pattern("from");
+    config.required("to");
+    let to = config.template("to");
+    Some(Replacement { from: from?, to: to? })
+}

@@ -1,0 +1,427 @@
+//! One request with its response, or one connection: what rules look at and change.
+
+use std::borrow::Cow;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use chrono::{DateTime, Utc};
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, request, response};
+
+use ginnel_http1::{query_of, read_target};
+
+use super::Phase;
+use super::address::{AddressFacts, AddressLookup};
+use super::certificate::CertificateFacts;
+use super::cidr::Cidr;
+use super::compression::{self, Coding};
+use super::login::{self, LoginVisit, WithheldCookies};
+use super::memo::Memo;
+use super::path::{PathReadings, RawPath};
+use super::record::Record;
+use super::state::breaker::Attempt;
+use super::verdict::LocalResponse;
+
+/// The length of the IPv6 prefix that is one visitor: a home or a server gets a /64 at least.
+pub const DEFAULT_IPV6_PREFIX: u8 = 64;
+
+/// A connection of a visitor.
+#[derive(Debug, Clone)]
+pub struct VisitorConnection {
+    /// Where the visitor comes from.
+    pub client: SocketAddr,
+    /// Where the visitor has come to.
+    pub server: SocketAddr,
+    /// The region of the server; may be empty.
+    pub region: String,
+    /// When the connection arrived.
+    pub started: DateTime<Utc>,
+    /// What was agreed on, where TLS ends at the server.
+    pub tls: Option<TlsFacts>,
+    /// What else is known of the address of the visitor.
+    pub lookup: AddressLookup,
+}
+
+impl VisitorConnection {
+    /// What is known of the visitor's address.
+    pub(super) fn address(&self) -> Option<&AddressFacts> {
+        self.lookup.facts(self.client.ip())
+    }
+}
+
+/// What a visitor and the server agreed on.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TlsFacts {
+    /// The number of the version, such as `1.3`.
+    pub version: String,
+    /// The registered name of the cipher suite, such as `TLS_AES_128_GCM_SHA256`.
+    pub cipher_suite: String,
+    /// The name that the visitor asked for.
+    pub sni: String,
+    /// The protocol agreed on by ALPN.
+    pub alpn: String,
+    /// Whether the session was resumed.
+    pub resumed: bool,
+    /// The certificate that the visitor has shown.
+    pub client: CertificateFacts,
+}
+
+/// What the visitor has come to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EndpointFacts {
+    /// Its identifier.
+    pub id: Arc<str>,
+    /// Its URL, with which its other parts agree; made of them where nobody has set it.
+    pub url: OnceLock<String>,
+    /// The host of its URL.
+    pub host: String,
+    /// The port of its URL.
+    pub port: u16,
+    /// `http`, `https`, `tcp` or `tls`.
+    pub protocol: Cow<'static, str>,
+}
+
+impl EndpointFacts {
+    /// Its URL; the usual port of a protocol is not in one that is made here.
+    pub(super) fn url(&self) -> &str {
+        let Self { protocol, host, port, .. } = self;
+        self.url.get_or_init(|| match (protocol.as_ref(), port) {
+            ("http", 80) | ("https", 443) => format!("{protocol}://{host}"),
+            _ => format!("{protocol}://{host}:{port}"),
+        })
+    }
+}
+
+/// A request.
+#[derive(Debug)]
+pub struct Request {
+    /// Method, target, version and headers.
+    ///
+    /// The host is that of the `Host` header; a target with a host of its own is fine as well.
+    pub head: request::Parts,
+    /// `http` or `https`.
+    pub scheme: &'static str,
+    /// The body.
+    pub body: Content,
+    /// The headers behind the body, once they are known.
+    pub trailers: HeaderMap,
+    /// When the head arrived.
+    pub received: DateTime<Utc>,
+    /// When the body was complete, if it was kept.
+    pub body_received: Option<DateTime<Utc>>,
+}
+
+/// A response.
+#[derive(Debug)]
+pub struct Response {
+    /// Status, version and headers.
+    pub head: response::Parts,
+    /// The body.
+    pub body: Content,
+    /// The headers behind the body, once they are known.
+    pub trailers: HeaderMap,
+}
+
+/// A body.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Content {
+    /// It is on its way, and nobody has looked at it.
+    #[default]
+    Passing,
+    /// All of it.
+    Full(Bytes),
+    /// It was longer than an action wanted, and is on its way.
+    TooLong,
+}
+
+/// Bytes that were carried so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// From the visitor.
+    pub received: u64,
+    /// To the visitor.
+    pub sent: u64,
+}
+
+/// What rules look at, and what they change.
+///
+/// It lives from the first phase to the last one of a request, or of a connection that is bytes.
+#[derive(Debug)]
+pub struct Exchange {
+    /// The connection.
+    pub connection: Arc<VisitorConnection>,
+    /// The endpoint.
+    pub endpoint: Arc<EndpointFacts>,
+    /// How much the connection has carried.
+    pub carried: Carried,
+    /// When the connection closed.
+    pub ended: Option<DateTime<Utc>>,
+    /// The length of the IPv6 prefix that is one visitor to rate limits.
+    pub ipv6_prefix: u8,
+    /// What the rules did.
+    pub record: Record,
+    request: Option<Box<Request>>,
+    response: Option<Box<Response>>,
+    pub(super) memo: Memo,
+    pub(super) codings: Option<Vec<Coding>>,
+    pub(super) attempts: Vec<Attempt>,
+    coding: Option<Coding>,
+    answer_code: Option<u16>,
+    /// Fields for the response to somebody with a session; none where nobody has asked for one.
+    pub login_headers: Option<HeaderMap>,
+    /// What the request said to logins before rules have changed it.
+    visit: Option<Box<LoginVisit>>,
+}
+
+impl Request {
+    /// A request whose body nobody has looked at.
+    pub fn new(head: request::Parts, scheme: &'static str, received: DateTime<Utc>) -> Self {
+        let trailers = HeaderMap::new();
+        Self { head, scheme, body: Content::Passing, trailers, received, body_received: None }
+    }
+}
+
+impl Response {
+    /// A response whose body nobody has looked at.
+    pub fn new(head: response::Parts) -> Self {
+        Self { head, body: Content::Passing, trailers: HeaderMap::new() }
+    }
+}
+
+impl Exchange {
+    /// What begins with a connection.
+    pub fn new(connection: Arc<VisitorConnection>, endpoint: Arc<EndpointFacts>) -> Self {
+        Self {
+            connection,
+            endpoint,
+            carried: Carried::default(),
+            ended: None,
+            ipv6_prefix: DEFAULT_IPV6_PREFIX,
+            record: Record::default(),
+            request: None,
+            response: None,
+            memo: Memo::default(),
+            codings: None,
+            attempts: Vec::new(),
+            coding: None,
+            answer_code: None,
+            login_headers: None,
+            visit: None,
+        }
+    }
+
+    /// What begins with a request.
+    pub fn of_request(
+        connection: Arc<VisitorConnection>,
+        endpoint: Arc<EndpointFacts>,
+        request: Request,
+    ) -> Self {
+        let mut exchange = Self::new(connection, endpoint);
+        exchange.set_request(request);
+        exchange
+    }
+
+    /// The network of the visitor, by which rate limits count: the prefix of an IPv6 address, such as
+    /// `2001:db8:1:2::/64`, and an IPv4 address as it is.
+    pub(super) fn client_network(&self) -> String {
+        let address = self.connection.client.ip().to_canonical();
+        let network = Cidr::around(address, self.ipv6_prefix).filter(|_| address.is_ipv6());
+        network.map_or_else(|| address.to_string(), |network| network.to_string())
+    }
+
+    /// Other readings of the path of the request, with which no rule may have another result.
+    pub(super) fn path_readings(&self) -> Option<PathReadings> {
+        self.request()?.head.extensions.get::<PathReadings>().cloned()
+    }
+
+    /// Looks at the request with another reading of its path, if a URI can have such a path.
+    pub(super) fn read_as<T>(
+        &mut self,
+        path: &str,
+        look: impl FnOnce(&mut Self) -> T,
+    ) -> Option<T> {
+        let request = self.request_mut()?;
+        let head = &mut request.head;
+        let query = query_of(&head.uri, &head.extensions);
+        let target = format!("{path}{}", query.map(|it| format!("?{it}")).unwrap_or_default());
+        let (mut uri, raw) = read_target(&target)?;
+        let mut extensions = std::mem::take(&mut head.extensions);
+        let own_path = extensions.get::<RawPath>().cloned();
+        own_path.map(|path| head.extensions.insert(path));
+        raw.map(|raw| head.extensions.insert(raw));
+        std::mem::swap(&mut head.uri, &mut uri);
+        let seen = look(self);
+        let request = self.request_mut()?;
+        std::mem::swap(&mut request.head.uri, &mut uri);
+        std::mem::swap(&mut request.head.extensions, &mut extensions);
+        Some(seen)
+    }
+
+    /// The request.
+    pub fn request(&self) -> Option<&Request> {
+        self.request.as_deref()
+    }
+
+    /// The request, to be changed.
+    pub fn request_mut(&mut self) -> Option<&mut Request> {
+        self.memo.forget_request();
+        self.request.as_deref_mut()
+    }
+
+    /// Gives the request, or gives it back.
+    pub fn set_request(&mut self, request: Request) {
+        self.memo.forget_request();
+        self.request = Some(Box::new(request));
+    }
+
+    /// What the request said to those who ask who has sent it, before rules have changed it; none where it
+    /// names no host, or nobody asks.
+    pub(super) fn visit(&self) -> Option<&LoginVisit> {
+        self.visit.as_deref()
+    }
+
+    /// Takes the cookies of logins out of the request, for those who check them, and notes what it says to
+    /// them before any rule has changed it.
+    pub(super) fn withhold_logins(&mut self) {
+        let Some(request) = self.request_mut() else { return };
+        let headers = &mut request.head.headers;
+        if let Some(WithheldCookies(cookies)) = login::withhold(headers) {
+            let withheld: &mut WithheldCookies = request.head.extensions.get_or_insert_default();
+            withheld.0.extend(cookies);
+        }
+        if self.visit.is_none()
+            && let Some(request) = self.request()
+        {
+            let head = &request.head;
+            let target = (&head.method, &head.uri);
+            let visit = LoginVisit::read(target, &head.headers, &head.extensions, request.scheme);
+            self.visit = visit.map(Box::new);
+        }
+    }
+
+    /// Takes the head and the body of the request to send them.
+    ///
+    /// A copy of the head stays here for the response phase if `keep` says so.
+    pub fn take_request(&mut self, keep: bool) -> Option<(request::Parts, Content)> {
+        let kept = self.request.as_deref_mut()?;
+        let body = std::mem::take(&mut kept.body);
+        if keep {
+            return Some((kept.head.clone(), body));
+        }
+        self.memo.forget_request();
+        Some((self.request.take()?.head, body))
+    }
+
+    /// The response.
+    pub fn response(&self) -> Option<&Response> {
+        self.response.as_deref()
+    }
+
+    /// The response, to be changed.
+    pub fn response_mut(&mut self) -> Option<&mut Response> {
+        self.memo.forget_response();
+        self.response.as_deref_mut()
+    }
+
+    /// Gives the response, or another one.
+    pub fn set_response(&mut self, response: Response) {
+        self.memo.forget_response();
+        self.answer_code = None;
+        self.response = Some(Box::new(response));
+    }
+
+    /// Makes the response of an answer that a rule or the server itself gave.
+    pub fn respond(&mut self, answer: LocalResponse) {
+        let (mut head, ()) = http::Response::new(()).into_parts();
+        head.status = answer.status;
+        head.headers = answer.headers;
+        let body = Content::Full(answer.body);
+        self.set_response(Response { head, body, trailers: HeaderMap::new() });
+        self.answer_code = answer.code;
+    }
+
+    /// The number of the error that the response is about, where the server speaks for itself.
+    pub fn answer_code(&self) -> Option<u16> {
+        self.answer_code
+    }
+
+    /// Takes the response to send it, with the way to compress its body.
+    ///
+    /// The headers say already that the body is compressed.
+    pub fn take_response(&mut self) -> Option<(response::Parts, Content, Option<Coding>)> {
+        self.memo.forget_response();
+        let response = self.response.take()?;
+        Some((response.head, response.body, self.coding.take()))
+    }
+
+    /// Says how the upstream took the request: a status of 500 or more is a failure, and so is no
+    /// answer at all.
+    ///
+    /// Circuit breakers count it. A request that was never sent counts for nothing.
+    pub fn upstream_answered(&mut self, good: bool, now: std::time::Instant) {
+        for attempt in self.attempts.drain(..) {
+            attempt.ended(good, now);
+        }
+    }
+
+    /// Decides how the response is compressed, if a rule wants it to be.
+    pub(super) fn end_response(&mut self) {
+        let Some(codings) = self.codings.take() else { return };
+        let request = self.request().filter(|request| request.head.method != Method::HEAD);
+        let chosen =
+            request.and_then(|request| compression::negotiate(&request.head.headers, &codings));
+        let (Some(coding), Some(response)) = (chosen, self.response.as_deref_mut()) else { return };
+        let is_empty = matches!(&response.body, Content::Full(body) if body.is_empty());
+        if !is_empty && compression::is_compressible(response.head.status, &response.head.headers) {
+            compression::announce(&mut response.head.headers, coding);
+            self.memo.forget_response();
+            self.coding = Some(coding);
+        }
+    }
+
+    /// The body that the rules of a phase look at.
+    pub(super) fn body(&self, phase: Phase) -> Option<&Content> {
+        match phase {
+            Phase::Request => self.request().map(|it| &it.body),
+            Phase::Response => self.response().map(|it| &it.body),
+            Phase::Connect | Phase::Close => None,
+        }
+    }
+
+    /// Whether the message of a phase has a part of a body alone (RFC 9110, section 15.3.7).
+    pub(super) fn is_partial(&self, phase: Phase) -> bool {
+        let response = self.response().filter(|_| phase == Phase::Response);
+        response.is_some_and(|it| it.head.status == StatusCode::PARTIAL_CONTENT)
+    }
+
+    /// Gives the message of a phase another body.
+    pub(super) fn set_body(&mut self, phase: Phase, body: Bytes) {
+        let length = HeaderValue::from(body.len());
+        let (headers, content) = match phase {
+            Phase::Request => match self.request_mut() {
+                Some(request) => (&mut request.head.headers, &mut request.body),
+                None => return,
+            },
+            _ => match self.response_mut() {
+                Some(response) => (&mut response.head.headers, &mut response.body),
+                None => return,
+            },
+        };
+        headers.insert(CONTENT_LENGTH, length);
+        headers.remove(TRANSFER_ENCODING);
+        for digest in ["content-md5", "digest", "content-digest", "etag"] {
+            headers.remove(digest);
+        }
+        *content = Content::Full(body);
+    }
+
+    /// The headers that the rules of a phase change.
+    pub(super) fn headers_mut(&mut self, phase: Phase) -> Option<&mut HeaderMap> {
+        match phase {
+            Phase::Request => self.request_mut().map(|it| &mut it.head.headers),
+            Phase::Response => self.response_mut().map(|it| &mut it.head.headers),
+            Phase::Connect | Phase::Close => None,
+        }
+    }
+}

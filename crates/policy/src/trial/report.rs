@@ -1,0 +1,165 @@
+//! What a trial tells.
+
+use http::HeaderMap;
+use serde::Serialize;
+use serde_json::{Map, Value as Json};
+
+use super::Traffic;
+use crate::exchange::{Content, Exchange, Request};
+use crate::facts;
+use crate::record::RuleTrace;
+use crate::verdict::Verdict;
+
+/// What became of a message.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Report {
+    /// What the rules decided.
+    pub outcome: Outcome,
+    /// The action that decided; none where everything goes on.
+    pub decision: Option<Decided>,
+    /// Every rule that was looked at, and what its actions did.
+    pub rules: Vec<RuleTrace>,
+    /// The request as the upstream sees it.
+    pub request: Option<Sent>,
+    /// The response as the visitor sees it.
+    pub response: Option<Answered>,
+    /// Where `forward-internal` sends it.
+    pub forwarded_to: Option<String>,
+    /// What `log` actions said.
+    pub logs: Vec<Json>,
+    /// The variables of the phase that ran last.
+    pub vars: Map<String, Json>,
+    /// What expressions find under `actions.ngrok`.
+    pub actions: Map<String, Json>,
+    /// How many expressions were neither true nor false.
+    pub failed_expressions: u64,
+}
+
+/// What rules decide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// The upstream gets it.
+    Continue,
+    /// The visitor gets an answer of the rules.
+    Respond,
+    /// The connection is closed.
+    Close,
+    /// Another endpoint gets it.
+    Forward,
+}
+
+/// The action that decided.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Decided {
+    /// The phase, as documents call it.
+    pub phase: &'static str,
+    /// The number of the rule in its phase, from 0.
+    pub rule: usize,
+    /// The name of the rule; may be empty.
+    pub name: String,
+    /// The type of the action.
+    pub action: &'static str,
+}
+
+/// A request as the upstream sees it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Sent {
+    /// The method.
+    pub method: String,
+    /// The URL.
+    pub url: String,
+    /// Names and values, in no particular order of names.
+    pub headers: Vec<(String, String)>,
+    /// The body; bytes that are no UTF-8 are replaced.
+    pub body: String,
+}
+
+/// A response as the visitor sees it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Answered {
+    /// The status.
+    pub status: u16,
+    /// The number of the error, where the service speaks for itself.
+    pub code: Option<u16>,
+    /// Names and values, in no particular order of names.
+    pub headers: Vec<(String, String)>,
+    /// The body before it is compressed.
+    pub body: String,
+    /// How the body is compressed.
+    pub compression: Option<&'static str>,
+}
+
+impl Report {
+    pub(super) fn of(
+        verdict: Verdict,
+        sent: Option<Sent>,
+        mut exchange: Exchange,
+        traffic: &Traffic,
+    ) -> Self {
+        let response = exchange.take_response().map(|(head, body, coding)| Answered {
+            status: head.status.as_u16(),
+            code: exchange.answer_code(),
+            headers: pairs(&head.headers),
+            body: readable(body, traffic.response_body()),
+            compression: coding.map(super::super::compression::Coding::name),
+        });
+        let record = exchange.record;
+        let decision = record.decision.as_ref().map(|it| Decided {
+            phase: it.phase.name(),
+            rule: it.rule,
+            name: it.rule_name.clone(),
+            action: it.action,
+        });
+        let vars = record.vars();
+        Self {
+            outcome: outcome(&verdict),
+            decision,
+            rules: record.trace.unwrap_or_default(),
+            request: sent,
+            response,
+            forwarded_to: match verdict {
+                Verdict::Forward { url } => Some(url),
+                _ => None,
+            },
+            logs: record.logs,
+            vars,
+            actions: record.results.to_json(),
+            failed_expressions: record.failed_expressions,
+        }
+    }
+}
+
+impl Sent {
+    pub(super) fn of(request: &Request, traffic: &Traffic) -> Self {
+        Self {
+            method: request.head.method.to_string(),
+            url: facts::whole(request),
+            headers: pairs(&request.head.headers),
+            body: readable(request.body.clone(), traffic.body()),
+        }
+    }
+}
+
+fn outcome(verdict: &Verdict) -> Outcome {
+    match verdict {
+        Verdict::Continue => Outcome::Continue,
+        Verdict::Respond(_) => Outcome::Respond,
+        Verdict::Close => Outcome::Close,
+        Verdict::Forward { .. } => Outcome::Forward,
+    }
+}
+
+fn pairs(headers: &HeaderMap) -> Vec<(String, String)> {
+    let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+    headers.iter().map(|(name, value)| (name.to_string(), text(value))).collect()
+}
+
+/// The body as text: `original`, unless a rule has made another.
+fn readable(body: Content, original: bytes::Bytes) -> String {
+    let bytes = match body {
+        Content::Full(body) => body,
+        Content::Passing | Content::TooLong => original,
+    };
+    String::from_utf8_lossy(&bytes).into_owned()
+}

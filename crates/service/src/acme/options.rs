@@ -1,0 +1,192 @@
+//! From whom certificates are obtained, and how.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use instant_acme::{ChallengeType, LetsEncrypt};
+
+use ginnel_api::mask;
+use ginnel_base::address::WebUrl;
+
+use crate::Error;
+
+/// Names of directories, and where they are.
+const DIRECTORIES: [(&str, LetsEncrypt); 2] =
+    [("letsencrypt", LetsEncrypt::Production), ("letsencrypt-staging", LetsEncrypt::Staging)];
+
+/// From whom certificates are obtained by ACME, and how.
+#[derive(Debug, Clone)]
+pub struct AcmeOptions {
+    /// The directory: `letsencrypt`, `letsencrypt-staging`, or an `https` address; none, the default,
+    /// obtains nothing.
+    pub directory: Option<String>,
+    /// Where the authority may write to, an address of mail.
+    pub email: Option<String>,
+    /// True when the operator agrees to the terms of the authority, without which nothing is obtained.
+    pub agree_to_terms: bool,
+    /// Whom to trust at the directory, a PEM file; without one, what the system trusts.
+    pub ca: Option<PathBuf>,
+    /// How the authority may check that names lead here; the first is tried first.
+    pub challenges: Vec<AcmeChallenge>,
+    /// How long after a failure a name is tried again; it doubles with each failure, up to a day.
+    pub retry_after: Duration,
+}
+
+impl Default for AcmeOptions {
+    fn default() -> Self {
+        Self {
+            directory: None,
+            email: None,
+            agree_to_terms: false,
+            ca: None,
+            challenges: vec![AcmeChallenge::Http01, AcmeChallenge::TlsAlpn01],
+            retry_after: Duration::from_secs(60),
+        }
+    }
+}
+
+impl AcmeOptions {
+    /// Finds what is wrong before anything is started.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let Some(name) = &self.directory else { return Ok(()) };
+        let invalid = |key, problem: String| Err(Error::setting(key, problem));
+        let directory = self.directory_url();
+        let problem = match WebUrl::parse(&directory) {
+            Ok(url) if url.is_https() => None,
+            Ok(_) => Some(String::new()),
+            Err(problem) => Some(format!(": it {problem}")),
+        };
+        if let Some(problem) = problem {
+            let known = DIRECTORIES.map(|(name, _)| name).join(", ");
+            let name = mask::url(name);
+            let message =
+                format!("invalid value {name:?}; expected {known} or an https:// URL{problem}");
+            return invalid("acme.directory", message);
+        }
+        if let Some(email) = self.email.as_ref().filter(|email| !is_email(email)) {
+            return invalid("acme.email", format!("{email:?} is not of the form name@domain"));
+        }
+        if !self.agree_to_terms {
+            return invalid(
+                "acme.agree_to_terms",
+                format!("agree to the terms of {} first", mask::url(&directory)),
+            );
+        }
+        if self.challenges.is_empty() {
+            return invalid("acme.challenges", "at least one is needed".to_owned());
+        }
+        Ok(())
+    }
+
+    /// The challenges for which there is a listener.
+    ///
+    /// # Errors
+    /// When there is none, or no port at which the certificates would be shown.
+    pub(crate) fn challenges_with(
+        &self,
+        has_http: bool,
+        has_https: bool,
+    ) -> Result<Vec<AcmeChallenge>, Error> {
+        let has_listener = |challenge: &AcmeChallenge| match challenge {
+            AcmeChallenge::Http01 => has_http,
+            AcmeChallenge::TlsAlpn01 => has_https,
+        };
+        let possible: Vec<_> = self.challenges.iter().copied().filter(has_listener).collect();
+        let problem = match (has_https, possible.is_empty()) {
+            (false, _) => "certificates are for HTTPS, and https_port is none",
+            (_, true) => "http-01 is the only one, and http_port is none",
+            _ => return Ok(possible),
+        };
+        Err(Error::setting("acme.challenges", problem))
+    }
+
+    /// Where the directory is.
+    pub(super) fn directory_url(&self) -> String {
+        let directory = self.directory.clone().unwrap_or_default();
+        let known = DIRECTORIES.iter().find(|(name, _)| *name == directory);
+        known.map_or(directory, |(_, known)| known.url().to_owned())
+    }
+}
+
+fn is_email(text: &str) -> bool {
+    let parts = text.split_once('@');
+    let is_clean = !text.chars().any(|it| it.is_whitespace() || it.is_control() || it == ',');
+    is_clean && parts.is_some_and(|(name, domain)| !name.is_empty() && domain.contains('.'))
+}
+
+/// How an authority checks that a name leads here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AcmeChallenge {
+    /// A request to the HTTP port (RFC 8555, section 8.3).
+    Http01,
+    /// A handshake at the HTTPS port (RFC 8737).
+    TlsAlpn01,
+}
+
+impl AcmeChallenge {
+    /// What the protocol calls it.
+    pub(super) fn kind(self) -> ChallengeType {
+        match self {
+            Self::Http01 => ChallengeType::Http01,
+            Self::TlsAlpn01 => ChallengeType::TlsAlpn01,
+        }
+    }
+}
+
+impl AcmeChallenge {
+    /// Its name in settings.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Http01 => "http-01",
+            Self::TlsAlpn01 => "tls-alpn-01",
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn refused(change: impl FnOnce(&mut AcmeOptions)) -> bool {
+        let mut options = AcmeOptions { agree_to_terms: true, ..AcmeOptions::default() };
+        options.directory = Some("letsencrypt".to_owned());
+        change(&mut options);
+        options.check().is_err()
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_refused_before_the_start() {
+        assert!(!refused(|_| {}));
+        assert!(!refused(|it| it.directory = Some("https://127.0.0.1:14000/dir".to_owned())));
+        assert!(!refused(|it| it.email = Some("ops@example.test".to_owned())));
+        assert!(refused(|it| it.agree_to_terms = false));
+        assert!(refused(|it| it.challenges.clear()));
+        for directory in ["", "lets", "http://a.test/", "https://", "ftp://a.test"] {
+            assert!(refused(|it| it.directory = Some(directory.to_owned())), "{directory}");
+        }
+        for email in ["", "ops", "@a.test", "a@b", "a b@c.test", "a@b.test,c@d.test"] {
+            assert!(refused(|it| it.email = Some(email.to_owned())), "{email}");
+        }
+    }
+
+    #[test]
+    fn the_refusal_of_a_directory_names_what_is_expected() {
+        for (directory, end) in [
+            ("http://a.test/", "or an https:// URL"),
+            ("https://", "or an https:// URL: it has no host"),
+        ] {
+            let options = AcmeOptions {
+                directory: Some(directory.to_owned()),
+                agree_to_terms: true,
+                ..AcmeOptions::default()
+            };
+            let problem = options.check().unwrap_err().to_string();
+            assert!(
+                problem.contains(&format!("invalid value {directory:?}; expected ")),
+                "{problem}"
+            );
+            assert!(problem.ends_with(end), "{problem}");
+        }
+    }
+}

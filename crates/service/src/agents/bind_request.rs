@@ -1,0 +1,327 @@
+//! From what an agent asks for to an endpoint.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use ginnel_api::{Secret, mask};
+use ginnel_base::address::{AddressError, EndpointUrl, HostPattern, HostPort, Scheme};
+use ginnel_gateway::{
+    AllowDeny, BindError, Credentials, EndpointOptions, EndpointSpec, HeaderChangesSpec, LoginSpec,
+    Proto, TlsTerminationSpec, UpstreamProtocol, Webhook,
+};
+use ginnel_mux::protocol::message::{
+    self, Bind, HttpOpts, IpRestrictionOptions, LoginOptions, TcpOpts, TlsOpts,
+};
+
+use crate::agents::state::AgentRefusal;
+
+/// URLs by which an agent leaves the host to the service.
+const BARE_SCHEMES: [&str; 4] = ["https://", "http://", "tls://", "tcp://"];
+
+/// What an agent asks for, understood.
+#[derive(Debug)]
+pub struct BindRequest {
+    pub spec: EndpointSpec,
+    /// The version of the PROXY protocol; 0 for none.
+    pub proxy_proto: u8,
+    /// What HTTP requests are spoken with.
+    pub speaks: UpstreamProtocol,
+}
+
+/// Understands a bind; the text says what cannot be.
+pub fn read(bind: &Bind) -> Result<BindRequest, AgentRefusal> {
+    match bind.proto.as_str() {
+        "http" => http(bind, Proto::Http),
+        "https" => http(bind, Proto::Https),
+        "tcp" => tcp(bind),
+        "tls" => tls(bind),
+        other => Err(format!("the protocol {other:?} is not known").into()),
+    }
+}
+
+/// What an agent wants HTTP requests to be spoken with; the text says what cannot be.
+pub fn speaks(forwards_proto: &str) -> Result<UpstreamProtocol, String> {
+    match forwards_proto {
+        "" | "http1" => Ok(UpstreamProtocol::Http1),
+        "http2" => Ok(UpstreamProtocol::Http2),
+        other => Err(format!("the app protocol {other:?} is not known, it is http1 or http2")),
+    }
+}
+
+fn http(bind: &Bind, proto: Proto) -> Result<BindRequest, AgentRefusal> {
+    let options: HttpOpts = bind.opts.typed().map_err(|error| error.to_string())?;
+    let place = BindAddress::of(&options.url, &[&options.domain, &options.hostname])?;
+    let endpoint = EndpointOptions {
+        compression: options.compression.is_some(),
+        circuit_breaker: options.circuit_breaker.map(|breaker| breaker.error_threshold),
+        ip_restriction: options.ip_restriction.map(cidrs),
+        basic_auth: credentials(options.basic_auth)?,
+        oauth: login("oauth", options.oauth)?,
+        oidc: login("oidc", options.oidc)?,
+        webhook: options.webhook_verification.map(|webhook| Webhook {
+            provider: webhook.provider,
+            secret: Secret(webhook.secret.reveal().to_owned()),
+        }),
+        request_headers: changes(options.request_headers)?,
+        response_headers: changes(options.response_headers)?,
+        user_agent_filter: options
+            .user_agent_filter
+            .map(|filter| AllowDeny { allow: filter.allow, deny: filter.deny }),
+        traffic_policy: options.traffic_policy.filter(|policy| !policy.is_empty()),
+        websocket_tcp_converter: options.websocket_tcp_converter.is_some(),
+        tls_termination: None,
+        mutual_tls_cas: options.mutual_tls_ca.map(|it| it.mutual_tls_ca.0),
+        host_header: None,
+    };
+    let spec = place.spec(proto, options.subdomain, endpoint);
+    let speaks = speaks(&bind.forwards_proto)?;
+    Ok(BindRequest { spec, proxy_proto: options.proxy_proto, speaks })
+}
+
+fn tcp(bind: &Bind) -> Result<BindRequest, AgentRefusal> {
+    let options: TcpOpts = bind.opts.typed().map_err(|error| error.to_string())?;
+    let mut place = BindAddress::of(&options.url, &[])?;
+    if !options.addr.is_empty() {
+        place.addr = Some(options.addr);
+    }
+    let endpoint = EndpointOptions {
+        ip_restriction: options.ip_restriction.map(cidrs),
+        traffic_policy: options.traffic_policy.filter(|policy| !policy.is_empty()),
+        ..EndpointOptions::default()
+    };
+    let spec = place.spec(Proto::Tcp, String::new(), endpoint);
+    Ok(BindRequest { spec, proxy_proto: options.proxy_proto, speaks: UpstreamProtocol::Http1 })
+}
+
+fn tls(bind: &Bind) -> Result<BindRequest, AgentRefusal> {
+    let options: TlsOpts = bind.opts.typed().map_err(|error| error.to_string())?;
+    let place = BindAddress::of(&options.url, &[&options.domain, &options.hostname])?;
+    let termination = options.tls_termination.map(|pair| {
+        let text = |bytes: &message::Base64Bytes| String::from_utf8_lossy(&bytes.0).into_owned();
+        let whole = !pair.cert.0.is_empty() && !pair.key.0.is_empty();
+        let certificate = whole.then(|| (text(&pair.cert), Secret(text(&pair.key))));
+        TlsTerminationSpec { certificate, ..TlsTerminationSpec::default() }
+    });
+    let endpoint = EndpointOptions {
+        ip_restriction: options.ip_restriction.map(cidrs),
+        traffic_policy: options.traffic_policy.filter(|policy| !policy.is_empty()),
+        tls_termination: termination,
+        mutual_tls_cas: options.mutual_tls_at_edge.map(|it| it.mutual_tls_ca.0),
+        ..EndpointOptions::default()
+    };
+    let spec = place.spec(Proto::Tls, options.subdomain, endpoint);
+    Ok(BindRequest { spec, proxy_proto: options.proxy_proto, speaks: UpstreamProtocol::Http1 })
+}
+
+/// Rejects a URL with more than a scheme, a host and a port. Libraries look for these words.
+fn refuse_parts(url: &str) -> Result<(), AgentRefusal> {
+    let Some((scheme, rest)) = url.split_once("://") else { return Ok(()) };
+    let (rest, fragment) = split_at(rest, '#');
+    let (rest, query) = split_at(rest, '?');
+    let (place, path) = split_at(rest, '/');
+    let (user, host) = match place.rsplit_once('@') {
+        // Only the name of the user is repeated.
+        Some((login, host)) => (login.split(':').next(), host),
+        None => (None, place),
+    };
+    let path = path.filter(|path| !path.is_empty()).map(|path| format!("/{path}"));
+    let parts =
+        [("userinfo", user), ("path", path.as_deref()), ("query", query), ("fragment", fragment)];
+    let Some((name, part)) = parts.iter().find_map(|(name, part)| Some((*name, (*part)?))) else {
+        return Ok(());
+    };
+    let message = format!("Invalid URL '{scheme}://{host}', {name} '{part}' is not allowed");
+    Err(AgentRefusal(message, 9037))
+}
+
+/// Splits a text at the first `separator`, which belongs to neither part.
+fn split_at(text: &str, separator: char) -> (&str, Option<&str>) {
+    match text.split_once(separator) {
+        Some((before, behind)) => (before, Some(behind)),
+        None => (text, None),
+    }
+}
+
+/// Where an endpoint shall be.
+#[derive(Debug, Default)]
+struct BindAddress {
+    host: Option<String>,
+    addr: Option<String>,
+}
+
+/// Libraries look for the words about a character that host names cannot contain.
+fn refuse_host(host: &str, problem: &AddressError) -> AgentRefusal {
+    match host.chars().find(|one| !one.is_alphanumeric() && !"-_.*".contains(*one)) {
+        Some(character) => {
+            let error = BindError::HostCharacter { host: host.to_owned(), character };
+            AgentRefusal(error.to_string(), error.code())
+        }
+        None => format!("the host name {host:?} {problem}").into(),
+    }
+}
+
+/// Reads a name. The answer to a bind has it with the port of the URL, which agents that come back repeat.
+fn name_of(host: &str) -> Result<String, AddressError> {
+    match host.contains(':') && !host.contains('/') {
+        true => EndpointUrl::parse(&format!("http://{host}")).map(|url| url.host_pattern()),
+        false => HostPattern::parse(host).map(|pattern| pattern.to_string()),
+    }
+}
+
+impl BindAddress {
+    /// Agents say it in different members: a full URL first, then the first name that is given.
+    fn of(url: &str, names: &[&str]) -> Result<Self, AgentRefusal> {
+        if url.is_empty() {
+            let name = names.iter().find(|name| !name.is_empty()).map(|name| (*name).to_owned());
+            // Agents that come back repeat what the answer to their bind said.
+            let is_address =
+                |name: &String| HostPort::parse(name).is_ok_and(|it| it.socket_address().is_some());
+            return match name {
+                Some(addr) if is_address(&addr) => Ok(Self { host: None, addr: Some(addr) }),
+                Some(host) => {
+                    let pattern = name_of(&host).map_err(|problem| refuse_host(&host, &problem))?;
+                    Ok(Self { host: Some(pattern), addr: None })
+                }
+                None => Ok(Self::default()),
+            };
+        }
+        if BARE_SCHEMES.contains(&url) {
+            return Ok(Self::default());
+        }
+        refuse_parts(url)?;
+        let problem = |problem| format!("the address {:?} {problem}", mask::url(url));
+        let parsed = EndpointUrl::parse(url).map_err(problem)?;
+        let is_usual = |port: &u16| {
+            let is_http = matches!(parsed.scheme, Scheme::Http | Scheme::Https);
+            is_http && parsed.scheme.default_port() == Some(*port)
+        };
+        let host = parsed.host_pattern();
+        match parsed.port.filter(|port| !is_usual(port)) {
+            // An address of the service's own, asked for again.
+            Some(port) if parsed.host.ip().is_some() || parsed.scheme == Scheme::Tcp => {
+                Ok(Self { host: None, addr: Some(format!("{host}:{port}")) })
+            }
+            _ => Ok(Self { host: Some(host), addr: None }),
+        }
+    }
+
+    fn spec(self, proto: Proto, subdomain: String, options: EndpointOptions) -> EndpointSpec {
+        let subdomain = Some(subdomain).filter(|label| !label.is_empty());
+        let Self { host, addr } = self;
+        EndpointSpec { host, subdomain, addr, options, ..EndpointSpec::any(proto) }
+    }
+}
+
+fn cidrs(restriction: IpRestrictionOptions) -> AllowDeny {
+    AllowDeny { allow: restriction.allow_cidrs, deny: restriction.deny_cidrs }
+}
+
+fn credentials(options: Option<message::BasicAuthOptions>) -> Result<Vec<Credentials>, String> {
+    let credentials = options.map(|it| it.credentials).unwrap_or_default();
+    let read = |credential: message::BasicAuthCredential| {
+        if credential.cleartext_password.is_empty() {
+            return Err("hashed passwords are not supported".to_owned());
+        }
+        let password = Secret(credential.cleartext_password.reveal().to_owned());
+        Ok(Credentials { username: credential.username, password })
+    };
+    credentials.into_iter().map(read).collect()
+}
+
+/// Where visitors log in; what agents call the two kinds of logins is what they are called in problems.
+fn login(kind: &str, options: Option<LoginOptions>) -> Result<Option<LoginSpec>, String> {
+    let Some(options) = options else { return Ok(None) };
+    if !options.sealed_client_secret.0.is_empty() {
+        return Err(format!(
+            "{kind}.sealed_client_secret: is encrypted for another service, which alone can read it: \
+             give client_secret"
+        ));
+    }
+    let (provider, other) = match kind {
+        "oauth" => (options.provider, ("issuer_url", options.issuer_url)),
+        _ => (options.issuer_url, ("provider", options.provider)),
+    };
+    if !other.1.is_empty() {
+        return Err(format!("{kind}.{}: does not belong to this kind of login", other.0));
+    }
+    Ok(Some(LoginSpec {
+        provider,
+        client_id: options.client_id,
+        client_secret: Secret(options.client_secret.reveal().to_owned()),
+        scopes: options.scopes,
+        allow_emails: options.allow_emails,
+        allow_domains: options.allow_domains,
+    }))
+}
+
+fn changes(options: Option<message::HeaderOptions>) -> Result<HeaderChangesSpec, String> {
+    let Some(options) = options else { return Ok(HeaderChangesSpec::default()) };
+    let split = |header: String| {
+        let split = header.split_once(':').map(|(name, value)| (name.trim(), value.trim()));
+        let split = split.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        split.ok_or_else(|| format!("the header {header:?} is not name:value"))
+    };
+    let add = options.add.into_iter().map(split).collect::<Result<_, _>>()?;
+    Ok(HeaderChangesSpec { add, remove: options.remove })
+}
+
+/// Random text that nobody guesses.
+pub fn secret() -> Result<String, getrandom::Error> {
+    let mut bytes = [0; 24];
+    getrandom::fill(&mut bytes)?;
+    Ok(URL_SAFE_NO_PAD.encode(bytes))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn place(url: &str) -> (Option<String>, Option<String>) {
+        let BindAddress { host, addr } = BindAddress::of(url, &["other.test"]).unwrap();
+        (host, addr)
+    }
+
+    #[test]
+    fn a_login_says_in_its_own_words_where_visitors_log_in() {
+        let refused = |kind, options: LoginOptions| login(kind, Some(options)).unwrap_err();
+        let google = || LoginOptions { provider: "google".into(), ..LoginOptions::default() };
+        let issuer = || LoginOptions { issuer_url: "https://a.test".into(), ..google() };
+
+        assert_eq!(login("oauth", Some(google())).unwrap().unwrap().provider, "google");
+        assert!(refused("oauth", issuer()).starts_with("oauth.issuer_url: does not belong"));
+        assert!(refused("oidc", issuer()).starts_with("oidc.provider: does not belong"));
+        let sealed_client_secret = message::Base64Bytes(b"sealed".to_vec());
+        let sealed = refused("oauth", LoginOptions { sealed_client_secret, ..google() });
+        assert!(sealed.starts_with("oauth.sealed_client_secret: is encrypted"), "{sealed}");
+    }
+
+    #[test]
+    fn a_name_may_have_the_port_that_the_answer_to_a_bind_had() {
+        for (name, host) in
+            [("a.test", "a.test"), ("A.test:8080", "a.test"), ("*.a.test:80", "*.a.test")]
+        {
+            let BindAddress { host: found, addr } = BindAddress::of("", &["", name]).unwrap();
+
+            assert_eq!((found.as_deref(), addr), (Some(host), None), "{name}");
+        }
+        for name in ["a.test:", "a.test:x", "a.test:80/x", "a.test:80/", "a b:80", ":80"] {
+            assert!(BindAddress::of("", &[name]).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_url_says_where_an_endpoint_shall_be() {
+        let text = |text: &str| Some(text.to_owned());
+
+        for scheme in BARE_SCHEMES {
+            assert_eq!(place(scheme), (None, None), "{scheme}");
+        }
+        assert_eq!(place("https://a.test"), (text("a.test"), None));
+        assert_eq!(place("http://a.test/"), (text("a.test"), None));
+        assert_eq!(place("tls://a.test"), (text("a.test"), None));
+        assert_eq!(place("tcp://a.test:22"), (None, text("a.test:22")));
+        assert_eq!(place("https://127.0.0.1:8443"), (None, text("127.0.0.1:8443")));
+        assert_eq!(place(""), (text("other.test"), None));
+    }
+}

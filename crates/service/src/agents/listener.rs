@@ -1,0 +1,193 @@
+//! The address that agents connect to.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use rustls::ServerConfig;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+use ginnel_api::Timestamp;
+use ginnel_base::logging::or_debug;
+use ginnel_gateway::tls::authority::LocalAuthority;
+use ginnel_mux::{MuxSession, Side};
+use ginnel_net::{
+    self as net, AcceptedConnection, ConnectionLimit, Listener, ProxyProtocol, Shutdown, tls,
+};
+use ginnel_store::StoreError;
+
+use crate::Error;
+use crate::agents::reservation::Reservation;
+use crate::agents::settings::AgentSettings;
+use crate::agents::socket::AgentSocket;
+use crate::agents::state::AgentsState;
+use crate::agents::{revocation, session};
+
+/// How often addresses that nobody came back for are given up.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+/// The length of a time that says no more than the hour.
+const HOUR_TEXT_LENGTH: usize = "2026-01-02T03".len();
+
+/// A socket that agents are not taken from yet: until their tokens are known, who is refused does not
+/// come back.
+pub struct BoundAgentListener {
+    socket: TcpListener,
+    config: Arc<ServerConfig>,
+    state: Arc<AgentsState>,
+}
+
+/// The listener at work; dropping it takes no more agents.
+pub struct AgentListener {
+    listener: Listener,
+    limit: Arc<ConnectionLimit>,
+    state: Arc<AgentsState>,
+    sweeping: JoinHandle<()>,
+}
+
+impl BoundAgentListener {
+    /// Listens.
+    pub async fn bind(
+        state: Arc<AgentsState>,
+        authority: &Arc<LocalAuthority>,
+    ) -> Result<Self, Error> {
+        let settings = state.settings.load_full();
+        let (host, port) = (settings.host.clone(), settings.port);
+        let failed = |source: std::io::Error| match source.kind() {
+            std::io::ErrorKind::AddrInUse => Error::AddressInUse(format!("{host}:{port}")),
+            _ => Error::Bind { address: format!("{host}:{port}"), source },
+        };
+        let socket = net::listen_on(&host, port).await.map_err(failed)?;
+        let address = socket.local_addr().map_err(failed)?;
+        authority.add_host(&host);
+        authority.add_address(address.ip());
+        let config = authority.server_config(&[])?;
+        // The agents of other nodes have not gone because this one begins.
+        if state.cluster.is_none() {
+            Reservation::all_wait(&state.store, state.ids.now()).await?;
+        }
+        revocation::follow(&state);
+        revocation::end_lost(&state);
+        Ok(Self { socket, config, state })
+    }
+
+    /// Takes agents from now on.
+    pub fn open(self) -> Result<AgentListener, Error> {
+        let Self { socket, config, state } = self;
+        let (limit, settings) = (limit(&state), state.settings.clone());
+        let sweeping = tokio::spawn(sweep(state.clone()));
+        let welcoming = state.clone();
+        // Their sessions are ended by the registry, which tells them why.
+        let shutdown = Shutdown::default();
+        let trusted = settings.clone();
+        let proxies = match settings.load().proxy_protocol {
+            true => {
+                ProxyProtocol::of(move |address| trusted.load().trusted_proxies.contains(address))
+            }
+            false => ProxyProtocol::default(),
+        };
+        let listener =
+            Listener::serve(socket, limit.clone(), &shutdown, proxies, move |connection, _| {
+                Box::pin(welcome(connection, config.clone(), welcoming.clone()))
+            });
+        let failed = |source| Error::Bind { address: "the port for agents".to_owned(), source };
+        Ok(AgentListener { listener: listener.map_err(failed)?, limit, state, sweeping })
+    }
+}
+
+impl AgentListener {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.listener.address()
+    }
+
+    /// How many connections are held.
+    pub fn limit(&self) -> &Arc<ConnectionLimit> {
+        &self.limit
+    }
+
+    /// Takes over new settings but for the address; sessions keep those that they began with.
+    pub fn reconfigure(&self, settings: AgentSettings) {
+        self.limit.set_caps(settings.connections);
+        self.state.settings.store(Arc::new(settings));
+    }
+
+    /// Tells agents from now on which node of a cluster this is; false if they have another.
+    pub fn name_node(&self, name: &str) -> bool {
+        self.state.node.get_or_init(|| name.to_owned()) == name
+    }
+
+    /// Takes no more agents.
+    pub fn close(&self) {
+        self.listener.close();
+        self.sweeping.abort();
+    }
+}
+
+impl Drop for AgentListener {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// The limit for agents: those that are connected may always come back.
+fn limit(state: &AgentsState) -> Arc<ConnectionLimit> {
+    let (registry, settings) = (state.registry.clone(), state.settings.clone());
+    let caps = settings.load().connections;
+    ConnectionLimit::new("agents", caps, move |address| {
+        registry.is_connected_from(address) || settings.load().trusted_proxies.contains(address)
+    })
+}
+
+async fn welcome(
+    connection: AcceptedConnection,
+    config: Arc<ServerConfig>,
+    state: Arc<AgentsState>,
+) {
+    let AcceptedConnection { stream, peer, permit: _permit, .. } = connection;
+    let settings = state.settings.load_full();
+    if !net::first_byte(&stream, settings.first_byte_timeout).await {
+        return;
+    }
+    let prompt = Arc::new(AtomicBool::new(true));
+    let socket = AgentSocket::new(stream, prompt.clone());
+    // Whoever does not speak TLS is no agent. What a handshake needs is gone when it is over.
+    let stream = Box::pin(tls::accept(socket, config, settings.handshake_timeout)).await;
+    let stream = or_debug!(stream, peer = %peer, "a TLS handshake of an agent failed");
+    let Some(stream) = stream else { return };
+    let (session, incoming) =
+        MuxSession::start_unauthenticated(Box::new(stream), Side::Service, settings.login);
+    session::hold(state, session, incoming, peer, prompt).await;
+}
+
+/// Gives up addresses that have waited too long; of several nodes, one does that.
+async fn review_reservations(state: &AgentsState, now: Timestamp) -> Result<(), StoreError> {
+    if let Some(cluster) = &state.cluster {
+        if !cluster.directory.is_first(Instant::now()) {
+            return Ok(());
+        }
+        Reservation::unheld_wait(&state.store).await?;
+    }
+    Reservation::give_up(&state.store, now).await
+}
+
+async fn sweep(state: Arc<AgentsState>) {
+    let mut looked = None;
+    loop {
+        // Hours are short beside the days for which addresses wait.
+        let now = state.ids.now();
+        let hour = now.0.get(..HOUR_TEXT_LENGTH).map(str::to_owned);
+        if looked != hour {
+            // What stays on disk is looked at again in an hour.
+            or_debug!(review_reservations(&state, now).await, "old reservations stay");
+            looked = hour;
+        }
+        tokio::time::sleep(SWEEP_INTERVAL).await;
+        let over = state.registry.sweep(state.settings.load().reserve);
+        if !over.is_empty() {
+            // A reservation that stays on disk lets its owner come back later than promised.
+            state.drop_reservations(over).await;
+        }
+    }
+}

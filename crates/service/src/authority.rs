@@ -1,0 +1,94 @@
+//! The certificate authority of a database. It is in files beside a database in a file; a database on a
+//! server holds it itself, so that all nodes show certificates of one authority.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ginnel_gateway::tls::authority::LocalAuthority;
+use ginnel_gateway::tls::authority_key::AuthorityKey;
+use ginnel_net::secret_file::warn_if_readable;
+
+use super::Error;
+use super::store::{Store, StoreError, Transaction, View};
+
+/// The setting with the certificate, as PEM.
+pub(super) const CERTIFICATE: &str = "ca_certificate";
+/// The setting with the key, as PEM.
+pub(super) const KEY: &str = "ca_key";
+/// What is wrong where one of the two settings is missing.
+const INCOMPLETE: StoreError =
+    StoreError::Inconsistent("the certificate or the key of its authority is missing");
+/// What is wrong where the two cannot be used.
+const UNUSABLE: StoreError =
+    StoreError::Inconsistent("the certificate of its authority and the key do not belong together");
+
+/// Opens the authority with the key of the database, or else the one beside the file of the database; it
+/// is made at the first start. A certificate from a file is shown in its place for its names.
+pub(super) async fn open(
+    stored: Option<AuthorityKey>,
+    database: Option<PathBuf>,
+    certificate: Option<(PathBuf, PathBuf)>,
+) -> Result<Arc<LocalAuthority>, Error> {
+    let opened = tokio::task::spawn_blocking(move || {
+        let authority = match stored {
+            Some(key) => LocalAuthority::of(key),
+            None => LocalAuthority::open(database.as_deref()),
+        };
+        let authority = authority.map_err(Error::Authority)?;
+        if let Some((chain, key)) = certificate {
+            warn_if_readable(&key);
+            authority.provide(&chain, &key)?;
+        }
+        Ok::<_, Error>(authority)
+    });
+    opened.await.map_err(|_| StoreError::Panicked)?
+}
+
+/// The key of the authority that a database holds; of nodes that start at once, the first stores one
+/// and the others use it.
+pub(super) async fn stored_or_new(store: &Store) -> Result<AuthorityKey, Error> {
+    let read = store.read(find).await?;
+    let (certificate, key) = match read {
+        Some(stored) => stored,
+        None => {
+            let made = AuthorityKey::new().map_err(Error::Authority)?;
+            let fresh = (made.pem().to_owned(), made.key_pem());
+            store.write(move |change| keep(change, fresh)).await?
+        }
+    };
+    usable((certificate, key))
+}
+
+/// The authority that a database held.
+pub(super) fn usable((certificate, key): StoredAuthority) -> Result<AuthorityKey, Error> {
+    Ok(AuthorityKey::from_pem(&certificate, &key).map_err(|unusable| {
+        tracing::error!("the certificate authority in the database is unusable: {unusable}");
+        UNUSABLE
+    })?)
+}
+
+/// The certificate and the key.
+pub(super) type StoredAuthority = (String, String);
+
+/// The authority that a database holds.
+pub(super) fn find(view: &View<'_>) -> Result<Option<StoredAuthority>, StoreError> {
+    match (view.setting(CERTIFICATE)?, view.setting(KEY)?) {
+        (Some(certificate), Some(key)) => Ok(Some((certificate, key))),
+        (None, None) => Ok(None),
+        _ => Err(INCOMPLETE),
+    }
+}
+
+fn keep(change: &Transaction<'_>, fresh: StoredAuthority) -> Result<StoredAuthority, StoreError> {
+    if let Some(stored) = find(change)? {
+        return Ok(stored);
+    }
+    put(change, &fresh)?;
+    Ok(fresh)
+}
+
+/// Has a database hold an authority.
+pub(super) fn put(change: &Transaction<'_>, authority: &StoredAuthority) -> Result<(), StoreError> {
+    change.set(CERTIFICATE, &authority.0)?;
+    change.set(KEY, &authority.1)
+}

@@ -1,0 +1,86 @@
+//! Backups that a service makes of its database: from time to time, and for callers of its API.
+
+mod download;
+mod folder;
+mod status;
+
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, SystemTime};
+
+use super::store::{BackupReport, Overwrite, Store, StoreError};
+pub(super) use download::{BackupDownloads, Download};
+use folder::BackupFolder;
+use ginnel_base::logging::or_debug;
+pub(super) use status::BackupProgress;
+pub use status::BackupStatus;
+
+/// How long is waited after a backup that failed, at most.
+const RETRY_INTERVAL: Duration = Duration::from_secs(300);
+
+/// When backups are made, and how many are kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BackupSchedule {
+    /// The time between two backups.
+    pub every: Duration,
+    /// How many are kept; older ones are removed when a new one is verified.
+    pub keep: usize,
+    /// The folder for them; none are made without one.
+    pub to: Option<PathBuf>,
+}
+
+impl Default for BackupSchedule {
+    fn default() -> Self {
+        Self { every: Duration::from_secs(6 * 3600), keep: 14, to: None }
+    }
+}
+
+/// Makes backups for as long as the store is in use; the first one when the last one in the folder is
+/// old enough.
+pub(super) fn start(
+    store: &Arc<Store>,
+    schedule: BackupSchedule,
+    database: Option<PathBuf>,
+    progress: Arc<BackupProgress>,
+) {
+    let BackupSchedule { every, keep, to: Some(folder) } = schedule else { return };
+    let store = Arc::downgrade(store);
+    let folder = BackupFolder::of(folder, database.as_deref());
+    tokio::spawn(async move {
+        let last = folder.newest(SystemTime::now());
+        let last = or_debug!(last, "the folder for backups cannot be read").flatten();
+        let mut pause = last.map_or(Duration::ZERO, |last| until(last + every));
+        loop {
+            tokio::time::sleep(pause).await;
+            let Some(made) = back_up(&store, &folder, keep).await else { return };
+            pause = match &made {
+                Ok(_) => every,
+                Err(_) => every.min(RETRY_INTERVAL),
+            };
+            progress.note(made, SystemTime::now());
+        }
+    });
+}
+
+fn until(moment: SystemTime) -> Duration {
+    moment.duration_since(SystemTime::now()).unwrap_or_default()
+}
+
+/// Makes a backup, then removes old ones; none when the store is no longer in use.
+async fn back_up(
+    store: &Weak<Store>,
+    folder: &BackupFolder,
+    keep: usize,
+) -> Option<Result<BackupReport, StoreError>> {
+    let (store, folder) = (store.upgrade()?, folder.clone());
+    let work = move || {
+        let now = SystemTime::now();
+        let report = store.back_up(&folder.next(now), Overwrite::No)?;
+        // The backup is good whatever becomes of the old ones.
+        if let Err(error) = folder.prune(keep, now) {
+            tracing::warn!("old backups stay: {error}");
+        }
+        Ok(report)
+    };
+    Some(tokio::task::spawn_blocking(work).await.unwrap_or(Err(StoreError::Panicked)))
+}

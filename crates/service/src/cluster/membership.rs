@@ -1,0 +1,295 @@
+//! What happens to the row of a node: each a change of the database that checks what it rests on.
+
+use ginnel_api::id::{has_prefix, prefix};
+use ginnel_store::{StoreError, Transaction};
+
+use super::holds::{self, HoldResult};
+use super::node::{NodeDocument, NodeRecord, NodeState};
+use super::rows::{ClaimRef, EndpointRow, RowOwner, SessionDocument, TunnelDocument};
+
+/// Where names of nodes are unique.
+pub(super) const NAMES: &str = "node_name";
+/// The setting that has the newest epoch.
+const EPOCH: &str = "cluster_epoch";
+/// The role of a node for the rows of its sessions and tunnels.
+pub(super) const ROWS: &str = "node";
+
+/// Whether a node has got the name that it asked for.
+#[derive(Debug, PartialEq)]
+pub(super) enum Joined {
+    Done(NodeDocument),
+    /// Another has it, who has not ended as far as the database knows.
+    Taken(NodeDocument),
+}
+
+/// Adds a node, if no other has its name; one that is fenced or has stopped gives the name up.
+pub(super) fn join(
+    change: &Transaction<'_>,
+    record: NodeRecord,
+    process: String,
+) -> Result<Joined, StoreError> {
+    let node = NodeDocument {
+        id: change.new_id(prefix::NODE)?,
+        process,
+        state: NodeState::default(),
+        record: NodeRecord { epoch: next_epoch(change)?, started_at: change.now(), ..record },
+    };
+    if let Some(holder) = change.claimant(NAMES, &node.record.name)? {
+        match change.find::<NodeDocument>(&holder)? {
+            Some(other) if other.state.is_serving() => return Ok(Joined::Taken(other)),
+            _ => change.release(NAMES, &holder)?,
+        }
+    }
+    change.claim(NAMES, &node.record.name, &node.id)?;
+    change.put(&node)?;
+    Ok(Joined::Done(node))
+}
+
+/// Counts the beat of a node up, with what it says of itself; false when its epoch is over.
+pub(super) fn beat(
+    change: &Transaction<'_>,
+    owner: &RowOwner,
+    said: NodeState,
+) -> Result<bool, StoreError> {
+    let Some(mut node) = serving(change, owner)? else { return Ok(false) };
+    let NodeState { beat, draining, .. } = node.state;
+    node.state = NodeState { beat: beat + 1, draining, ..said };
+    change.put(&node)?;
+    // A lease is far longer than others take to look, and notified of each beat, all of them would.
+    change.defer_notice();
+    Ok(true)
+}
+
+/// The node, if it has this epoch and nobody has said that it has ended.
+pub(super) fn serving(
+    change: &Transaction<'_>,
+    owner: &RowOwner,
+) -> Result<Option<NodeDocument>, StoreError> {
+    let node = change.find::<NodeDocument>(&owner.node_id)?;
+    Ok(node.filter(|node| node.record.epoch == owner.epoch && node.state.is_serving()))
+}
+
+/// Whether a node has this epoch and nobody has said that it has ended.
+pub fn is_serving(change: &Transaction<'_>, owner: &RowOwner) -> Result<bool, StoreError> {
+    Ok(serving(change, owner)?.is_some())
+}
+
+/// Gives a node a new epoch, which was fenced and lives; `node` is what it knows of itself.
+pub(super) fn rejoin(
+    change: &Transaction<'_>,
+    node: NodeDocument,
+) -> Result<NodeDocument, StoreError> {
+    let stored = change.find::<NodeDocument>(&node.id)?;
+    let beat = stored.map_or(0, |stored| stored.state.beat) + 1;
+    let state = NodeState { beat, draining: node.state.draining, ..NodeState::default() };
+    // A database that was restored may have lost the newest one.
+    let epoch = next_epoch_after(change, node.record.epoch)?;
+    let record = NodeRecord { epoch, ..node.record };
+    // Where a process that began later has the name, the rows of this one are found by its identifier.
+    change.claim(NAMES, &record.name, &node.id)?;
+    let node = NodeDocument { state, record, ..node };
+    change.put(&node)?;
+    Ok(node)
+}
+
+/// Takes its epoch from a node, if it has not beaten since; false when it has.
+pub(super) fn fence(
+    change: &Transaction<'_>,
+    owner: &RowOwner,
+    beat: u64,
+) -> Result<bool, StoreError> {
+    let node = serving(change, owner)?.filter(|node| node.state.beat == beat);
+    let Some(mut node) = node else { return Ok(false) };
+    node.state.fenced = true;
+    node.record.epoch = next_epoch(change)?;
+    change.put(&node)?;
+    Ok(true)
+}
+
+/// Notes that a node is about to stop; it serves what only it can serve.
+pub(super) fn drain(change: &Transaction<'_>, owner: &RowOwner) -> Result<(), StoreError> {
+    if let Some(mut node) = serving(change, owner)? {
+        node.state.draining = true;
+        change.put(&node)?;
+    }
+    Ok(())
+}
+
+/// Notes that a node stops in order: its rows are void from now on.
+pub(super) fn stop(change: &Transaction<'_>, owner: &RowOwner) -> Result<(), StoreError> {
+    if let Some(mut node) = serving(change, owner)? {
+        node.state.stopped = true;
+        change.put(&node)?;
+    }
+    Ok(())
+}
+
+/// Stores the row of a session.
+pub(super) fn put_session(
+    change: &Transaction<'_>,
+    session: &SessionDocument,
+) -> Result<(), StoreError> {
+    change.put(session)?;
+    change.link(&session.id, ROWS, [session.owner.node_id.as_str()])
+}
+
+/// Stores the row of a tunnel, if its bind has its endpoint, or gets it: visitors are led by it.
+pub(super) fn put_tunnel(
+    change: &Transaction<'_>,
+    tunnel: &TunnelDocument,
+) -> Result<HoldResult, StoreError> {
+    let TunnelDocument { id, owner, bind_id, endpoint, .. } = tunnel;
+    if let Some(EndpointRow { key, pool, .. }) = endpoint
+        && !holds::is_held_by(change, bind_id, key, &owner.node_id)?
+    {
+        let claim = ClaimRef { key, pool: pool.as_deref() };
+        match holds::hold(change, bind_id, claim, owner)? {
+            HoldResult::Done => {}
+            refused => return Ok(refused),
+        }
+    }
+    change.put(tunnel)?;
+    change.link(id, ROWS, [owner.node_id.as_str()])?;
+    Ok(HoldResult::Done)
+}
+
+/// Removes the row of a session or a tunnel, if it is there.
+pub(super) fn remove_row(change: &Transaction<'_>, id: &str) -> Result<(), StoreError> {
+    match has_prefix(id, prefix::TUNNEL) {
+        true => change.remove::<TunnelDocument>(id)?,
+        false => change.remove::<SessionDocument>(id)?,
+    };
+    Ok(())
+}
+
+/// The rows of a node, of whichever epoch.
+pub(super) fn rows_of(
+    view: &ginnel_store::View<'_>,
+    node_id: &str,
+) -> Result<Vec<String>, StoreError> {
+    view.referrers(node_id, ROWS)
+}
+
+/// An epoch that no node has had.
+fn next_epoch(change: &Transaction<'_>) -> Result<u64, StoreError> {
+    next_epoch_after(change, 0)
+}
+
+/// The same for who knows of one that there was.
+fn next_epoch_after(change: &Transaction<'_>, known: u64) -> Result<u64, StoreError> {
+    let last = change.setting(EPOCH)?.and_then(|text| text.parse::<u64>().ok());
+    let next = last.unwrap_or_default().max(known) + 1;
+    change.set(EPOCH, &next.to_string())?;
+    Ok(next)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+
+    use super::*;
+    use ginnel_store::{Store, View};
+
+    fn record(name: &str) -> NodeRecord {
+        NodeRecord { name: name.to_owned(), ..NodeRecord::default() }
+    }
+
+    fn owner(node: &NodeDocument) -> RowOwner {
+        RowOwner { node_id: node.id.clone(), epoch: node.record.epoch }
+    }
+
+    async fn write<T: Send + 'static>(
+        store: &Store,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Clone + Send + 'static,
+    ) -> T {
+        store.write(work).await.unwrap()
+    }
+
+    async fn joined(store: &Store, name: &'static str) -> Joined {
+        write(store, move |change| join(change, record(name), String::new())).await
+    }
+
+    async fn node(store: &Store, name: &'static str) -> NodeDocument {
+        match joined(store, name).await {
+            Joined::Done(node) => node,
+            Joined::Taken(other) => panic!("{other:?}"),
+        }
+    }
+
+    fn found(store: &Store, node: &NodeDocument) -> Option<NodeDocument> {
+        let find = |view: &View<'_>| view.find::<NodeDocument>(&node.id);
+        store.read_blocking(find).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_name_is_one_nodes_until_it_ends() {
+        let store = Store::open(None).unwrap();
+        let first = node(&store, "a").await;
+        let other = node(&store, "b").await;
+        assert_ne!(first.record.epoch, other.record.epoch, "no two nodes have one epoch");
+        assert_eq!(joined(&store, "a").await, Joined::Taken(first.clone()));
+
+        let stopping = owner(&first);
+        write(&store, move |change| stop(change, &stopping)).await;
+
+        let second = node(&store, "a").await;
+        assert_ne!(second.id, first.id);
+        let (name, old) = (second.id.clone(), first.id.clone());
+        let claimed = move |view: &View<'_>| view.claimant(NAMES, "a");
+        assert_eq!(store.read_blocking(claimed).unwrap(), Some(name));
+        assert!(write(&store, move |change| change.remove::<NodeDocument>(&old)).await);
+        assert!(
+            matches!(joined(&store, "a").await, Joined::Taken(_)),
+            "the name is not the old one's"
+        );
+    }
+
+    #[tokio::test]
+    async fn who_has_beaten_since_is_not_fenced() {
+        let store = Store::open(None).unwrap();
+        let node = node(&store, "a").await;
+        let own = owner(&node);
+        let beating = own.clone();
+        assert!(write(&store, move |change| beat(change, &beating, NodeState::default())).await);
+
+        let (late, right) = (own.clone(), own.clone());
+        assert!(!write(&store, move |change| fence(change, &late, 0)).await);
+        assert!(write(&store, move |change| fence(change, &right, 1)).await);
+
+        let fenced = found(&store, &node).unwrap();
+        assert!(fenced.state.fenced && fenced.record.epoch > node.record.epoch);
+        let (again, over) = (own.clone(), own);
+        assert!(!write(&store, move |change| fence(change, &again, 1)).await, "once");
+        assert!(!write(&store, move |change| beat(change, &over, NodeState::default())).await);
+    }
+
+    #[tokio::test]
+    async fn a_node_that_was_fenced_goes_on_in_a_new_epoch() {
+        let store = Store::open(None).unwrap();
+        let first = node(&store, "a").await;
+        let own = owner(&first);
+        write(&store, move |change| fence(change, &own, 0)).await;
+        let fenced = found(&store, &first).unwrap();
+
+        let itself = first.clone();
+        let again = write(&store, move |change| rejoin(change, itself)).await;
+
+        assert!(again.state.is_serving() && again.record.epoch > fenced.record.epoch);
+        assert_eq!(found(&store, &first).unwrap(), again);
+        assert_eq!((again.id, again.record.name), (first.id, first.record.name));
+    }
+
+    #[tokio::test]
+    async fn a_node_whose_row_is_gone_comes_back() {
+        let store = Store::open(None).unwrap();
+        let first = node(&store, "a").await;
+        let gone = first.id.clone();
+        write(&store, move |change| change.remove::<NodeDocument>(&gone)).await;
+        let other = node(&store, "a").await;
+
+        let again = write(&store, move |change| rejoin(change, first)).await;
+
+        assert!(again.record.epoch > other.record.epoch);
+        assert!(matches!(joined(&store, "a").await, Joined::Taken(taken) if taken == other));
+    }
+}

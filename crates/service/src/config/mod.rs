@@ -1,0 +1,222 @@
+//! The configuration of `ginnel serve`: what can be set, and the options of a service that follow.
+//!
+//! A setting is one row of [`SECTIONS`], in the file `sections`, for a field of [`ServeConfig`] or of
+//! the [`Options`] in it. Its flag, its variable, its key and its line of the reference come from there.
+
+mod embedded;
+mod secrets;
+mod sections;
+mod values;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub use embedded::{embedded_settings, load_embedded, replace_settings};
+pub use sections::SECTIONS;
+
+use ginnel_base::logging::{LogFormat, LogLevels};
+use ginnel_gateway::tls::authority;
+use ginnel_settings::{ConfigFile, ResolvedSettings, SettingSources, resolve};
+
+use super::{Error, Options};
+
+/// Everything that can be set.
+#[derive(Debug, Clone)]
+pub struct ServeConfig {
+    /// The options of the service; what others below say is not in them yet.
+    pub options: Options,
+    /// A file that holds the admin key.
+    pub admin_key_file: Option<PathBuf>,
+    /// The name or address to listen on for agents; that of the management API by default.
+    pub agent_host: Option<String>,
+    /// A file that holds the authtoken for agents.
+    pub authtoken_file: Option<PathBuf>,
+    /// A PEM file with a certificate.
+    pub certificate: Option<PathBuf>,
+    /// A PEM file with its key.
+    pub certificate_key: Option<PathBuf>,
+    /// How long requests in flight are waited for at the end.
+    pub grace: Duration,
+    /// Whether addresses are printed as JSON.
+    pub json: bool,
+    /// Whether traffic events are printed.
+    pub events: bool,
+    /// What is logged.
+    pub log_level: Option<LogLevels>,
+    /// How it is written.
+    pub log_format: Option<LogFormat>,
+    /// The file that it is added to.
+    pub log_file: Option<PathBuf>,
+    /// The file that gets a line for each request of a visitor.
+    pub access_log: Option<PathBuf>,
+}
+
+impl Default for ServeConfig {
+    fn default() -> Self {
+        Self {
+            options: Options::default(),
+            admin_key_file: None,
+            agent_host: None,
+            authtoken_file: None,
+            certificate: None,
+            certificate_key: None,
+            grace: Duration::from_secs(30),
+            json: false,
+            events: false,
+            log_level: None,
+            log_format: None,
+            log_file: None,
+            access_log: None,
+        }
+    }
+}
+
+/// Reads a configuration file of `ginnel serve`; what its values are worth is seen by [`load`].
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn read_file(path: &Path) -> Result<ConfigFile, String> {
+    ConfigFile::read(path, SECTIONS)
+}
+
+/// Puts a configuration together, and finds everything that is wrong with it before anything is
+/// started.
+///
+/// # Errors
+/// With every problem, each with the flag, the variable or the place in the file that it comes from.
+pub fn load(sources: &SettingSources<'_>) -> Result<ResolvedSettings<ServeConfig>, Vec<String>> {
+    let mut resolved = resolve(SECTIONS, sources)?;
+    let mut problems = secrets::fill(&mut resolved);
+    let ServeConfig { agent_host, certificate, certificate_key, access_log, options, .. } =
+        &mut resolved.config;
+    let mut wrong = None;
+    match (certificate.clone(), certificate_key.clone()) {
+        (None, None) => {}
+        (Some(chain), Some(key)) => {
+            let checked = authority::check_certificate(&chain, &key);
+            wrong = checked.err().map(|error| ("certificate", error.to_string()));
+            options.certificate = Some((chain, key));
+        }
+        (Some(_), None) => wrong = Some(("certificate", "certificate_key is missing".to_owned())),
+        (None, Some(_)) => wrong = Some(("certificate_key", "certificate is missing".to_owned())),
+    }
+    options.agent_host = agent_host.clone().unwrap_or_else(|| options.host.clone());
+    options.request_ids = access_log.is_some();
+    problems.extend(wrong.map(|(key, problem)| resolved.problem(key, &problem)));
+    if problems.is_empty() && resolved.config.options.problems().is_empty() {
+        return Ok(resolved);
+    }
+    problems.extend(preflight(&resolved).into_iter().map(|(problem, _)| problem));
+    Err(problems)
+}
+
+/// A problem of the options, with the place that says the setting.
+fn placed(resolved: &ResolvedSettings<ServeConfig>, error: &Error) -> String {
+    let text = error.to_string();
+    let Some(key) = error.key() else { return text };
+    resolved.problem(key, text.strip_prefix(&format!("{key}: ")).unwrap_or(&text))
+}
+
+/// Everything that keeps `ginnel serve` from starting with a configuration, as far as it can be known
+/// without listening, and without changing anything.
+pub fn preflight(resolved: &ResolvedSettings<ServeConfig>) -> Vec<(String, Error)> {
+    let options = resolved.config.options.preflight();
+    let path = |error: &Error| match error {
+        Error::Store(_) => resolved.problem("path", &error.to_string()),
+        error => placed(resolved, error),
+    };
+    options.into_iter().map(|error| (path(&error), error)).collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::ffi::OsString;
+
+    use super::*;
+    use ginnel_settings::{Setting, ValueKind};
+
+    /// Files that a service writes.
+    const OUTPUTS: [&str; 3] = ["path", "log_file", "access_log"];
+
+    /// Addresses with a password, as they are written at the wrong setting or with a slip.
+    const LOGINS: [&str; 8] = [
+        "http://ada:swordfish@a.test",
+        "http://ada:swordfish@a.test:99999/x?y",
+        "ada:swordfish@a.test:80",
+        "swordfish@a.test:80",
+        "postgres://ada:swordfish@a.test/db",
+        "postgres://ada:swordfish@a.test:99999/db",
+        "postgres:/ada:swordfish@a.test",
+        "ada:\"swordfish\\@a.test:80",
+    ];
+
+    #[test]
+    fn no_problem_of_a_setting_shows_a_password() {
+        let settings = SECTIONS.iter().flat_map(|section| section.settings);
+        let is_tested =
+            |it: &&Setting<ServeConfig>| it.field.kind != ValueKind::Path || it.key == "path";
+        let settings = settings.filter(|setting| setting.field.kind != ValueKind::Secret);
+        for setting in settings.filter(is_tested) {
+            let Some(variable) = setting.environment() else { continue };
+            for login in LOGINS {
+                let environment = |name: &str| (name == variable).then(|| login.into());
+                let sources =
+                    SettingSources { flags: &|_| None, environment: &environment, files: &[] };
+                let problems = match load(&sources) {
+                    Ok(loaded) => preflight(&loaded).into_iter().map(|(it, _)| it).collect(),
+                    Err(problems) => problems,
+                };
+                let is_shown = |problem: &String| problem.contains("swordfish");
+                assert!(!problems.iter().any(is_shown), "{}: {problems:?}", setting.key);
+            }
+        }
+    }
+
+    #[test]
+    fn every_file_that_a_setting_names_is_read_before_the_start() {
+        let file = std::env::temp_dir().join(format!("ginnel-utf16-{}", std::process::id()));
+        std::fs::write(&file, b"\xff\xfes\x00").unwrap();
+        let settings = SECTIONS.iter().flat_map(|section| section.settings);
+        let is_input = |setting: &&Setting<ServeConfig>| {
+            let is_file = setting.field.kind == ValueKind::Path && setting.value_name == "FILE";
+            is_file && !OUTPUTS.contains(&setting.key)
+        };
+        let inputs: Vec<_> = settings.filter(is_input).collect();
+        for setting in &inputs {
+            let variable = setting.environment().unwrap();
+            for path in [&file, &PathBuf::from("/nowhere/at/all")] {
+                let environment = |name: &str| -> Option<OsString> {
+                    match name {
+                        name if name == variable => Some(path.into()),
+                        // Settings without which the file has no effect.
+                        "GINNEL_CERTIFICATE" | "GINNEL_CERTIFICATE_KEY"
+                            if setting.key.starts_with("certificate") =>
+                        {
+                            Some(path.into())
+                        }
+                        "GINNEL_ACME_DIRECTORY" => Some("letsencrypt".into()),
+                        "GINNEL_ACME_AGREE_TO_TERMS" => Some("true".into()),
+                        "GINNEL_HTTP_PORT" => Some("80".into()),
+                        _ => None,
+                    }
+                };
+                let sources =
+                    SettingSources { flags: &|_| None, environment: &environment, files: &[] };
+                let problems = match load(&sources) {
+                    Ok(loaded) => preflight(&loaded).into_iter().map(|(it, _)| it).collect(),
+                    Err(problems) => problems,
+                };
+                let is_secret = setting.key.ends_with("_file");
+                let expected = match path == &file && is_secret {
+                    true => "UTF-16",
+                    false => path.to_str().unwrap(),
+                };
+                let is_named = |problem: &String| problem.contains(expected);
+                assert!(problems.iter().any(is_named), "{}: {problems:?}", setting.key);
+            }
+        }
+        std::fs::remove_file(&file).unwrap();
+        assert!(inputs.len() >= 8, "{}", inputs.len());
+    }
+}

@@ -1,0 +1,29 @@
+//! The key of the mark by which gateways know requests that deliver events: one for all nodes.
+
+use ginnel_api::Secret;
+use ginnel_store::{Store, StoreError, Transaction, View};
+
+use super::secret::{key_of, new_secret};
+
+/// The setting that holds it.
+const KEY: &str = "event_delivery_key";
+
+/// The key; made if there is none yet.
+pub(super) async fn shared(store: &Store) -> Result<Vec<u8>, StoreError> {
+    if let Some(key) = store.read(stored).await? {
+        return Ok(key);
+    }
+    let new = new_secret()?;
+    let make = move |change: &Transaction<'_>| -> Result<Vec<u8>, StoreError> {
+        if let Some(key) = stored(change)? {
+            return Ok(key);
+        }
+        change.set(KEY, &new.0)?;
+        Ok(key_of(&new).unwrap_or_default())
+    };
+    store.write(make).await
+}
+
+fn stored(view: &View<'_>) -> Result<Option<Vec<u8>>, StoreError> {
+    Ok(view.setting(KEY)?.and_then(|text| key_of(&Secret(text))))
+}

@@ -1,0 +1,135 @@
+//! Writes the events of a change with the change itself.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use ginnel_api::id::prefix;
+use ginnel_store::{DocumentChange, EventRow, StoreError, Transaction};
+
+use super::object::EventObject;
+use super::payload::{ChangeKind, EventPayload, Principal};
+use super::subscriptions::{KnownSubscriptions, Receivers};
+use super::types::EventTypes;
+
+/// Writes the events of a change with the change itself.
+pub(crate) struct EventRecorder {
+    /// By the prefix of identifiers.
+    objects: HashMap<&'static str, EventObject>,
+    types: EventTypes,
+    subscriptions: KnownSubscriptions,
+}
+
+/// A change of a resource that somebody may want to know of.
+struct ObjectChange<'a> {
+    object: &'a EventObject,
+    document: &'a DocumentChange,
+    event_type: String,
+}
+
+impl EventRecorder {
+    /// Tells of changes of these resources.
+    pub fn new(objects: Vec<EventObject>) -> Arc<Self> {
+        let types = EventTypes::of(&objects);
+        let objects = objects.into_iter().map(|object| (object.kind, object)).collect();
+        Arc::new(Self { objects, types, subscriptions: KnownSubscriptions::default() })
+    }
+
+    /// The types of events that there are.
+    pub fn types(&self) -> &EventTypes {
+        &self.types
+    }
+
+    /// Makes a change, and stores the events of all that it does, for those who subscribe to them. The
+    /// principal is none where the service itself makes the change.
+    ///
+    /// # Errors
+    /// With those of `work`, or when an event cannot be stored.
+    pub fn recorded<T, E: From<StoreError>>(
+        &self,
+        change: &Transaction<'_>,
+        principal: Option<&Principal>,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        // First, so that an engine fetches it with what the work reads: else it would cost a round trip.
+        let prefetched = KnownSubscriptions::prefetch(change);
+        let made = work(change)?;
+        prefetched?;
+        self.record(change, principal)?;
+        Ok(made)
+    }
+
+    /// Has subscriptions be read again before the next change.
+    pub(super) fn forget_subscriptions(&self) {
+        self.subscriptions.forget();
+    }
+
+    fn record(
+        &self,
+        change: &Transaction<'_>,
+        principal: Option<&Principal>,
+    ) -> Result<(), StoreError> {
+        let documents = change.document_changes();
+        let changes: Vec<_> = documents.iter().filter_map(|it| self.describe(it)).collect();
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let types: BTreeSet<_> = changes.iter().map(|it| it.event_type.as_str()).collect();
+        let receivers = self.subscriptions.read(change, &types)?;
+        change.for_each(&changes, |it| {
+            let of_type = receivers.of(&it.event_type);
+            of_type.map_or(Ok(()), |receivers| it.record(change, principal, &receivers))
+        })
+    }
+
+    fn describe<'a>(&'a self, document: &'a DocumentChange) -> Option<ObjectChange<'a>> {
+        let (kind, _) = document.id().rsplit_once('_')?;
+        let object = self.objects.get(kind)?;
+        let event_type = object.event_type(match document {
+            DocumentChange::Created(_) => ChangeKind::Created,
+            DocumentChange::Updated(_) => ChangeKind::Updated,
+            DocumentChange::Removed { .. } => ChangeKind::Deleted,
+        });
+        Some(ObjectChange { object, document, event_type })
+    }
+}
+
+impl ObjectChange<'_> {
+    fn record(
+        &self,
+        change: &Transaction<'_>,
+        principal: Option<&Principal>,
+        receivers: &Receivers,
+    ) -> Result<(), StoreError> {
+        let body = match self.document {
+            DocumentChange::Removed { body, .. } => body.clone(),
+            DocumentChange::Created(id) | DocumentChange::Updated(id) => {
+                let Some(body) = change.body(self.object.kind, id)? else { return Ok(()) };
+                body
+            }
+        };
+        let object = self.shown(change, &body)?;
+        let (event_id, now) = (change.new_id(prefix::EVENT)?, change.now());
+        let payload = EventPayload {
+            event_id: &event_id,
+            event_type: &self.event_type,
+            event_timestamp: &now.0,
+            principal,
+            object,
+        };
+        let body = serde_json::to_string(&payload)?;
+        let at = i64::try_from(now.unix().unwrap_or(0)).unwrap_or(i64::MAX);
+        change.put_event(&EventRow { id: event_id, at, body }, receivers)
+    }
+
+    /// The resource as the event shows it. What cannot be read must not be in the way of a change, which may
+    /// be there to remove it.
+    fn shown(&self, change: &Transaction<'_>, body: &str) -> Result<Value, StoreError> {
+        let shown = self.object.shown(change, body);
+        let Err(StoreError::Document(err)) = shown else { return shown };
+        let id = self.document.id();
+        tracing::error!(%err, id, "an event shows nothing of a resource, which cannot be read");
+        Ok(json!({ "id": id }))
+    }
+}

@@ -1,0 +1,49 @@
+//! Backends: they refer to one another, and nothing that is referred to can be deleted.
+
+mod children;
+mod failover;
+mod http_response;
+mod static_;
+mod tunnel_group;
+mod weighted;
+
+use ginnel_store::{Document, Transaction, View};
+
+use super::{Context, Handler, OperationResult, on, resource};
+use crate::context::remove;
+use crate::{Refusal, code};
+
+/// The role of a backend for the edges and routes that send traffic to it.
+pub(super) const TARGET: &str = "backend";
+/// The role of a backend for the backends that hold it.
+const CHILD: &str = "child";
+
+pub(super) fn handlers() -> Vec<Handler> {
+    let kinds = [
+        tunnel_group::handlers(),
+        failover::handlers(),
+        http_response::handlers(),
+        weighted::handlers(),
+        static_::handlers(),
+    ];
+    kinds.into_iter().flatten().collect()
+}
+
+/// Refuses an identifier in a body that no backend has.
+pub(super) fn check_exists(view: &View<'_>, place: &str, id: &str) -> Result<(), Refusal> {
+    if view.exists(id)? {
+        return Ok(());
+    }
+    Err(Refusal::new(code::BACKEND_UNKNOWN, format!("{place}: there is no backend {id:?}")))
+}
+
+/// Deletes a backend that nothing refers to.
+fn delete_unused<D: Document>(change: &Transaction<'_>, id: &str) -> Result<(), Refusal> {
+    for role in [CHILD, TARGET] {
+        if let Some(user) = change.referrers(id, role)?.first() {
+            let message = format!("the backend is in use by {user}");
+            return Err(Refusal::new(code::BACKEND_IN_USE, message));
+        }
+    }
+    remove::<D>(change, id)
+}

@@ -1,0 +1,122 @@
+//! Certificate authorities: read when they are uploaded, kept as long as an edge uses them.
+
+use ginnel_api::id::prefix;
+use ginnel_api::remote::certificate_authorities::{
+    CertificateAuthority, Create, Delete, Get, List, Update,
+};
+use ginnel_net::tls::x509::{self, CertificateFields};
+use ginnel_net::tls::{certificate, only_signed_by};
+
+use super::{Context, Handler, OperationResult, on};
+use crate::address::Base;
+use crate::context::{StoredResource, found, remove};
+use crate::{Refusal, code};
+
+/// The role of an authority for the edges whose visitors it vouches for.
+pub(super) const AUTHORITY: &str = "certificate_authority";
+/// The longest text of certificates, in bytes.
+const MAX_PEM_BYTES: usize = 64 << 10;
+
+impl StoredResource for CertificateAuthority {
+    fn locate(&mut self, base: &Base) {
+        self.uri = base.of(&self.id);
+        // Earlier versions kept the text as it was sent.
+        self.ca_pem = self.ca_pem.take().map(certificate::without_private_keys);
+    }
+}
+
+pub(super) fn handlers() -> Vec<Handler> {
+    vec![on(create), on(list), on(get), on(update), on(delete)]
+}
+
+async fn create(service: Context, params: Create) -> OperationResult<Create> {
+    let (ca_pem, certificate) = read(&params.ca_pem)?;
+    let create = service.change(move |change| {
+        let authority = CertificateAuthority {
+            id: change.new_id(prefix::CERTIFICATE_AUTHORITY)?,
+            created_at: Some(change.now()),
+            description: Some(params.description.unwrap_or_default()),
+            metadata: Some(params.metadata.unwrap_or_default()),
+            ca_pem: Some(ca_pem),
+            subject_common_name: Some(certificate.common_name),
+            not_before: Some(certificate.not_before),
+            not_after: Some(certificate.not_after),
+            key_usages: Some(certificate.key_usages),
+            extended_key_usages: Some(certificate.extended_key_usages),
+            ..CertificateAuthority::default()
+        };
+        change.put(&authority)?;
+        Ok(authority)
+    });
+    create.await
+}
+
+async fn list(service: Context, params: List) -> OperationResult<List> {
+    service.page::<List, _>(params.before_id, params.limit).await
+}
+
+async fn get(service: Context, params: Get) -> OperationResult<Get> {
+    service.find(params.id).await
+}
+
+async fn update(service: Context, params: Update) -> OperationResult<Update> {
+    let update = service.change(move |change| {
+        let mut authority: CertificateAuthority = found(change, &params.id)?;
+        authority.ca_pem = authority.ca_pem.take().map(certificate::without_private_keys);
+        authority.description = params.description.or(authority.description);
+        authority.metadata = params.metadata.or(authority.metadata);
+        change.put(&authority)?;
+        Ok(authority)
+    });
+    update.await
+}
+
+/// An edge that lost its authority would have to let in everybody or nobody, so it keeps it.
+async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
+    let delete = service.write(move |change| {
+        if let Some(user) = change.referrers(&params.id, AUTHORITY)?.first() {
+            let message = format!("the certificate authority is in use by {user}");
+            return Err(Refusal::new(code::AUTHORITY_IN_USE, message));
+        }
+        remove::<CertificateAuthority>(change, &params.id)
+    });
+    delete.await
+}
+
+/// Why a certificate is not that of an authority.
+fn not_authority(der: &[u8]) -> String {
+    match x509::version(der) {
+        Some(version @ 1..=2) => {
+            format!("it is X.509 version {version}, which cannot say that it is")
+        }
+        _ => "it has no basic constraint CA".to_owned(),
+    }
+}
+
+/// The certificates as they are kept, without what else the text has, such as a key; and what the first one
+/// says. All must be those of authorities.
+fn read(pem: &str) -> Result<(String, CertificateFields), Refusal> {
+    let invalid = |problem: &str| Refusal::new(code::INVALID_VALUE, format!("ca_pem: {problem}"));
+    if pem.len() > MAX_PEM_BYTES {
+        let problem = format!("is {} bytes long, the limit is {MAX_PEM_BYTES}", pem.len());
+        return Err(invalid(&problem));
+    }
+    let mut first = None;
+    let certificates = certificate::certificates(pem.as_bytes()).map_err(|it| invalid(&it))?;
+    for certificate in &certificates {
+        let read = CertificateFields::read(certificate)
+            .ok_or_else(|| invalid("a certificate cannot be read"))?;
+        if !read.is_authority {
+            let problem = format!(
+                "{:?} is not the certificate of an authority: {}",
+                read.common_name,
+                not_authority(certificate)
+            );
+            return Err(invalid(&problem));
+        }
+        first.get_or_insert(read);
+    }
+    only_signed_by(pem.as_bytes()).map_err(|problem| invalid(&problem))?;
+    let first = first.ok_or_else(|| invalid("holds no certificate in PEM"))?;
+    Ok((certificate::pem_of(&certificates), first))
+}

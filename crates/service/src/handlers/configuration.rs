@@ -1,0 +1,27 @@
+//! The configuration: read again by whoever started the service.
+
+use ginnel_api::remote::configuration::Reload;
+
+use super::{Context, Handler, OperationResult, on};
+use crate::reload::ReloadError;
+use crate::{Refusal, code};
+
+pub(super) fn handlers() -> Vec<Handler> {
+    vec![on(reload)]
+}
+
+async fn reload(service: Context, _: Reload) -> OperationResult<Reload> {
+    if !service.caller.admin {
+        let message = "only an admin may reload the configuration";
+        return Err(Refusal::new(code::RELOAD_NEEDS_ADMIN, message));
+    }
+    service.shared.reloads.ask().await.map_err(|error| match error {
+        ReloadError::Nobody => {
+            let message = "this service reads no configuration that could be reloaded";
+            Refusal::new(code::NOTHING_TO_RELOAD, message)
+        }
+        ReloadError::Problems(problems) => {
+            Refusal::new(code::CONFIGURATION_INVALID, problems.join("; "))
+        }
+    })
+}

@@ -1,0 +1,199 @@
+//! Endpoints of edges, found by time: an endpoint's identifier begins with the second of its edge.
+
+use sha2::{Digest, Sha256};
+
+use ginnel_api::id::{self, prefix};
+use ginnel_api::remote::edges::https::HttpsEdge;
+use ginnel_api::remote::edges::tcp::TcpEdge;
+use ginnel_api::remote::edges::tls::TlsEdge;
+use ginnel_api::remote::endpoints::Endpoint;
+use ginnel_api::{Description, Metadata, Timestamp};
+use ginnel_base::address::HostPortPattern;
+use ginnel_store::{Document, StoreError, View};
+
+use super::{at, refer};
+use crate::check::host_port;
+use crate::context::ServiceState;
+use crate::references::routes_of;
+
+/// How many edges are read at once.
+const EDGE_PAGE: usize = 100;
+
+/// At least `wanted` endpoints of edges older than the endpoint `before`, if there are as many, with all that
+/// are newer than the last of them.
+pub(super) fn page(
+    view: &View<'_>,
+    shared: &ServiceState,
+    before: Option<&str>,
+    wanted: usize,
+) -> Result<Vec<Endpoint>, StoreError> {
+    let is_enough = |found: &[Endpoint], last_edge: &str| {
+        // In which order those of one second are, edges do not say.
+        let newest_left = id::beside(prefix::ENDPOINT, last_edge, u128::MAX);
+        let is_wanted = |it: &&Endpoint| {
+            it.id > newest_left && before.is_none_or(|before| it.id.as_str() < before)
+        };
+        found.iter().filter(is_wanted).count() >= wanted
+    };
+    of_edges(view, shared, before, is_enough)
+}
+
+/// The endpoint of an edge with this identifier.
+pub(super) fn find(
+    view: &View<'_>,
+    shared: &ServiceState,
+    endpoint_id: &str,
+) -> Result<Option<Endpoint>, StoreError> {
+    let is_enough = |found: &[Endpoint], last_edge: &str| {
+        let oldest = id::beside(prefix::ENDPOINT, endpoint_id, 0);
+        found.iter().any(|it| it.id == endpoint_id)
+            || id::beside(prefix::ENDPOINT, last_edge, 0) < oldest
+    };
+    let found = of_edges(view, shared, Some(endpoint_id), is_enough)?;
+    Ok(found.into_iter().find(|it| it.id == endpoint_id))
+}
+
+fn of_edges(
+    view: &View<'_>,
+    shared: &ServiceState,
+    from: Option<&str>,
+    is_enough: impl Fn(&[Endpoint], &str) -> bool,
+) -> Result<Vec<Endpoint>, StoreError> {
+    let mut found = walk(view, from, &is_enough, |edge| of_https_edge(view, shared, edge))?;
+    let missing = shared.publisher.missing_ports();
+    found.extend(walk(view, from, &is_enough, |edge| Ok(of_tcp_edge(&missing, edge)))?);
+    found.extend(walk(view, from, &is_enough, |edge| Ok(of_tls_edge(shared, &edge)))?);
+    Ok(found)
+}
+
+/// What is made of edges of one kind, newest first, beginning with those of the second of an identifier.
+fn walk<E: Document>(
+    view: &View<'_>,
+    from: Option<&str>,
+    is_enough: &impl Fn(&[Endpoint], &str) -> bool,
+    endpoints: impl Fn(E) -> Result<Vec<Endpoint>, StoreError>,
+) -> Result<Vec<Endpoint>, StoreError> {
+    let mut before = from.map(|from| id::beside(E::PREFIX, from, u128::MAX));
+    let mut found = Vec::new();
+    loop {
+        let edges = view.page::<E>(before.as_deref(), EDGE_PAGE)?;
+        let is_last = edges.len() < EDGE_PAGE;
+        before = edges.last().map(|edge| edge.id().to_owned());
+        for edge in edges {
+            found.extend(endpoints(edge)?);
+        }
+        let is_done = |last: &String| is_enough(&found, last);
+        if is_last || before.as_ref().is_some_and(is_done) {
+            return Ok(found);
+        }
+    }
+}
+
+/// Those that have a route with a backend: the others are not served.
+fn of_https_edge(
+    view: &View<'_>,
+    shared: &ServiceState,
+    edge: HttpsEdge,
+) -> Result<Vec<Endpoint>, StoreError> {
+    if !routes_of(view, &edge.id)?.iter().any(|route| route.backend.is_some()) {
+        return Ok(Vec::new());
+    }
+    let hostports = edge.hostports.iter().flatten();
+    let online = hostports.filter_map(|hostport| {
+        of_edge(hostport, &url_of_host(shared, hostport)?, EdgeText::of_https(&edge))
+    });
+    Ok(online.collect())
+}
+
+/// Those that have a backend, and listen.
+fn of_tcp_edge(missing: &[(String, u16)], edge: TcpEdge) -> Vec<Endpoint> {
+    if edge.backend.is_none() {
+        return Vec::new();
+    }
+    let hostports = edge.hostports.iter().flatten();
+    let online = hostports.filter_map(|hostport| {
+        let (_, port) = host_port(hostport).ok()?;
+        let is_missing = missing.iter().any(|(id, its)| *id == edge.id && *its == port);
+        let endpoint = of_edge(hostport, &format!("tcp://{hostport}"), EdgeText::of_tcp(&edge));
+        endpoint.filter(|_| !is_missing)
+    });
+    online.collect()
+}
+
+/// Those that have a backend, where there is a port for TLS.
+fn of_tls_edge(shared: &ServiceState, edge: &TlsEdge) -> Vec<Endpoint> {
+    let port = shared.gateway.tls_port().filter(|_| edge.backend.is_some());
+    let hostports = port.and(edge.hostports.as_ref()).into_iter().flatten();
+    let online = hostports.filter_map(|hostport| {
+        let host = HostPortPattern::parse(hostport).ok()?.host_pattern();
+        of_edge(hostport, &format!("tls://{host}:{}", port?), EdgeText::of_tls(edge))
+    });
+    online.collect()
+}
+
+/// What an endpoint shows of its edge.
+struct EdgeText {
+    id: String,
+    created_at: Option<Timestamp>,
+    description: Option<Description>,
+    metadata: Option<Metadata>,
+}
+
+impl EdgeText {
+    fn of_https(edge: &HttpsEdge) -> Self {
+        Self {
+            id: edge.id.clone(),
+            created_at: edge.created_at.clone(),
+            description: edge.description.clone(),
+            metadata: edge.metadata.clone(),
+        }
+    }
+
+    fn of_tcp(edge: &TcpEdge) -> Self {
+        Self {
+            id: edge.id.clone(),
+            created_at: edge.created_at.clone(),
+            description: edge.description.clone(),
+            metadata: edge.metadata.clone(),
+        }
+    }
+
+    fn of_tls(edge: &TlsEdge) -> Self {
+        Self {
+            id: edge.id.clone(),
+            created_at: edge.created_at.clone(),
+            description: edge.description.clone(),
+            metadata: edge.metadata.clone(),
+        }
+    }
+}
+
+/// The address of an edge's host on the shared ports; none where there is no such port.
+fn url_of_host(shared: &ServiceState, hostport: &str) -> Option<String> {
+    let place = HostPortPattern::parse(hostport).ok()?;
+    match place.port() {
+        80 => shared.gateway.url_of(&place.host_pattern(), false),
+        443 => shared.gateway.url_of(&place.host_pattern(), true),
+        _ => Some(format!("https://{hostport}")),
+    }
+}
+
+fn of_edge(hostport: &str, url: &str, edge: EdgeText) -> Option<Endpoint> {
+    let place = HostPortPattern::parse(hostport).ok()?;
+    Some(Endpoint {
+        id: endpoint_id(&edge.id, hostport),
+        created_at: edge.created_at,
+        r#type: Some("edge".to_owned()),
+        metadata: edge.metadata,
+        description: edge.description.map(|text| text.0),
+        edge: refer(&edge.id),
+        ..at(url, (&place.host_pattern(), place.port()))
+    })
+}
+
+/// An identifier that is always the same for one `host:port` of an edge.
+fn endpoint_id(edge_id: &str, hostport: &str) -> String {
+    let digest = Sha256::digest(format!("{edge_id} {}", hostport.to_ascii_lowercase()));
+    let payload = digest.iter().take(16).fold(0, |sum, byte| sum << 8 | u128::from(*byte));
+    id::beside(prefix::ENDPOINT, edge_id, payload)
+}

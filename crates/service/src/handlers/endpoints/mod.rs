@@ -1,0 +1,193 @@
+//! Endpoints: what is online in public, of agents on whichever node, of edges, and of traffic policies alone.
+
+mod cloud;
+mod edges;
+
+use ginnel_api::id::{has_prefix, prefix};
+use ginnel_api::remote::endpoints::{Endpoint, Get, List};
+use ginnel_api::remote::{REGION, Ref};
+use ginnel_api::{Operation, Text};
+use ginnel_base::address::EndpointUrl;
+use ginnel_gateway::{Gateway, is_internal};
+use ginnel_store::{StoreError, View};
+
+use super::{Context, Handler, OperationResult, on};
+use crate::Refusal;
+use crate::address::Base;
+use crate::agents::{own_port, public_host, tunnel_row};
+use crate::cloud_endpoint::CloudEndpoint;
+use crate::cluster::{self, TunnelDocument};
+use crate::context::check_before;
+use crate::domains;
+use crate::domains::HOSTPORTS_OWNER;
+
+/// As many as there are.
+const ALL: usize = usize::MAX >> 1;
+/// How many a page has where nobody says.
+const PAGE_SIZE: usize = 100;
+
+pub(super) fn handlers() -> Vec<Handler> {
+    vec![on(cloud::create), on(list), on(get), on(cloud::update), on(cloud::delete)]
+}
+
+async fn list(service: Context, params: List) -> OperationResult<List> {
+    check_before(params.before_id.as_deref(), prefix::ENDPOINT)?;
+    let List { before_id, limit } = params;
+    let wanted = limit.and_then(|it| usize::try_from(it).ok()).unwrap_or(PAGE_SIZE) + 1;
+    let (shared, before) = (service.shared.clone(), before_id.clone());
+    let tunnels = tunnels_here(&service);
+    let read = service.read(move |view| {
+        let mut online = of_tunnels(view, tunnels)?;
+        online.extend(edges::page(view, &shared, before.as_deref(), wanted)?);
+        let stored = view.page::<CloudEndpoint>(before.as_deref(), wanted)?.into_iter();
+        online.extend(stored.map(|endpoint| cloud::shown(&shared.gateway, endpoint)));
+        Ok(online)
+    });
+    let mut online = read.await?;
+    online.sort_unstable_by(|one, other| one.id.cmp(&other.id));
+    let mut page = service.page_of_online(&List::INFO, &before_id, limit, online, |it| &it.id);
+    page.items = completed(&service, page.items).await?;
+    Ok(page)
+}
+
+async fn get(service: Context, params: Get) -> OperationResult<Get> {
+    let found = find(&service, params.id).await?.ok_or_else(Refusal::not_found)?;
+    completed(&service, vec![found]).await?.pop().ok_or_else(Refusal::not_found)
+}
+
+/// The endpoint with this identifier, of whichever kind.
+async fn find(service: &Context, id: String) -> Result<Option<Endpoint>, Refusal> {
+    let (shared, tunnels) = (service.shared.clone(), tunnels_here(service));
+    let read = service.read(move |view| {
+        if let Some(endpoint) = view.find::<CloudEndpoint>(&id)? {
+            return Ok(Some(cloud::shown(&shared.gateway, endpoint)));
+        }
+        let of_tunnel = of_tunnels(view, tunnels)?.into_iter().find(|it| it.id == id);
+        Ok(match of_tunnel {
+            Some(endpoint) => Some(endpoint),
+            None => edges::find(view, &shared, &id)?,
+        })
+    });
+    read.await
+}
+
+/// The tunnels of this node; none where they are read with those of other nodes.
+fn tunnels_here(service: &Context) -> Option<Vec<TunnelDocument>> {
+    let registry = &service.shared.registry;
+    match service.shared.cluster {
+        Some(_) => None,
+        None => Some(registry.tunnels().iter().map(|it| tunnel_row(it, None)).collect()),
+    }
+}
+
+fn of_tunnels(
+    view: &View<'_>,
+    here: Option<Vec<TunnelDocument>>,
+) -> Result<Vec<Endpoint>, StoreError> {
+    let tunnels = match here {
+        Some(tunnels) => tunnels,
+        None => cluster::page(view, None, ALL)?,
+    };
+    Ok(tunnels.into_iter().filter_map(of_tunnel).collect())
+}
+
+fn of_tunnel(tunnel: TunnelDocument) -> Option<Endpoint> {
+    let endpoint = tunnel.endpoint?;
+    let usual = if endpoint.proto == "http" { 80 } else { 443 };
+    let place = EndpointUrl::parse(&endpoint.url).ok();
+    let host = place.as_ref().map(EndpointUrl::host_pattern).unwrap_or_default();
+    let port = place.and_then(|place| place.port).unwrap_or(usual);
+    Some(Endpoint {
+        id: endpoint.id,
+        created_at: Some(tunnel.started_at),
+        r#type: Some("ephemeral".to_owned()),
+        metadata: Some(Text(tunnel.metadata)),
+        description: Some(tunnel.description),
+        principal: refer(&tunnel.account_id),
+        tunnel: refer(&tunnel.id),
+        tunnel_session: refer(&tunnel.session_id),
+        pooling_enabled: Some(endpoint.pool.is_some()),
+        upstream_url: Some(tunnel.forwards_to),
+        upstream_protocol: Some(if tunnel.http2 { "http2" } else { "http1" }.to_owned()),
+        ..at(&endpoint.url, (&host, port))
+    })
+}
+
+/// What is known of every endpoint at an address.
+fn at(url: &str, (host, port): (&str, u16)) -> Endpoint {
+    let proto = url.split(':').next().map(str::to_owned);
+    Endpoint {
+        url: Some(url.to_owned()),
+        public_url: Some(url.to_owned()),
+        proto: proto.clone(),
+        scheme: proto,
+        hostport: Some(format!("{host}:{port}")),
+        host: Some(host.to_owned()),
+        port: Some(port.into()),
+        description: Some(String::new()),
+        bindings: Some(vec![binding_of(host).to_owned()]),
+        pooling_enabled: Some(false),
+        region: Some(REGION.to_owned()),
+        ..Endpoint::default()
+    }
+}
+
+/// Who can reach a host.
+fn binding_of(host: &str) -> &'static str {
+    if is_internal(host) { "internal" } else { "public" }
+}
+
+fn refer(id: &str) -> Option<Ref> {
+    Some(Ref { id: id.to_owned(), ..Ref::default() })
+}
+
+/// A cloud endpoint as responses show it.
+pub(super) fn shown_cloud(
+    view: &View<'_>,
+    gateway: &Gateway,
+    base: &Base,
+    endpoint: CloudEndpoint,
+) -> Result<Endpoint, StoreError> {
+    Ok(located(complete(view, cloud::shown(gateway, endpoint))?, base))
+}
+
+/// Adds what is only looked up for those that are shown.
+async fn completed(service: &Context, endpoints: Vec<Endpoint>) -> Result<Vec<Endpoint>, Refusal> {
+    let base = service.shared.base.clone();
+    let read = service.read(move |view| {
+        let complete = endpoints.into_iter().map(|endpoint| complete(view, endpoint));
+        let complete = complete.map(|endpoint| Ok(located(endpoint?, &base)));
+        complete.collect::<Result<Vec<_>, Refusal>>()
+    });
+    read.await
+}
+
+fn complete(view: &View<'_>, mut endpoint: Endpoint) -> Result<Endpoint, StoreError> {
+    if let Some(edge) = &endpoint.edge {
+        let owners = view.references(&edge.id, HOSTPORTS_OWNER)?;
+        endpoint.principal = owners.first().and_then(|owner| refer(owner));
+    }
+    let url = endpoint.url.as_deref().unwrap_or_default();
+    if let Some(host) = public_host(url) {
+        let domain = domains::reservation_of(view, host)?;
+        endpoint.domain = domain.and_then(|domain| refer(&domain.id));
+    }
+    // TLS edges share a port, which is in their addresses all the same.
+    let is_shared =
+        endpoint.edge.as_ref().is_some_and(|edge| has_prefix(&edge.id, prefix::TLS_EDGE));
+    if let Some(port) = own_port(url).filter(|_| !is_shared) {
+        let address = domains::address_at(view, port)?;
+        endpoint.tcp_addr = address.and_then(|address| refer(&address.id));
+    }
+    Ok(endpoint)
+}
+
+fn located(mut endpoint: Endpoint, base: &Base) -> Endpoint {
+    endpoint.uri = base.of(&endpoint.id);
+    endpoint.updated_at = endpoint.updated_at.or_else(|| endpoint.created_at.clone());
+    let Endpoint { principal, tunnel, tunnel_session, edge, domain, tcp_addr, .. } = &mut endpoint;
+    for one in [principal, tunnel, tunnel_session, edge, domain, tcp_addr].into_iter().flatten() {
+        one.uri = base.of(&one.id);
+    }
+    endpoint
+}

@@ -1,0 +1,211 @@
+//! Event destinations: seen and changed by admins, because events tell about everybody.
+
+use ginnel_api::Secret;
+use ginnel_api::id::prefix;
+use ginnel_api::remote::event_destinations::{
+    Create, Delete, EventDestination, EventTarget, Get, List, Update, WebhookTarget,
+};
+use ginnel_store::Transaction;
+
+use super::event_subscriptions::admins_only;
+use super::{Context, Handler, OperationResult, on, resource};
+use crate::context::{found, remove};
+use crate::events::{
+    DESTINATION, DestinationSecret, check_name, check_secret, checked_url, new_secret,
+};
+use crate::{Refusal, code};
+
+/// The only format.
+const JSON: &str = "json";
+/// How many destinations there may be: each has a task of its own.
+const MAX_DESTINATIONS: usize = 100;
+
+resource! { EventDestination }
+
+/// A target that can be stored, and what is kept apart from it.
+#[derive(Clone)]
+struct CheckedTarget {
+    /// Without its secret.
+    target: EventTarget,
+    /// The secret that was sent.
+    secret: Option<Secret>,
+}
+
+pub(super) fn handlers() -> Vec<Handler> {
+    vec![on(create), on(list), on(get), on(update), on(delete)]
+}
+
+async fn create(service: Context, params: Create) -> OperationResult<Create> {
+    admins_only(&service)?;
+    check_format(params.format.as_deref())?;
+    let checked = check_target(&service, params.target)?;
+    let new = new_secret()?;
+    let create = service.change(move |change| {
+        check_count(change)?;
+        let mut destination = EventDestination {
+            id: change.new_id(prefix::EVENT_DESTINATION)?,
+            created_at: Some(change.now()),
+            description: Some(params.description.unwrap_or_default()),
+            metadata: Some(params.metadata.unwrap_or_default()),
+            format: Some(JSON.to_owned()),
+            target: Some(checked.target.clone()),
+            ..EventDestination::default()
+        };
+        change.put(&destination)?;
+        let made = keep_secret(change, &destination.id, checked, new, true)?;
+        show_secret(&mut destination, made);
+        Ok(destination)
+    });
+    create.await
+}
+
+async fn list(service: Context, params: List) -> OperationResult<List> {
+    admins_only(&service)?;
+    service.page::<List, _>(params.before_id, params.limit).await
+}
+
+async fn get(service: Context, params: Get) -> OperationResult<Get> {
+    admins_only(&service)?;
+    service.find(params.id).await
+}
+
+async fn update(service: Context, params: Update) -> OperationResult<Update> {
+    admins_only(&service)?;
+    // Generated clients send an empty one for what their caller left out.
+    check_format(params.format.as_deref().filter(|format| !format.is_empty()))?;
+    let checked = params.target.map(|target| check_target(&service, target)).transpose()?;
+    let new = new_secret()?;
+    let update = service.change(move |change| {
+        let mut destination: EventDestination = found(change, &params.id)?;
+        destination.description = params.description.or(destination.description);
+        destination.metadata = params.metadata.or(destination.metadata);
+        let target = checked.as_ref().map(|checked| checked.target.clone());
+        let moves = webhook_url(target.as_ref()) != webhook_url(destination.target.as_ref());
+        destination.target = target.or(destination.target);
+        change.put(&destination)?;
+        if let Some(checked) = checked {
+            let made = keep_secret(change, &destination.id, checked, new, moves)?;
+            show_secret(&mut destination, made);
+        }
+        Ok(destination)
+    });
+    update.await
+}
+
+async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
+    admins_only(&service)?;
+    let delete = service.write(move |change| {
+        let subscriptions = change.referrers(&params.id, DESTINATION)?;
+        if let Some(subscription) = subscriptions.first() {
+            let message = format!("the event subscription {subscription} names the destination");
+            return Err(Refusal::new(code::DESTINATION_IN_USE, message));
+        }
+        DestinationSecret::remove(change, &params.id)?;
+        // What waits for it may be much, and is removed step by step afterwards.
+        remove::<EventDestination>(change, &params.id)
+    });
+    delete.await
+}
+
+fn check_format(format: Option<&str>) -> Result<(), Refusal> {
+    match format {
+        Some(format) if !format.eq_ignore_ascii_case(JSON) => {
+            Err(invalid(format!("format: {format:?} is not {JSON:?}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_count(change: &Transaction<'_>) -> Result<(), Refusal> {
+    if change.page::<EventDestination>(None, MAX_DESTINATIONS)?.len() < MAX_DESTINATIONS {
+        return Ok(());
+    }
+    Err(invalid(format!("there are {MAX_DESTINATIONS} event destinations, which is the limit")))
+}
+
+fn check_target(service: &Context, mut target: EventTarget) -> Result<CheckedTarget, Refusal> {
+    let clouds = [
+        ("firehose", &target.firehose),
+        ("kinesis", &target.kinesis),
+        ("cloudwatch_logs", &target.cloudwatch_logs),
+        ("datadog", &target.datadog),
+        ("azure_logs_ingestion", &target.azure_logs_ingestion),
+    ];
+    if let Some((name, _)) = clouds.iter().find(|(_, cloud)| cloud.is_some()) {
+        return Err(invalid(format!(
+            "target.{name}: this service does not send events there; use webhook, file or otlp \
+             (docs/guides/events.md#destinations)"
+        )));
+    }
+    let count = [target.webhook.is_some(), target.file.is_some(), target.otlp.is_some()];
+    if count.iter().filter(|is_there| **is_there).count() != 1 {
+        return Err(invalid("target: must be exactly one of webhook, file and otlp"));
+    }
+    let reach = service.shared.event_reach;
+    let wrong = |field: &'static str| move |problem| invalid(format!("target.{field} {problem}"));
+    if let Some(file) = &target.file {
+        if !service.shared.has_event_folder {
+            let message = "target.file: the operator of the service allows no files; the setting \
+                           event_delivery.folder names a folder for them";
+            return Err(invalid(message));
+        }
+        let name = file.name.as_deref().unwrap_or_default();
+        check_name(name).map_err(wrong("file.name:"))?;
+    }
+    if let Some(otlp) = &mut target.otlp {
+        let url = checked_url(otlp.url.as_deref().unwrap_or_default(), reach);
+        otlp.url = Some(url.map_err(wrong("otlp.url:"))?);
+    }
+    let mut secret = None;
+    if let Some(webhook) = &mut target.webhook {
+        let url = checked_url(webhook.url.as_deref().unwrap_or_default(), reach);
+        webhook.url = Some(url.map_err(wrong("webhook.url:"))?);
+        secret = webhook.secret.take();
+    }
+    secret.as_ref().map_or(Ok(()), check_secret).map_err(wrong("webhook.secret:"))?;
+    Ok(CheckedTarget { target, secret })
+}
+
+fn webhook_url(target: Option<&EventTarget>) -> Option<&str> {
+    target?.webhook.as_ref()?.url.as_deref()
+}
+
+/// Keeps the secret of a webhook, and none for another target; gives it if it had to be made. One that was
+/// replaced is for the receiver that knows it: where the webhook `moves` to another URL, nothing is left of it.
+fn keep_secret(
+    change: &Transaction<'_>,
+    destination_id: &str,
+    checked: CheckedTarget,
+    new: Secret,
+    moves: bool,
+) -> Result<Option<Secret>, Refusal> {
+    let is_webhook = checked.target.webhook.is_some();
+    let stored = DestinationSecret::find(change, destination_id)?;
+    match (is_webhook, checked.secret, stored) {
+        (false, _, Some(_)) => DestinationSecret::remove(change, destination_id)?,
+        (true, Some(secret), Some(_)) if !moves => {
+            DestinationSecret::put(change, destination_id, secret)?;
+        }
+        (true, Some(secret), _) => DestinationSecret::reset(change, destination_id, secret)?,
+        (true, None, None) => {
+            DestinationSecret::reset(change, destination_id, new.clone())?;
+            return Ok(Some(new));
+        }
+        (true, None, Some(stored)) if moves => {
+            DestinationSecret::reset(change, destination_id, stored.into_secret())?;
+        }
+        (false, _, None) | (true, None, Some(_)) => {}
+    }
+    Ok(None)
+}
+
+fn show_secret(destination: &mut EventDestination, made: Option<Secret>) {
+    let target = destination.target.as_mut();
+    if let Some(WebhookTarget { secret, .. }) = target.and_then(|it| it.webhook.as_mut()) {
+        *secret = made;
+    }
+}
+
+fn invalid(message: impl Into<String>) -> Refusal {
+    Refusal::new(code::INVALID_VALUE, message)
+}

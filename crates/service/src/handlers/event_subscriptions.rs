@@ -1,0 +1,187 @@
+//! Event subscriptions: seen and changed by admins, because events tell about everybody.
+
+use std::collections::BTreeSet;
+
+use ginnel_api::id::{has_prefix, prefix};
+use ginnel_api::remote::Ref;
+use ginnel_api::remote::event_sources::EventSource;
+use ginnel_api::remote::event_subscriptions::{
+    Create, Delete, EventSourceReplace, EventSubscription, Get, List, Update,
+};
+use ginnel_store::Transaction;
+
+use super::{Context, Handler, OperationResult, on};
+use crate::address::Base;
+use crate::context::{StoredResource, found, remove, wrong_prefix};
+use crate::events::{DESTINATION, EVENT_TYPE, note_subscriptions};
+use crate::{Refusal, code};
+
+/// How many destinations one subscription names at most.
+const MAX_DESTINATIONS: usize = 100;
+/// How many subscriptions there may be: each change of a resource looks at those of its type.
+const MAX_SUBSCRIPTIONS: usize = 500;
+
+impl StoredResource for EventSubscription {
+    fn locate(&mut self, base: &Base) {
+        self.uri = base.of(&self.id);
+        for source in self.sources.iter_mut().flatten() {
+            let name = source.r#type.as_deref().unwrap_or_default();
+            source.uri = format!("{}/sources/{name}", self.uri);
+        }
+        for destination in self.destinations.iter_mut().flatten() {
+            destination.uri = base.of(&destination.id);
+        }
+    }
+}
+
+pub(super) fn handlers() -> Vec<Handler> {
+    vec![on(create), on(list), on(get), on(update), on(delete)]
+}
+
+async fn create(service: Context, params: Create) -> OperationResult<Create> {
+    admins_only(&service)?;
+    let sources = check_sources(&service, params.sources.unwrap_or_default())?;
+    let destinations = check_destinations(params.destination_ids.unwrap_or_default())?;
+    let create = service.change(move |change| {
+        check_count(change)?;
+        let subscription = EventSubscription {
+            id: change.new_id(prefix::EVENT_SUBSCRIPTION)?,
+            created_at: Some(change.now()),
+            description: Some(params.description.unwrap_or_default()),
+            metadata: Some(params.metadata.unwrap_or_default()),
+            ..EventSubscription::default()
+        };
+        keep(change, subscription, Some(sources), Some(destinations))
+    });
+    create.await
+}
+
+async fn list(service: Context, params: List) -> OperationResult<List> {
+    admins_only(&service)?;
+    service.page::<List, _>(params.before_id, params.limit).await
+}
+
+async fn get(service: Context, params: Get) -> OperationResult<Get> {
+    admins_only(&service)?;
+    service.find(params.id).await
+}
+
+async fn update(service: Context, params: Update) -> OperationResult<Update> {
+    admins_only(&service)?;
+    // Generated clients send empty lists for what their caller left out.
+    let sources = params.sources.filter(|sources| !sources.is_empty());
+    let sources = sources.map(|sources| check_sources(&service, sources)).transpose()?;
+    let destinations = params.destination_ids.filter(|ids| !ids.is_empty());
+    let destinations = destinations.map(check_destinations).transpose()?;
+    let update = service.change(move |change| {
+        let mut subscription: EventSubscription = found(change, &params.id)?;
+        subscription.description = params.description.or(subscription.description);
+        subscription.metadata = params.metadata.or(subscription.metadata);
+        keep(change, subscription, sources, destinations)
+    });
+    update.await
+}
+
+async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
+    admins_only(&service)?;
+    let delete = service.write(move |change| {
+        remove::<EventSubscription>(change, &params.id)?;
+        Ok(note_subscriptions(change)?)
+    });
+    delete.await
+}
+
+/// Events tell about everybody, so not everybody may have them sent somewhere.
+pub(super) fn admins_only(service: &Context) -> Result<(), Refusal> {
+    if service.caller.admin {
+        return Ok(());
+    }
+    let message = "only an admin may see and change event destinations and subscriptions";
+    Err(Refusal::new(code::EVENTS_NEED_ADMIN, message))
+}
+
+/// The names of the types, each once.
+fn check_sources(
+    service: &Context,
+    sources: Vec<EventSourceReplace>,
+) -> Result<BTreeSet<String>, Refusal> {
+    let check = |(index, source): (usize, EventSourceReplace)| {
+        let place = format!("sources[{index}].");
+        check_source(service, &place, &source)?;
+        Ok(source.r#type)
+    };
+    sources.into_iter().enumerate().map(check).collect()
+}
+
+/// Refuses a type of events that there is not, and to send less than all of it.
+pub(super) fn check_source(
+    service: &Context,
+    place: &str,
+    source: &EventSourceReplace,
+) -> Result<(), Refusal> {
+    let invalid = |message: String| Err(Refusal::new(code::INVALID_VALUE, message));
+    if source.filter.as_ref().is_some_and(|filter| !filter.is_empty()) {
+        let all = "expressions are not offered: all events of a type are sent";
+        return invalid(format!("{place}filter: {all}"));
+    }
+    if source.fields.as_ref().is_some_and(|fields| !fields.is_empty()) {
+        return invalid(format!("{place}fields: a choice is not offered: all fields are sent"));
+    }
+    match service.shared.events.types().check(&source.r#type) {
+        Ok(()) => Ok(()),
+        Err(problem) => invalid(format!("{place}type: {problem}")),
+    }
+}
+
+fn check_destinations(ids: Vec<String>) -> Result<BTreeSet<String>, Refusal> {
+    if ids.len() > MAX_DESTINATIONS {
+        let count = ids.len();
+        let message =
+            format!("destination_ids: has {count} entries, the limit is {MAX_DESTINATIONS}");
+        return Err(Refusal::new(code::INVALID_VALUE, message));
+    }
+    let check = |(index, id): (usize, String)| match has_prefix(&id, prefix::EVENT_DESTINATION) {
+        true => Ok(id),
+        false => {
+            let field = format!("destination_ids[{index}]");
+            Err(wrong_prefix(&field, &id, prefix::EVENT_DESTINATION))
+        }
+    };
+    ids.into_iter().enumerate().map(check).collect()
+}
+
+fn check_count(change: &Transaction<'_>) -> Result<(), Refusal> {
+    if change.page::<EventSubscription>(None, MAX_SUBSCRIPTIONS)?.len() < MAX_SUBSCRIPTIONS {
+        return Ok(());
+    }
+    let message = format!("there are {MAX_SUBSCRIPTIONS} event subscriptions, which is the limit");
+    Err(Refusal::new(code::INVALID_VALUE, message))
+}
+
+/// Stores a subscription, with new types and destinations if there are any.
+pub(super) fn keep(
+    change: &Transaction<'_>,
+    mut subscription: EventSubscription,
+    types: Option<BTreeSet<String>>,
+    destinations: Option<BTreeSet<String>>,
+) -> Result<EventSubscription, Refusal> {
+    if let Some(types) = types {
+        change.link(&subscription.id, EVENT_TYPE, types.iter().map(String::as_str))?;
+        let source = |name| EventSource { r#type: Some(name), ..EventSource::default() };
+        subscription.sources = Some(types.into_iter().map(source).collect());
+    }
+    if let Some(ids) = destinations {
+        for id in &ids {
+            if !change.exists(id)? {
+                let message = format!("destination_ids: there is no event destination {id:?}");
+                return Err(Refusal::new(code::INVALID_VALUE, message));
+            }
+        }
+        change.link(&subscription.id, DESTINATION, ids.iter().map(String::as_str))?;
+        let reference = |id| Ref { id, ..Ref::default() };
+        subscription.destinations = Some(ids.into_iter().map(reference).collect());
+    }
+    change.put(&subscription)?;
+    note_subscriptions(change)?;
+    Ok(subscription)
+}

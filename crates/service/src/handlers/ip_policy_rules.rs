@@ -1,0 +1,219 @@
+//! IP policy rules: one network each, named once in its policy.
+
+use std::net::IpAddr;
+
+use ginnel_api::id::{self, prefix};
+use ginnel_api::remote::Ref;
+use ginnel_api::remote::ip_policy_rules::{Create, Delete, Get, IpPolicyRule, List, Update};
+use ginnel_store::Transaction;
+
+use super::{Context, Handler, OperationResult, on};
+use crate::accounts::Caller;
+use crate::address::Base;
+use crate::context::{StoredResource, found, remove, wrong_prefix};
+use crate::references::POLICY_OF_RULE;
+use crate::restrictions::check_caller_of_policy;
+use crate::{Refusal, code};
+/// How many rules a policy may hold (remote API sheet, section 6).
+const MOST_RULES: i64 = 1000;
+
+impl StoredResource for IpPolicyRule {
+    fn locate(&mut self, base: &Base) {
+        self.uri = base.of(&self.id);
+        if let Some(policy) = &mut self.ip_policy {
+            policy.uri = base.of(&policy.id);
+        }
+    }
+}
+
+pub(super) fn handlers() -> Vec<Handler> {
+    vec![on(create), on(list), on(get), on(update), on(delete)]
+}
+
+async fn create(service: Context, params: Create) -> OperationResult<Create> {
+    check_cidr(&params.cidr)?;
+    check_action(&params.action)?;
+    if !id::has_prefix(&params.ip_policy_id, prefix::IP_POLICY) {
+        return Err(wrong_prefix("ip_policy_id", &params.ip_policy_id, prefix::IP_POLICY));
+    }
+    let (caller, address) = (service.caller.clone(), service.restricted_address());
+    let create = service.change(move |change| {
+        let policy = Ref { id: params.ip_policy_id, ..Ref::default() };
+        check_policy(change, &policy.id)?;
+        let rule = IpPolicyRule {
+            id: change.new_id(prefix::IP_POLICY_RULE)?,
+            created_at: Some(change.now()),
+            description: Some(params.description.unwrap_or_default()),
+            metadata: Some(params.metadata.unwrap_or_default()),
+            cidr: Some(params.cidr),
+            ip_policy: Some(policy),
+            action: Some(params.action),
+            ..IpPolicyRule::default()
+        };
+        keep(change, &rule)?;
+        check_caller_of(change, &rule, &caller, address)?;
+        Ok(rule)
+    });
+    create.await
+}
+
+async fn list(service: Context, params: List) -> OperationResult<List> {
+    service.page::<List, _>(params.before_id, params.limit).await
+}
+
+async fn get(service: Context, params: Get) -> OperationResult<Get> {
+    service.find(params.id).await
+}
+
+async fn update(service: Context, params: Update) -> OperationResult<Update> {
+    params.cidr.as_deref().map_or(Ok(()), check_cidr)?;
+    let (caller, address) = (service.caller.clone(), service.restricted_address());
+    let update = service.change(move |change| {
+        let mut rule: IpPolicyRule = found(change, &params.id)?;
+        rule.cidr = params.cidr.or(rule.cidr);
+        rule.description = params.description.or(rule.description);
+        rule.metadata = params.metadata.or(rule.metadata);
+        keep(change, &rule)?;
+        check_caller_of(change, &rule, &caller, address)?;
+        Ok(rule)
+    });
+    update.await
+}
+
+async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
+    let (caller, address) = (service.caller.clone(), service.restricted_address());
+    let delete = service.write(move |change| {
+        let rule: IpPolicyRule = found(change, &params.id)?;
+        remove::<IpPolicyRule>(change, &params.id)?;
+        check_caller_of(change, &rule, &caller, address)
+    });
+    delete.await
+}
+
+/// Refuses a change of a rule after which its caller could not use the API.
+fn check_caller_of(
+    change: &Transaction<'_>,
+    rule: &IpPolicyRule,
+    caller: &Caller,
+    address: Option<IpAddr>,
+) -> Result<(), Refusal> {
+    let policy = rule.ip_policy.as_ref().map_or("", |policy| policy.id.as_str());
+    check_caller_of_policy(change, policy, caller, address)
+}
+
+/// Stores a rule with its claim on the network.
+fn keep(change: &Transaction<'_>, rule: &IpPolicyRule) -> Result<(), Refusal> {
+    let policy = rule.ip_policy.as_ref().map_or("", |policy| policy.id.as_str());
+    let cidr = rule.cidr.as_deref().unwrap_or_default();
+    let networks = networks(policy);
+    change.release(&networks, &rule.id)?;
+    if !change.claim(&networks, &canonical(cidr), &rule.id)? {
+        let message = format!("cidr: the IP policy has a rule for {cidr} already");
+        return Err(Refusal::new(code::CIDR_DUPLICATE, message));
+    }
+    change.link(&rule.id, POLICY_OF_RULE, [policy])?;
+    Ok(change.put(rule)?)
+}
+
+/// Where the networks of a policy are unique.
+fn networks(policy: &str) -> String {
+    format!("cidr:{policy}")
+}
+
+fn check_policy(change: &Transaction<'_>, id: &str) -> Result<(), Refusal> {
+    if !change.exists(id)? {
+        let message = format!("ip_policy_id: there is no IP policy {id:?}");
+        return Err(Refusal::new(code::RULE_POLICY_UNKNOWN, message));
+    }
+    if change.claims(&networks(id))? >= MOST_RULES {
+        let message = format!("the IP policy has {MOST_RULES} rules, which is the limit");
+        return Err(Refusal::new(code::RULES_TOO_MANY, message));
+    }
+    Ok(())
+}
+
+fn check_action(action: &str) -> Result<(), Refusal> {
+    if matches!(action, "allow" | "deny") {
+        return Ok(());
+    }
+    let message = format!("action: {action:?} is neither allow nor deny");
+    Err(Refusal::new(code::RULE_ACTION, message))
+}
+
+fn check_cidr(cidr: &str) -> Result<(), Refusal> {
+    let invalid = || {
+        let message =
+            format!("cidr: {cidr:?} is not a network such as 10.0.0.0/8 or 2001:db8::/32");
+        Refusal::new(code::CIDR_INVALID, message)
+    };
+    if cidr.is_empty() {
+        return Err(Refusal::new(code::CIDR_MISSING, "cidr: must not be empty"));
+    }
+    let Some((address, mask)) = cidr.split_once('/') else {
+        let Ok(address) = cidr.parse::<IpAddr>() else { return Err(invalid()) };
+        let message =
+            format!("cidr: {cidr:?} has no mask; for one address write {}", host(address));
+        return Err(Refusal::new(code::CIDR_NO_MASK, message));
+    };
+    let Some((address, mask)) = parse(address, mask) else { return Err(invalid()) };
+    let network = network(address, mask);
+    if network != address {
+        let message = format!("cidr: {cidr:?} has bits outside its mask; write {network}/{mask}");
+        return Err(Refusal::new(code::CIDR_HOST_BITS, message));
+    }
+    Ok(())
+}
+
+/// One spelling for each network.
+fn canonical(cidr: &str) -> String {
+    let parsed = cidr.split_once('/').and_then(|(address, mask)| parse(address, mask));
+    parsed.map_or_else(|| cidr.to_owned(), |(address, mask)| format!("{address}/{mask}"))
+}
+
+fn parse(address: &str, mask: &str) -> Option<(IpAddr, u32)> {
+    let address: IpAddr = address.parse().ok()?;
+    let digits = !mask.is_empty() && mask.bytes().all(|byte| byte.is_ascii_digit());
+    let mask = mask.parse().ok().filter(|mask| digits && *mask <= width(address))?;
+    Some((address, mask))
+}
+
+fn width(address: IpAddr) -> u32 {
+    if address.is_ipv4() { 32 } else { 128 }
+}
+
+fn host(address: IpAddr) -> String {
+    format!("{address}/{}", width(address))
+}
+
+fn network(address: IpAddr, mask: u32) -> IpAddr {
+    match address {
+        IpAddr::V4(v4) => {
+            let bits = u32::MAX.checked_shl(32 - mask).unwrap_or(0);
+            IpAddr::V4((v4.to_bits() & bits).into())
+        }
+        IpAddr::V6(v6) => {
+            let bits = u128::MAX.checked_shl(128 - mask).unwrap_or(0);
+            IpAddr::V6((v6.to_bits() & bits).into())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_has_no_bits_outside_its_mask() {
+        for good in ["0.0.0.0/0", "10.0.0.0/8", "1.2.3.4/32", "::/0", "2001:db8::/32", "::1/128"] {
+            assert_eq!(check_cidr(good), Ok(()), "{good}");
+        }
+        for bad in ["10.0.0.1/8", "0.0.0.1/0", "2001:db8::1/32", "1.2.3.4", "1.2.3.4/33", "x/8"] {
+            assert!(check_cidr(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_network_has_one_spelling() {
+        assert_eq!(canonical("2001:DB8:0::/032"), "2001:db8::/32");
+    }
+}

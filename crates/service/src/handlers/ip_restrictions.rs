@@ -1,0 +1,143 @@
+//! IP restrictions: changed by admins, who cannot lock themselves out.
+
+use std::collections::HashSet;
+
+use ginnel_api::id::{has_prefix, prefix};
+use ginnel_api::remote::Ref;
+use ginnel_api::remote::ip_restrictions::{
+    AccountIpRestriction, Create, Delete, Get, List, Update,
+};
+use ginnel_gateway::Ingress;
+use ginnel_store::Transaction;
+
+use super::{Context, Handler, OperationResult, on};
+use crate::address::Base;
+use crate::context::{StoredResource, found, remove, wrong_prefix};
+use crate::restrictions::{INGRESS, POLICY_OF_RESTRICTION, check_admin, check_caller};
+use crate::{Refusal, code};
+
+/// How many IP policies a restriction may name.
+const MAX_POLICIES: usize = 100;
+
+impl StoredResource for AccountIpRestriction {
+    fn locate(&mut self, base: &Base) {
+        self.uri = base.of(&self.id);
+        for policy in self.ip_policies.iter_mut().flatten() {
+            policy.uri = base.of(&policy.id);
+        }
+    }
+}
+
+pub(super) fn handlers() -> Vec<Handler> {
+    vec![on(create), on(list), on(get), on(update), on(delete)]
+}
+
+async fn create(service: Context, params: Create) -> OperationResult<Create> {
+    check_admin(&service.caller)?;
+    check_type(&params.r#type)?;
+    let policies = policies(params.ip_policy_ids)?;
+    let address = service.restricted_address();
+    let create = service.change(move |change| {
+        let restriction = AccountIpRestriction {
+            id: change.new_id(prefix::IP_RESTRICTION)?,
+            created_at: Some(change.now()),
+            description: Some(params.description.unwrap_or_default()),
+            metadata: Some(params.metadata.unwrap_or_default()),
+            enforced: Some(params.enforced.unwrap_or(false)),
+            r#type: Some(params.r#type),
+            ..AccountIpRestriction::default()
+        };
+        let restriction = keep(change, restriction, Some(policies))?;
+        check_caller(change, address)?;
+        Ok(restriction)
+    });
+    create.await
+}
+
+async fn list(service: Context, params: List) -> OperationResult<List> {
+    service.page::<List, _>(params.before_id, params.limit).await
+}
+
+async fn get(service: Context, params: Get) -> OperationResult<Get> {
+    service.find(params.id).await
+}
+
+async fn update(service: Context, params: Update) -> OperationResult<Update> {
+    check_admin(&service.caller)?;
+    // Generated clients send an empty list for what their caller left out.
+    let ids = params.ip_policy_ids.filter(|ids| !ids.is_empty());
+    let policies = ids.map(policies).transpose()?;
+    let address = service.restricted_address();
+    let update = service.change(move |change| {
+        let mut restriction: AccountIpRestriction = found(change, &params.id)?;
+        restriction.description = params.description.or(restriction.description);
+        restriction.metadata = params.metadata.or(restriction.metadata);
+        restriction.enforced = params.enforced.or(restriction.enforced);
+        let restriction = keep(change, restriction, policies)?;
+        check_caller(change, address)?;
+        Ok(restriction)
+    });
+    update.await
+}
+
+async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
+    check_admin(&service.caller)?;
+    service.write(move |change| remove::<AccountIpRestriction>(change, &params.id)).await
+}
+
+fn check_type(name: &str) -> Result<(), Refusal> {
+    if Ingress::of(name).is_some() {
+        return Ok(());
+    }
+    let known = Ingress::ALL.map(Ingress::name).join(", ");
+    let message = format!("type: {name:?} is not one of {known}");
+    Err(Refusal::new(code::INVALID_VALUE, message))
+}
+
+fn policies(ids: Vec<String>) -> Result<Vec<Ref>, Refusal> {
+    if ids.is_empty() {
+        let message = "ip_policy_ids: must name at least one IP policy";
+        return Err(Refusal::new(code::RESTRICTION_EMPTY, message));
+    }
+    if ids.len() > MAX_POLICIES {
+        let count = ids.len();
+        let message = format!("ip_policy_ids: has {count} entries, the limit is {MAX_POLICIES}");
+        return Err(Refusal::new(code::INVALID_VALUE, message));
+    }
+    let mut seen = HashSet::new();
+    let reference = |(index, id): (usize, String)| {
+        let place = format!("ip_policy_ids[{index}]");
+        if !has_prefix(&id, prefix::IP_POLICY) {
+            return Err(wrong_prefix(&place, &id, prefix::IP_POLICY));
+        }
+        if !seen.insert(id.clone()) {
+            let message = format!("{place}: {id:?} is there twice");
+            return Err(Refusal::new(code::INVALID_VALUE, message));
+        }
+        Ok(Ref { id, ..Ref::default() })
+    };
+    ids.into_iter().enumerate().map(reference).collect()
+}
+
+/// Stores a restriction, with new IP policies if there are any.
+fn keep(
+    change: &Transaction<'_>,
+    mut restriction: AccountIpRestriction,
+    policies: Option<Vec<Ref>>,
+) -> Result<AccountIpRestriction, Refusal> {
+    if let Some(policies) = policies {
+        for (index, policy) in policies.iter().enumerate() {
+            if !change.exists(&policy.id)? {
+                let id = &policy.id;
+                let message = format!("ip_policy_ids[{index}]: there is no IP policy {id:?}");
+                return Err(Refusal::new(code::RESTRICTION_POLICY_UNKNOWN, message));
+            }
+        }
+        let ids = policies.iter().map(|policy| policy.id.as_str());
+        change.link(&restriction.id, POLICY_OF_RESTRICTION, ids)?;
+        restriction.ip_policies = Some(policies);
+    }
+    change.link(&restriction.id, INGRESS, restriction.r#type.as_deref())?;
+    change.put(&restriction)?;
+    Ok(restriction)
+}

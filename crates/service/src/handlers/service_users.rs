@@ -1,0 +1,52 @@
+//! Service users: the accounts of bot users by their newer name, kept by the same functions.
+
+use ginnel_api::remote::bot_users::{self, BotUser};
+use ginnel_api::remote::service_users::{Create, Delete, Get, List, ServiceUser, Update};
+
+use super::bot_users as bots;
+use super::{Context, Handler, OperationResult, on};
+use crate::address::Base;
+use crate::context::StoredResource;
+
+/// The list that shows them.
+const LIST: &str = "/service_users";
+
+/// Read from the rows of bot users; what is stored is a [`BotUser`].
+impl StoredResource for ServiceUser {
+    fn locate(&mut self, base: &Base) {
+        self.uri = base.at(&format!("{LIST}/{}", self.id));
+    }
+}
+
+fn service_user(bot: BotUser) -> ServiceUser {
+    let BotUser { id, uri, created_at, name, active } = bot;
+    ServiceUser { id, uri, created_at, name, active }
+}
+
+pub(super) fn handlers() -> Vec<Handler> {
+    vec![on(create), on(list), on(get), on(update), on(delete)]
+}
+
+async fn create(service: Context, params: Create) -> OperationResult<Create> {
+    let Create { name, active } = params;
+    let bot = bots::create(service.clone(), bot_users::Create { name, active }).await?;
+    Ok(service.located(service_user(bot)))
+}
+
+async fn list(service: Context, params: List) -> OperationResult<List> {
+    service.page::<List, _>(params.before_id, params.limit).await
+}
+
+async fn get(service: Context, params: Get) -> OperationResult<Get> {
+    service.find(params.id).await
+}
+
+async fn update(service: Context, params: Update) -> OperationResult<Update> {
+    let Update { id, name, active } = params;
+    let bot = bots::update(service.clone(), bot_users::Update { id, name, active }).await?;
+    Ok(service.located(service_user(bot)))
+}
+
+async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
+    bots::delete(service, bot_users::Delete { id: params.id }).await
+}

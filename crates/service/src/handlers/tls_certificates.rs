@@ -1,0 +1,111 @@
+//! TLS certificates: read when they are uploaded; their keys are kept apart and never shown.
+
+use ginnel_api::Timestamp;
+use ginnel_api::id::prefix;
+use ginnel_api::remote::tls_certificates::{Create, Delete, Get, List, TlsCertificate, Update};
+use ginnel_net::tls::certificate::{self, Unusable};
+use ginnel_net::tls::x509::LeafFields;
+
+use super::{Context, Handler, OperationResult, on};
+use crate::address::Base;
+use crate::certificates::{self, CERTIFICATE};
+use crate::context::{StoredResource, found};
+use crate::{Refusal, code};
+
+/// The longest text of certificates or of a key, in bytes.
+const MAX_PEM_BYTES: usize = 64 << 10;
+
+impl StoredResource for TlsCertificate {
+    fn locate(&mut self, base: &Base) {
+        self.uri = base.of(&self.id);
+        // Earlier versions kept the text as it was sent.
+        self.certificate_pem = self.certificate_pem.take().map(certificate::without_private_keys);
+    }
+}
+
+pub(super) fn handlers() -> Vec<Handler> {
+    vec![on(create), on(list), on(get), on(update), on(delete)]
+}
+
+async fn create(service: Context, params: Create) -> OperationResult<Create> {
+    let Create { certificate_pem, private_key_pem, description, metadata } = params;
+    let now = service.shared.origin.timestamp();
+    let (certificate_pem, leaf) = read(&certificate_pem, &private_key_pem.0, &now)?;
+    let create = service.change(move |change| {
+        let certificate = TlsCertificate {
+            id: change.new_id(prefix::TLS_CERTIFICATE)?,
+            created_at: Some(change.now()),
+            description: Some(description.unwrap_or_default()),
+            metadata: Some(metadata.unwrap_or_default()),
+            ..certificates::describe(certificate_pem, leaf)
+        };
+        certificates::put(change, &certificate, private_key_pem)?;
+        Ok(certificate)
+    });
+    create.await
+}
+
+async fn list(service: Context, params: List) -> OperationResult<List> {
+    service.page::<List, _>(params.before_id, params.limit).await
+}
+
+async fn get(service: Context, params: Get) -> OperationResult<Get> {
+    service.find(params.id).await
+}
+
+async fn update(service: Context, params: Update) -> OperationResult<Update> {
+    let update = service.change(move |change| {
+        let mut certificate: TlsCertificate = found(change, &params.id)?;
+        let text = certificate.certificate_pem.take();
+        certificate.certificate_pem = text.map(certificate::without_private_keys);
+        certificate.description = params.description.or(certificate.description);
+        certificate.metadata = params.metadata.or(certificate.metadata);
+        change.put(&certificate)?;
+        Ok(certificate)
+    });
+    update.await
+}
+
+/// A domain that lost its certificate would show one that nobody trusts, so it keeps it.
+async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
+    let delete = service.write(move |change| {
+        if let Some(user) = change.referrers(&params.id, CERTIFICATE)?.first() {
+            let message = format!("the TLS certificate is in use by {user}");
+            return Err(Refusal::new(code::CERTIFICATE_IN_USE, message));
+        }
+        match certificates::remove(change, &params.id)? {
+            true => Ok(()),
+            false => Err(Refusal::not_found()),
+        }
+    });
+    delete.await
+}
+
+/// The certificates as they are kept, without what else the text has, such as their key; and what the first
+/// one says, if it can be shown to visitors now.
+fn read(chain: &str, key: &str, now: &Timestamp) -> Result<(String, LeafFields), Refusal> {
+    let invalid = |field: &str, problem: &str| {
+        Refusal::new(code::INVALID_VALUE, format!("{field}: {problem}"))
+    };
+    for (field, text) in [("certificate_pem", chain), ("private_key_pem", key)] {
+        if text.len() > MAX_PEM_BYTES {
+            let problem = format!("is {} bytes long, the limit is {MAX_PEM_BYTES}", text.len());
+            return Err(invalid(field, &problem));
+        }
+    }
+    let certified = certificate::certified(chain.as_bytes(), key.as_bytes());
+    let certified = certified.map_err(|unusable| match unusable {
+        Unusable::Certificate(problem) => invalid("certificate_pem", &problem),
+        Unusable::Key(problem) if problem == certificate::MISMATCH => {
+            Refusal::new(code::CERTIFICATE_MISMATCH, format!("private_key_pem: {problem}"))
+        }
+        Unusable::Key(problem) => invalid("private_key_pem", &problem),
+    })?;
+    let leaf = certified.cert.first().and_then(|leaf| LeafFields::read(leaf));
+    let leaf = leaf.ok_or_else(|| invalid("certificate_pem", "cannot be read"))?;
+    if leaf.certificate.not_after.0 <= now.0 {
+        let problem = format!("expired at {}", leaf.certificate.not_after.0);
+        return Err(invalid("certificate_pem", &problem));
+    }
+    Ok((certificate::pem_of(&certified.cert), leaf))
+}

@@ -1,0 +1,170 @@
+//! Secrets in vaults: the value goes in, and never comes out.
+
+use ginnel_api::Secret;
+use ginnel_api::id::{self, prefix};
+use ginnel_api::remote::Ref;
+use ginnel_api::remote::vault_secrets::{Create, Delete, Get, List, Update, VaultSecret};
+use ginnel_api::remote::vaults::Vault;
+use ginnel_store::{Transaction, View};
+
+use super::vaults::{check_name, check_secrets_unread};
+use super::{Context, Handler, OperationResult, on};
+use crate::address::Base;
+use crate::context::{StoredResource, found, remove, wrong_prefix};
+use crate::vaults::{SECRET_NAMES, SECRETS_OF_VAULT, StoredSecret, VAULT_NAMES, secret_claim};
+use crate::{Refusal, code};
+
+/// How many secrets a vault may have.
+const MAX_SECRETS: usize = 1000;
+/// How long a value may be, in bytes.
+const MAX_VALUE_BYTES: usize = 16 << 10;
+
+/// What is shown; what is stored is a `StoredSecret` of the same row.
+impl StoredResource for VaultSecret {
+    fn locate(&mut self, base: &Base) {
+        self.uri = base.of(&self.id);
+        let bots = [&mut self.created_by, &mut self.last_updated_by].into_iter().flatten();
+        for one in bots.filter(|one| id::has_prefix(&one.id, prefix::BOT_USER)) {
+            one.uri = base.of(&one.id);
+        }
+        if let Some(vault) = &mut self.vault {
+            vault.uri = base.of(&vault.id);
+        }
+    }
+}
+
+pub(super) fn handlers() -> Vec<Handler> {
+    vec![on(create), on(list), on(get), on(update), on(delete)]
+}
+
+async fn create(service: Context, params: Create) -> OperationResult<Create> {
+    check_name("name", &params.name)?;
+    check_value(&params.value)?;
+    let caller = refer(&service);
+    let key = service.shared.vault_key.clone();
+    let create = service.change(move |change| {
+        let vault = vault_of(change, params.vault_id.as_deref(), params.vault_name.as_deref())?;
+        let now = change.now();
+        if change.referrers(&vault.id, SECRETS_OF_VAULT)?.len() >= MAX_SECRETS {
+            let message =
+                format!("vault_id: the vault has {MAX_SECRETS} secrets, which is the limit");
+            return Err(Refusal::new(code::INVALID_VALUE, message));
+        }
+        let id = change.new_id(prefix::VAULT_SECRET)?;
+        let sealed = key.seal(change, &id, &params.value.0)?;
+        let shown = VaultSecret {
+            id,
+            created_at: Some(now.clone()),
+            updated_at: Some(now),
+            name: Some(params.name),
+            description: Some(params.description.unwrap_or_default()),
+            metadata: Some(params.metadata.unwrap_or_default()),
+            created_by: caller.clone(),
+            last_updated_by: caller,
+            vault: Some(Ref { id: vault.id.clone(), ..Ref::default() }),
+            vault_name: vault.name,
+            ..VaultSecret::default()
+        };
+        let secret = StoredSecret { shown, sealed };
+        claim(change, &secret)?;
+        change.link(&secret.shown.id, SECRETS_OF_VAULT, [vault.id.as_str()])?;
+        change.put(&secret)?;
+        Ok(secret.shown)
+    });
+    create.await
+}
+
+async fn list(service: Context, params: List) -> OperationResult<List> {
+    service.page::<List, _>(params.before_id, params.limit).await
+}
+
+async fn get(service: Context, params: Get) -> OperationResult<Get> {
+    service.find(params.id).await
+}
+
+async fn update(service: Context, params: Update) -> OperationResult<Update> {
+    params.name.as_deref().map_or(Ok(()), |name| check_name("name", name))?;
+    params.value.as_ref().map_or(Ok(()), check_value)?;
+    let caller = refer(&service);
+    let key = service.shared.vault_key.clone();
+    let update = service.change(move |change| {
+        let mut secret: StoredSecret = found(change, &params.id)?;
+        if let Some(name) = params.name.filter(|name| secret.name() != name) {
+            check_secrets_unread(change, std::slice::from_ref(&secret), "renamed")?;
+            secret.shown.name = Some(name);
+            claim(change, &secret)?;
+        }
+        if let Some(value) = params.value {
+            secret.sealed = key.seal(change, &params.id, &value.0)?;
+        }
+        let shown = &mut secret.shown;
+        shown.description = params.description.or(shown.description.take());
+        shown.metadata = params.metadata.or(shown.metadata.take());
+        shown.updated_at = Some(change.now());
+        shown.last_updated_by = caller;
+        change.put(&secret)?;
+        Ok(secret.shown)
+    });
+    update.await
+}
+
+async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
+    let key = service.shared.vault_key.clone();
+    let delete = service.write(move |change| {
+        let secret: StoredSecret = found(change, &params.id)?;
+        check_secrets_unread(change, &[secret], "deleted")?;
+        remove::<StoredSecret>(change, &params.id)?;
+        Ok(key.forget_without_secrets(change)?)
+    });
+    delete.await
+}
+
+/// The vault that a call names, by identifier or by name; generated clients send the other one empty.
+fn vault_of(view: &View<'_>, id: Option<&str>, name: Option<&str>) -> Result<Vault, Refusal> {
+    let (id, name) = (id.filter(|id| !id.is_empty()), name.filter(|name| !name.is_empty()));
+    let invalid = |message: String| Refusal::new(code::INVALID_VALUE, message);
+    if id.is_none() && name.is_none() {
+        return Err(invalid("vault_id or vault_name is required".to_owned()));
+    }
+    if let Some(id) = id.filter(|id| !id::has_prefix(id, prefix::VAULT)) {
+        return Err(wrong_prefix("vault_id", id, prefix::VAULT));
+    }
+    let named = match name {
+        Some(name) => match view.claimant(VAULT_NAMES, name)? {
+            None => return Err(invalid(format!("vault_name: there is no vault {name:?}"))),
+            named => named,
+        },
+        None => None,
+    };
+    if let (Some(id), Some(named)) = (id, &named)
+        && id != named
+    {
+        return Err(invalid(format!("vault_name: names {named}, and vault_id is {id:?}")));
+    }
+    let id = named.as_deref().or(id).unwrap_or_default();
+    view.find(id)?.ok_or_else(|| invalid(format!("vault_id: there is no vault {id:?}")))
+}
+
+fn claim(change: &Transaction<'_>, secret: &StoredSecret) -> Result<(), Refusal> {
+    let id = &secret.shown.id;
+    change.release(SECRET_NAMES, id)?;
+    if change.claim(SECRET_NAMES, &secret_claim(secret.vault_id(), secret.name()), id)? {
+        return Ok(());
+    }
+    let message = format!("name: another secret of the vault is called {:?}", secret.name());
+    Err(Refusal::new(code::SECRET_NAME_TAKEN, message))
+}
+
+fn refer(service: &Context) -> Option<Ref> {
+    Some(Ref { id: service.caller.owner_id.clone(), ..Ref::default() })
+}
+
+/// The message never repeats the value.
+fn check_value(value: &Secret) -> Result<(), Refusal> {
+    let problem = match value.0.len() {
+        0 => "value: must not be empty".to_owned(),
+        1..=MAX_VALUE_BYTES => return Ok(()),
+        length => format!("value: is {length} bytes long, the limit is {MAX_VALUE_BYTES}"),
+    };
+    Err(Refusal::new(code::INVALID_VALUE, problem))
+}

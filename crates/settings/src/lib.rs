@@ -1,0 +1,27 @@
+//! Settings of a program: each is declared once, as a [`Setting`], with its key, its documentation and
+//! the place where a configuration keeps it. The type of that place ([`SettingValue`]) says how it is
+//! written. From the declaration come its flag, its variable of the environment, its key in a file, what
+//! `config show` says of it, and its line of the reference.
+//!
+//! [`resolve`] puts together what flags, environment and file say, in this order, and remembers where
+//! each value comes from; [`changes`] compares two configurations for a reload.
+//!
+//! # Invariants
+//!
+//! - This crate does not know which settings exist: each program declares its own.
+
+mod duration;
+mod field_value;
+mod file;
+mod reload;
+mod setting;
+mod sources;
+mod value;
+
+pub use duration::{read_duration, write_duration};
+pub use field_value::{FieldProblem, read_field_value};
+pub use file::{ConfigFile, FileLayout, FileTable, TableEntry, TableField, problem_at, read_text};
+pub use reload::{SettingChange, changes, keep_fixed};
+pub use setting::{Reload, Setting, SettingField, SettingName, SettingSection};
+pub use sources::{ResolvedSettings, SettingOrigin, SettingSources, is_set_by_kubernetes, resolve};
+pub use value::{Bounds, ByteSize, SettingItem, SettingValue, ValueKind, without_login};

@@ -1,0 +1,243 @@
+//! The declaration of a setting.
+
+use std::ffi::OsStr;
+
+use super::value::{Bounds, ValueKind, quoted, without_login};
+
+/// Settings that belong together, under a title.
+#[derive(Debug)]
+pub struct SettingSection<C: 'static> {
+    /// The title, as in the help and in the reference.
+    pub title: &'static str,
+    /// The settings.
+    pub settings: &'static [Setting<C>],
+}
+
+/// When a change of a setting has its effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reload {
+    /// At a reload.
+    Live,
+    /// When the program is started again.
+    Restart,
+}
+
+/// What a setting is called outside of files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SettingName {
+    /// What follows from its key.
+    OfKey,
+    /// Something else.
+    Special(&'static str),
+    /// It cannot be set there.
+    Absent,
+}
+
+impl SettingName {
+    fn or_else(self, usual: impl FnOnce() -> String) -> Option<String> {
+        match self {
+            Self::OfKey => Some(usual()),
+            Self::Special(name) => Some(name.to_owned()),
+            Self::Absent => None,
+        }
+    }
+}
+
+/// A setting: what it is called, what it means, and where a configuration `C` keeps it.
+#[derive(Debug)]
+pub struct Setting<C: 'static> {
+    /// The key in a file; dots part the levels of nested keys.
+    pub key: &'static str,
+    /// Another name that files may use for the key.
+    pub alias: Option<&'static str>,
+    /// What stands for its value in the help.
+    pub value_name: &'static str,
+    /// What it means, as a sentence without a full stop.
+    pub doc: &'static str,
+    /// What holds while nothing is set, where the default value does not say it.
+    pub unset: &'static str,
+    /// When a change has its effect.
+    pub reload: Reload,
+    /// The range of values.
+    pub bounds: Bounds,
+    /// Whether it says how a command behaves, and not the service or agent that it runs.
+    pub of_command: bool,
+    /// If true, the help lists its flag among the usual ones.
+    pub is_usual: bool,
+    /// What it is called on the command line.
+    pub flag: SettingName,
+    /// What it is called in the environment.
+    pub variable: SettingName,
+    /// Where it is kept.
+    pub field: SettingField<C>,
+}
+
+/// The place of a setting in a configuration, whatever its type.
+pub struct SettingField<C> {
+    /// How it is written.
+    pub kind: ValueKind,
+    /// The words that it may be, where these are all.
+    pub choices: &'static [&'static str],
+    /// Reads a value into it.
+    pub read: fn(&mut C, &OsStr, Bounds) -> Result<(), String>,
+    /// Drops what a list holds.
+    pub clear: fn(&mut C),
+    /// Its value as text; none where nothing is set.
+    pub text: fn(&C) -> Option<String>,
+    /// Writes one of its bounds.
+    pub bound: fn(u64) -> String,
+    /// Takes the value of another configuration.
+    pub copy: fn(&mut C, &C),
+}
+
+impl<C> std::fmt::Debug for SettingField<C> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("SettingField").field("kind", &self.kind).finish_non_exhaustive()
+    }
+}
+
+/// Declares a setting: `setting!(Config, path.to.field: Type, "key", "VALUE", "What it means")`; methods
+/// of [`Setting`] say what is special about it.
+#[macro_export]
+macro_rules! setting {
+    ($config:ty, $($field:ident).+ : $type:ty, $key:expr, $value:literal, $doc:expr) => {
+        $crate::Setting::<$config> {
+            key: $key,
+            alias: None,
+            value_name: $value,
+            doc: $doc,
+            unset: "",
+            reload: $crate::Reload::Restart,
+            bounds: $crate::Bounds::ALL,
+            of_command: false,
+            is_usual: false,
+            flag: $crate::SettingName::OfKey,
+            variable: $crate::SettingName::OfKey,
+            field: $crate::SettingField {
+                kind: <$type as $crate::SettingValue>::KIND,
+                choices: <$type as $crate::SettingValue>::CHOICES,
+                read: |config: &mut $config, text, bounds| {
+                    let field: &mut $type = &mut config.$($field).+;
+                    $crate::SettingValue::read(field, text, bounds)
+                },
+                clear: |config: &mut $config| {
+                    let field: &mut $type = &mut config.$($field).+;
+                    $crate::SettingValue::clear(field)
+                },
+                text: |config: &$config| $crate::SettingValue::text(&config.$($field).+),
+                bound: <$type as $crate::SettingValue>::bound,
+                copy: |to: &mut $config, from: &$config| to.$($field).+.clone_from(&from.$($field).+),
+            },
+        }
+    };
+}
+
+impl<C> Setting<C> {
+    /// A change has its effect at a reload.
+    pub const fn live(mut self) -> Self {
+        self.reload = Reload::Live;
+        self
+    }
+
+    /// It says how a command behaves, and not the service or agent that it runs.
+    pub const fn of_command(mut self) -> Self {
+        self.of_command = true;
+        self
+    }
+
+    /// Lists the flag in `--help`. Other flags are listed by `--help-all` only.
+    pub const fn usual(mut self) -> Self {
+        self.is_usual = true;
+        self
+    }
+
+    /// Files may use this name as well.
+    pub const fn also(mut self, name: &'static str) -> Self {
+        self.alias = Some(name);
+        self
+    }
+
+    /// The smallest and the largest value: a number, milliseconds or bytes.
+    pub const fn between(mut self, min: u64, max: u64) -> Self {
+        self.bounds = Bounds { min, max };
+        self
+    }
+
+    /// What holds while nothing is set.
+    pub const fn unset(mut self, meaning: &'static str) -> Self {
+        self.unset = meaning;
+        self
+    }
+
+    /// The variable of the environment, where it is not `GINNEL_` and the key.
+    pub const fn variable(mut self, name: &'static str) -> Self {
+        self.variable = SettingName::Special(name);
+        self
+    }
+
+    /// The flag, where it is not made from the key.
+    pub const fn named_flag(mut self, name: &'static str) -> Self {
+        self.flag = SettingName::Special(name);
+        self
+    }
+
+    /// There is no flag for it.
+    pub const fn without_flag(mut self) -> Self {
+        self.flag = SettingName::Absent;
+        self
+    }
+
+    /// Only files may set it.
+    pub const fn only_in_files(mut self) -> Self {
+        self.variable = SettingName::Absent;
+        self.without_flag()
+    }
+
+    /// The smallest and the largest value as they are written, where these are not just those of the
+    /// type.
+    pub fn range(&self) -> Option<[String; 2]> {
+        let Bounds { min, max } = self.bounds;
+        let is_meant = max < u32::MAX.into();
+        is_meant.then(|| [min, max].map(self.field.bound))
+    }
+
+    /// Whether files call it so.
+    pub fn is_called(&self, name: &str) -> bool {
+        self.key == name || self.alias == Some(name)
+    }
+
+    /// The flag without its dashes; none for secrets, since command lines are for all to see.
+    pub fn flag(&self) -> Option<String> {
+        let usual = || self.key.replace(['_', '.'], "-");
+        self.flag.or_else(usual).filter(|_| self.field.kind != ValueKind::Secret)
+    }
+
+    /// The variable of the environment; none for what only files may set.
+    pub fn environment(&self) -> Option<String> {
+        self.variable.or_else(|| format!("GINNEL_{}", self.key.replace('.', "_").to_uppercase()))
+    }
+
+    /// The value in a configuration as it may be shown; none where nothing is set.
+    pub fn shown(&self, config: &C) -> Option<String> {
+        let text = (self.field.text)(config)?;
+        Some(if self.field.kind == ValueKind::Secret { "***".to_owned() } else { text })
+    }
+
+    /// Reads values in place of what the configuration holds.
+    ///
+    /// # Errors
+    /// With what is wrong, for a sentence behind the name of the setting.
+    pub fn replace(&self, config: &mut C, values: &[impl AsRef<OsStr>]) -> Result<(), String> {
+        (self.field.clear)(config);
+        values.iter().map(AsRef::as_ref).try_for_each(|value| {
+            let read = (self.field.read)(config, value, self.bounds);
+            read.map_err(|problem| match self.field.kind {
+                // Of many values, it is said which.
+                ValueKind::List => {
+                    format!("{}: {}", quoted(value), without_login(value, &problem))
+                }
+                _ => without_login(value, &problem),
+            })
+        })
+    }
+}

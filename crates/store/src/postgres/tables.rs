@@ -1,0 +1,159 @@
+//! Rows in PostgreSQL, as readers see them.
+
+use std::cell::{Cell, RefCell};
+
+use bytes::BytesMut;
+use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
+
+use super::error::ServerError;
+use super::pool::ReaderPool;
+use super::server::{Rows, ServerCall, ServerSession};
+use crate::StoreError;
+use crate::select::Select;
+use crate::tables::{Keep, Param, ReadTables, Row, Value};
+
+/// A transaction that only reads sees one state from its first statement on.
+const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+
+/// One state of the tables, which begins with the first statement.
+pub(super) struct PostgresReader<'pool> {
+    pool: &'pool ReaderPool,
+    session: RefCell<Option<ServerSession>>,
+    has_begun: Cell<bool>,
+}
+
+impl<'pool> PostgresReader<'pool> {
+    pub(super) fn new(pool: &'pool ReaderPool) -> Result<Self, StoreError> {
+        let session = RefCell::new(Some(pool.take()?));
+        Ok(Self { pool, session, has_begun: Cell::new(false) })
+    }
+
+    fn rows(&self, sql: &str, values: &[Param<'_>]) -> Result<Rows, StoreError> {
+        let mut session = self.session.borrow_mut();
+        let current = session.take().ok_or(StoreError::Closed)?;
+        match run(&current, !self.has_begun.get(), sql, values) {
+            Ok(rows) => {
+                *session = Some(current);
+                self.has_begun.set(true);
+                Ok(rows)
+            }
+            // A connection that nobody has used for a while may be gone. Nothing was read over it yet, and
+            // not much time has passed.
+            Err(error)
+                if !self.has_begun.get()
+                    && error.is_transient()
+                    && !matches!(error, ServerError::Unanswered) =>
+            {
+                drop(current);
+                let fresh = self.pool.connect()?;
+                let rows = run(&fresh, true, sql, values)?;
+                *session = Some(fresh);
+                self.has_begun.set(true);
+                Ok(rows)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn run(
+    session: &ServerSession,
+    begins: bool,
+    sql: &str,
+    values: &[Param<'_>],
+) -> Result<Rows, ServerError> {
+    let params = values.iter().map(|value| value as &(dyn ToSql + Sync)).collect();
+    let calls = [ServerCall { sql, params }];
+    let results = session.run(begins.then_some(BEGIN), &calls, None)?;
+    results.into_iter().try_fold(Rows::new(), |_, result| result)
+}
+
+impl Drop for PostgresReader<'_> {
+    fn drop(&mut self) {
+        let session = self.session.borrow_mut().take();
+        if let (Some(session), true) = (&session, self.has_begun.get()) {
+            session.send("COMMIT");
+        }
+        self.pool.give_back(session);
+    }
+}
+
+impl ReadTables for PostgresReader<'_> {
+    fn select(
+        &self,
+        select: &'static Select,
+        values: &[Param<'_>],
+        keep: Keep<'_>,
+    ) -> Result<(), StoreError> {
+        self.query(select.sql(), values, keep)
+    }
+
+    fn query(&self, sql: &str, values: &[Param<'_>], keep: Keep<'_>) -> Result<(), StoreError> {
+        hand_over(&self.rows(sql, values)?, keep)
+    }
+}
+
+/// Hands over the rows of a response.
+pub(super) fn hand_over(rows: &Rows, keep: Keep<'_>) -> Result<(), StoreError> {
+    rows.iter().try_for_each(|row| keep(row))
+}
+
+/// A text as it may be stored: this server takes every character but one.
+pub(super) fn storable(text: &str) -> std::borrow::Cow<'_, str> {
+    match text.contains('\0') {
+        true => text.replace('\0', "\u{fffd}").into(),
+        false => text.into(),
+    }
+}
+
+impl ToSql for Param<'_> {
+    fn to_sql(
+        &self,
+        kind: &Type,
+        out: &mut BytesMut,
+    ) -> Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
+        match self {
+            Self::Text(text) => storable(text).as_ref().to_sql(kind, out),
+            Self::Bytes(bytes) => bytes.to_sql(kind, out),
+            Self::Integer(number) => number.to_sql(kind, out),
+        }
+    }
+
+    fn accepts(kind: &Type) -> bool {
+        [Type::TEXT, Type::BYTEA, Type::INT8].contains(kind)
+    }
+
+    to_sql_checked!();
+}
+
+impl Row for tokio_postgres::Row {
+    fn text(&self, column: usize) -> Result<&str, StoreError> {
+        self.try_get(column).map_err(damaged)
+    }
+
+    fn bytes(&self, column: usize) -> Result<&[u8], StoreError> {
+        self.try_get(column).map_err(damaged)
+    }
+
+    fn integer(&self, column: usize) -> Result<i64, StoreError> {
+        self.try_get(column).map_err(damaged)
+    }
+
+    fn value(&self, column: usize) -> Result<Option<Value>, StoreError> {
+        let kind = self.columns().get(column).map(|column| column.type_().clone());
+        let value = match kind {
+            Some(Type::BYTEA) => {
+                self.try_get::<_, Option<Vec<u8>>>(column).map(|it| it.map(Value::Bytes))
+            }
+            Some(Type::INT8) => {
+                self.try_get::<_, Option<i64>>(column).map(|it| it.map(Value::Integer))
+            }
+            _ => self.try_get::<_, Option<String>>(column).map(|it| it.map(Value::Text)),
+        };
+        value.map_err(damaged)
+    }
+}
+
+fn damaged(_: tokio_postgres::Error) -> StoreError {
+    StoreError::Inconsistent("a column has another type")
+}

@@ -1,0 +1,154 @@
+//! Rows in PostgreSQL, as the jobs of a batch see them.
+
+use std::cell::{Cell, RefCell};
+
+use tokio_postgres::types::ToSql;
+
+use super::error::ServerError;
+use super::overlay::{self, Layer, Overlay};
+use super::server::{Rows, ServerCall, ServerSession};
+use super::statements::{self, ArrayCall};
+use super::tables::hand_over;
+use crate::StoreError;
+use crate::schema::Table;
+use crate::select::Select;
+use crate::tables::{Keep, Param, ReadTables, WriteTables};
+
+/// The tables that a job reads and changes.
+pub(super) struct JobTables<'a> {
+    overlay: &'a RefCell<Overlay>,
+    /// Where everything goes that the overlay cannot know; none where a job must do without.
+    session: Option<&'a ServerSession>,
+    /// Why the server has ended the transaction.
+    failure: Cell<Option<JobFailure>>,
+}
+
+/// Why a batch cannot go on.
+pub(super) enum JobFailure {
+    Server(ServerError),
+    Store(StoreError),
+}
+
+impl<'a> JobTables<'a> {
+    pub(super) fn on_overlay(overlay: &'a RefCell<Overlay>) -> Self {
+        Self { overlay, session: None, failure: Cell::default() }
+    }
+
+    pub(super) fn over_connection(
+        overlay: &'a RefCell<Overlay>,
+        session: &'a ServerSession,
+    ) -> Self {
+        Self { overlay, session: Some(session), failure: Cell::default() }
+    }
+
+    /// Stores what the job has changed since its last query, if it was made.
+    pub(super) fn finish(self, is_made: bool) -> Result<(), JobFailure> {
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
+        }
+        let layer = self.overlay.borrow_mut().take_current();
+        match (self.session, is_made) {
+            (Some(session), true) => store(session, &layer),
+            _ => Ok(()),
+        }
+    }
+
+    /// Runs a query over the connection, which sees what the job has changed by then.
+    fn rows(
+        &self,
+        session: &ServerSession,
+        sql: &str,
+        values: &[Param<'_>],
+    ) -> Result<Rows, JobFailure> {
+        store(session, &self.overlay.borrow_mut().take_current())?;
+        let params: Vec<_> = values.iter().map(|value| value as &(dyn ToSql + Sync)).collect();
+        session.query(sql, &params).map_err(JobFailure::Server)
+    }
+
+    fn query_over(
+        &self,
+        session: &ServerSession,
+        sql: &str,
+        values: &[Param<'_>],
+        keep: Keep<'_>,
+    ) -> Result<(), StoreError> {
+        match self.rows(session, sql, values) {
+            Ok(rows) => hand_over(&rows, keep),
+            Err(failure) => Err(self.fail(failure)),
+        }
+    }
+
+    /// Notes why the batch cannot go on; gives what the job is to end with.
+    fn fail(&self, failure: JobFailure) -> StoreError {
+        let problem = match &failure {
+            JobFailure::Server(error) => error.to_string(),
+            JobFailure::Store(error) => error.to_string(),
+        };
+        self.failure.set(Some(failure));
+        StoreError::Server { fault: None, problem }
+    }
+}
+
+fn store(session: &ServerSession, layer: &Layer) -> Result<(), JobFailure> {
+    if layer.is_empty() {
+        return Ok(());
+    }
+    let calls = statements::store(layer).map_err(JobFailure::Store)?;
+    let calls: Vec<ServerCall<'_>> = calls.iter().map(ArrayCall::call).collect();
+    let results = session.run(None, &calls, None).map_err(JobFailure::Server)?;
+    results.into_iter().try_for_each(|result| result.map(drop)).map_err(JobFailure::Server)
+}
+
+impl ReadTables for JobTables<'_> {
+    fn select(
+        &self,
+        select: &'static Select,
+        values: &[Param<'_>],
+        keep: Keep<'_>,
+    ) -> Result<(), StoreError> {
+        if let Some(session) = self.session {
+            return self.query_over(session, select.sql(), values, keep);
+        }
+        let mut overlay = self.overlay.borrow_mut();
+        overlay::hand_over(select, &overlay.select(select, values)?, keep)
+    }
+
+    fn query(&self, sql: &str, values: &[Param<'_>], keep: Keep<'_>) -> Result<(), StoreError> {
+        if let Some(session) = self.session {
+            return self.query_over(session, sql, values, keep);
+        }
+        self.overlay.borrow_mut().note_query();
+        Err(StoreError::Unfetched)
+    }
+
+    fn answers_queries(&self) -> bool {
+        self.session.is_some()
+    }
+}
+
+impl WriteTables for JobTables<'_> {
+    fn put(&self, table: &'static Table, row: &[Param<'_>]) -> Result<(), StoreError> {
+        self.overlay.borrow_mut().put(table, row);
+        Ok(())
+    }
+
+    fn delete(
+        &self,
+        table: &'static Table,
+        by: &'static [&'static str],
+        values: &[Param<'_>],
+    ) -> Result<(), StoreError> {
+        self.overlay.borrow_mut().delete(table, by, values);
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<(), StoreError> {
+        let Some(session) = self.session else { return Ok(()) };
+        let layer = self.overlay.borrow_mut().take_current();
+        store(session, &layer).map_err(|failure| self.fail(failure))
+    }
+
+    fn note_new(&self, id: &str) {
+        self.overlay.borrow_mut().note_new(id);
+    }
+}

@@ -1,0 +1,153 @@
+//! Connections for reading.
+
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::database::{Database, SharedDatabase};
+use super::open::BUSY_TIMEOUT;
+use super::place::DatabaseFile;
+use super::{BackupReport, Overwrite, open, place, tables, target};
+use crate::{StoreError, View};
+
+/// How many connections are kept open while nobody reads.
+const KEPT: usize = 8;
+
+/// Connections for reading; as many are in use as threads read at once.
+pub(crate) enum Readers {
+    /// Connections of their own to the file.
+    File(Box<Pool>),
+    /// The one connection of a database in memory; empty once closed.
+    Shared(SharedDatabase),
+}
+
+/// Connections to one file.
+pub(crate) struct Pool {
+    place: Arc<DatabaseFile>,
+    idle: Mutex<Idle>,
+    /// Is told when a connection is given back.
+    returned: Condvar,
+}
+
+/// Connections that nobody reads on.
+#[derive(Default)]
+struct Idle {
+    connections: Vec<Database>,
+    /// How many threads wait for one. To wake nobody is a system call as well, for each read.
+    waiting: usize,
+    closed: bool,
+}
+
+impl Readers {
+    /// Opens the first connection, so that there is one to read with whatever becomes of the file.
+    pub(crate) fn of(place: Arc<DatabaseFile>) -> Result<Self, StoreError> {
+        let pool = Pool { place, idle: Mutex::default(), returned: Condvar::new() };
+        pool.give_back(pool.open()?);
+        Ok(Self::File(Box::new(pool)))
+    }
+
+    pub(crate) fn shared(connection: SharedDatabase) -> Self {
+        Self::Shared(connection)
+    }
+
+    pub(crate) fn read(&self, work: &mut dyn FnMut(&View<'_>)) -> Result<(), StoreError> {
+        match self {
+            Self::Shared(shared) => {
+                let guard = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                let database = guard.as_ref().ok_or(StoreError::Closed)?;
+                tables::read(database, work)
+            }
+            Self::File(pool) => {
+                let database = pool.take()?;
+                let result = tables::read(&database, work);
+                pool.give_back(database);
+                result
+            }
+        }
+    }
+
+    /// Copies the database to a file.
+    pub(crate) fn back_up(
+        &self,
+        to: &Path,
+        overwrite: Overwrite,
+    ) -> Result<BackupReport, StoreError> {
+        match self {
+            Self::Shared(shared) => {
+                let guard = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                let database = guard.as_ref().ok_or(StoreError::Closed)?;
+                database.start_timeout();
+                target::write(database, to, overwrite)
+            }
+            Self::File(pool) => {
+                pool.place.check()?;
+                let path = pool.place.path();
+                let written = target::write(&open::source(path)?, to, overwrite);
+                written.map_err(|error| place::explain(error, path))
+            }
+        }
+    }
+
+    /// Closes what is idle; what is in use closes when it is given back.
+    pub(crate) fn close(&self) {
+        if let Self::File(pool) = self {
+            let mut idle = pool.idle();
+            idle.closed = true;
+            idle.connections.clear();
+        }
+    }
+}
+
+impl Pool {
+    fn take(&self) -> Result<Database, StoreError> {
+        let mut idle = self.idle();
+        if idle.closed {
+            return Err(StoreError::Closed);
+        }
+        if let Some(database) = idle.connections.pop() {
+            return Ok(database);
+        }
+        drop(idle);
+        match self.open() {
+            // Those that are open still read the file that has lost its name.
+            Err(StoreError::Detached { path, problem }) => {
+                self.wait().ok_or(StoreError::Detached { path, problem })
+            }
+            opened => opened,
+        }
+    }
+
+    /// Opens a connection, which is to the same file and log as the others.
+    fn open(&self) -> Result<Database, StoreError> {
+        self.place.check()?;
+        let database = open::reader(self.place.path())?;
+        // Opens the log as well.
+        database.query_row("SELECT count(*) FROM sqlite_schema", (), |_| Ok(()))?;
+        self.place.check()?;
+        Ok(database)
+    }
+
+    /// Waits for a connection to be given back; none when all are gone.
+    fn wait(&self) -> Option<Database> {
+        let nobody = |idle: &mut Idle| !idle.closed && idle.connections.is_empty();
+        let mut idle = self.idle();
+        idle.waiting += 1;
+        let waited = self.returned.wait_timeout_while(idle, BUSY_TIMEOUT, nobody);
+        let (mut idle, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        idle.waiting -= 1;
+        idle.connections.pop()
+    }
+
+    fn give_back(&self, database: Database) {
+        let mut idle = self.idle();
+        if !idle.closed && idle.connections.len() < KEPT {
+            idle.connections.push(database);
+            if idle.waiting > 0 {
+                self.returned.notify_one();
+            }
+        }
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Idle> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,30 @@
+//! Puts a copy of a database in its place.
+
+use std::path::Path;
+
+use super::copy::{self, Overwrite};
+use super::target::{CopyTarget, RestoreReport};
+use super::{open, place, state};
+use crate::StoreError;
+
+/// Makes a database of a copy, which is checked before, and again in its new place.
+///
+/// A database that has the name is moved aside with its log. At each moment, a process that is killed
+/// leaves the one or the other under the name. Blocks on the disk.
+///
+/// # Errors
+/// When the copy is no whole database, a service uses the name, or there is a database that may not be
+/// replaced; what is there stays then.
+pub fn restore(
+    from: &Path,
+    path: &Path,
+    overwrite: Overwrite,
+) -> Result<RestoreReport, StoreError> {
+    let from = &place::resolve(from);
+    place::check_other(from, path)?;
+    place::check_place(&place::resolve(path))?;
+    state::check_log(from)?;
+    let source = open::existing_source(from)?;
+    copy::verify(from).map_err(|error| place::explain(error, from))?;
+    CopyTarget::of_database(path, overwrite)?.fill(&source)
+}

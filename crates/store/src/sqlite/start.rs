@@ -1,0 +1,26 @@
+//! Starts the thread that writes to a database.
+
+use std::sync::Arc;
+
+use super::open::{Connections, Locks, OpenDatabase};
+use super::readers::Readers;
+use super::writer::{SqliteCommitter, WriterConnection};
+use crate::StoreError;
+use crate::writer::Writer;
+
+/// Gives what reads and what writes, and what is to be held as long as these are in use.
+pub(crate) fn start(opened: OpenDatabase) -> Result<(Readers, Writer, Option<Locks>), StoreError> {
+    let OpenDatabase { connections, ids, locks } = opened;
+    let (readers, connection) = match connections {
+        Connections::File(file) => {
+            let (database, place) = *file;
+            let place = Arc::new(place);
+            (Readers::of(place.clone())?, WriterConnection::own(database, place))
+        }
+        Connections::Memory(shared) => {
+            (Readers::shared(shared.clone()), WriterConnection::Shared(shared))
+        }
+    };
+    let writer = Writer::start(|shared| SqliteCommitter::new(connection, ids, shared))?;
+    Ok((readers, writer, locks))
+}
