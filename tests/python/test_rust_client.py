@@ -25,11 +25,10 @@ class Hello(Listener):
                 connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")
 
 
-def cargo(*arguments: str, **environment: str) -> str:
+def cargo(*arguments: str, **environment: str | None) -> str:
     command = ["cargo", *arguments]
-    done = subprocess.run(
-        command, cwd=ROOT, env=os.environ | environment, capture_output=True, text=True
-    )
+    given = {name: value for name, value in environment.items() if value is not None}
+    done = subprocess.run(command, cwd=ROOT, env=os.environ | given, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
