@@ -1,6 +1,8 @@
 //! Lists the API keys of a service and replays the last request that an agent has captured.
 //!
-//!     GINNEL_API_KEY=… GINNEL_BASE_URL=https://api.example.com cargo run -p rust-client
+//! ```text
+//! GINNEL_API_KEY=… GINNEL_BASE_URL=https://api.example.com cargo run -p rust-client
+//! ```
 //!
 //! The agent is the one at `GINNEL_AGENT_URL`, by default `http://127.0.0.1:4040`.
 
