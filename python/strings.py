@@ -49,7 +49,7 @@ def texts() -> Iterator[tuple[str, str]]:
         yield from of_literals(path, path.read_text(), JAVASCRIPT)
     generated = ("remote", "local")
     for path in sorted(ROOT.glob("python/ginnel/**/*.py")):
-        # What is generated has its texts from `crates/api/src`.
+        # The texts of generated files come from `crates/api/src`.
         if path.relative_to(ROOT / "python" / "ginnel").parts[0] not in generated:
             yield from of_python(path)
 

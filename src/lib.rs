@@ -1,16 +1,16 @@
 //! The extension module `ginnel._native`: the only crate that knows Python.
 //!
 //! Python's classes are generated from the table of operations and are Python code
-//! (`python/ginnel/remote/`); each of their methods is one line that names its operation. What they
-//! call is here, once for all operations:
+//! (`python/ginnel/remote/`); each of their methods is one line that names its operation. The
+//! functions that they call are here, once for all operations:
 //!
 //! - `core.rs` takes an operation's name and arguments, blocking or asynchronous;
 //! - `arguments.rs` makes JSON of Python values, `results/` makes Python objects of JSON;
-//! - `event_loop.rs` drives the calls of an asyncio loop, `pending_call.rs` is what they are awaited by;
+//! - `event_loop.rs` drives the calls of an asyncio loop, `pending_call.rs` makes them awaitable;
 //! - `exit.rs` keeps other threads out of an interpreter that ends;
 //! - `policy.rs` checks and tries traffic policies;
 //! - `capture.rs` unpacks captured bodies;
-//! - `traffic.rs` tells what is decided on public traffic;
+//! - `traffic.rs` passes on decisions on public traffic;
 //! - `secrets.rs` tells which names are secret;
 //! - `logging.rs` hands log records to Python's loggers;
 //! - `observer.rs` tells Python's logger and hooks what happens to calls;
@@ -65,7 +65,7 @@ fn refuse_subinterpreters(py: Python<'_>) -> PyResult<()> {
     }
 }
 
-/// What the Python package is made on.
+/// Module `_native`: the Rust part of the Python package.
 #[pymodule(gil_used = true)]
 mod _native {
     #[pymodule_export]

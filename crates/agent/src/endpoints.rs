@@ -90,10 +90,10 @@ impl RunningTunnel {
     }
 }
 
-/// What to start in the place of `old`.
+/// Returns the definition of the endpoint that replaces `old`.
 ///
 /// # Errors
-/// When a field is unusable, one line for each.
+/// If fields are unusable, one line for each.
 pub(super) fn replacement(
     replace: Replace,
     old: Option<&RunningTunnel>,

@@ -10,7 +10,7 @@
 //! a hash of its labels at every count, and `opentelemetry-prometheus` brings a telemetry pipeline. Its own
 //! histograms lock at each value, so traffic without request ids counts into [`Histogram`], which shows
 //! itself through the same encoder; where requests have ids, which costs more anyway, its
-//! `HistogramWithExemplars` keeps them. It writes OpenMetrics alone; `exposition` makes the older text
+//! `HistogramWithExemplars` keeps them. It writes only OpenMetrics; `exposition` makes the older text
 //! format of that.
 //!
 //! # Invariants

@@ -3,8 +3,8 @@
 //! # One stream
 //!
 //! A [`MuxSession`] is one connection, usually with TLS. `driver` is the one task that reads and writes it: it cuts the
-//! bytes into frames (`frame`), hands their content to the cells of the streams, and takes from `send_queue` what the
-//! streams have queued, in as few writes as `batching` allows. `stream_state` knows the states of a stream. The
+//! bytes into frames (`frame`), hands their content to the cells of the streams, and takes the
+//! queued bytes of the streams from `send_queue`, in as few writes as `batching` allows. `stream_state` knows the states of a stream. The
 //! [`heartbeat`] detects a lost peer. [`protocol`] has the messages that streams carry.
 //!
 //! # Invariants

@@ -79,7 +79,7 @@ pub trait SettingItem: Sized {
     /// Reads a value.
     ///
     /// # Errors
-    /// With what is wrong, for a sentence behind the name of the setting.
+    /// With the problem, as the end of a sentence that begins with the name of the setting.
     fn read(text: &OsStr) -> Result<Self, String>;
 
     /// The value as it is read.

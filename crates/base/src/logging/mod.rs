@@ -4,7 +4,7 @@
 //! known: `request_id`, `op_id`, `session`, `tunnel`, `edge`, `status`, `dur_ms`, `err`. Never a value of
 //! a header, a body or a secret. While nobody has asked for a level, all of that is a look at one number.
 //!
-//! Where somebody has, `LogSubscriber` makes a [`LogRecord`] of each event, with the fields of the spans
+//! If a level is set, `LogSubscriber` makes a [`LogRecord`] of each event, with the fields of the spans
 //! around it, and puts it into a bounded queue ([`take`]). Whoever reads that, a thread of Python or of
 //! the command, may be slow: nobody who has something to say waits for it. Records that find no place are
 //! counted, and the count is a record later.

@@ -64,7 +64,7 @@ impl EdgeModule for Oauth {
     }
 
     fn build(self, builder: &mut ModuleBuilder<'_>) -> Option<Box<dyn Module>> {
-        // It was checked when it was stored; what is no rule is no document either, and lets nobody in.
+        // The module was checked before it was stored. An invalid one rejects all visitors.
         let policy = builder.policy(&rule_of(&self).ok(), Scope::HttpTunnel);
         let rules = Rules::new(policy, Arc::default(), builder.ip_policy);
         let rules = rules.with_applications(builder.applications.clone());
@@ -72,7 +72,7 @@ impl EdgeModule for Oauth {
     }
 }
 
-/// The one provider, and what is said of it.
+/// Returns the provider of the module with its login.
 fn login_of(module: &Oauth) -> Result<(OauthProvider, OauthGithubLogin), InvalidModule> {
     let logins = module.provider.as_ref().map(all_logins).unwrap_or_default();
     let mut logins = logins.into_iter().filter_map(|(provider, login)| Some((provider, login?)));
@@ -117,7 +117,7 @@ fn rule_of(module: &Oauth) -> Result<Value, InvalidModule> {
     Ok(rule("oauth", &config))
 }
 
-/// What rules would not refuse, or would not know as what it is.
+/// Rejects values that the compiled rule would accept or misread.
 fn check_login(name: &str, login: &OauthGithubLogin) -> Result<(), InvalidModule> {
     let is_there = |text: Option<&str>| text.is_some_and(|text| !text.is_empty());
     let has_secret = is_there(login.client_secret.as_ref().map(|secret| secret.0.as_str()));
@@ -143,7 +143,7 @@ fn check_login(name: &str, login: &OauthGithubLogin) -> Result<(), InvalidModule
     Ok(())
 }
 
-/// Each provider with what is said of it, in the form of the one that knows most.
+/// Returns each provider with its login, in the form with the most fields.
 fn all_logins(logins: &OauthLogins) -> Vec<(OauthProvider, Option<OauthGithubLogin>)> {
     let usual = |login: &Option<OauthLogin>| login.clone().map(as_github_login);
     vec![
@@ -158,7 +158,7 @@ fn all_logins(logins: &OauthLogins) -> Vec<(OauthProvider, Option<OauthGithubLog
     ]
 }
 
-/// A login in the form of the provider that knows most.
+/// Converts a login to the form with the most fields.
 fn as_github_login(login: OauthLogin) -> OauthGithubLogin {
     let OauthLogin { client_id, client_secret, scopes, email_addresses, email_domains } = login;
     let (teams, organizations) = (None, None);

@@ -57,7 +57,7 @@ impl EdgeModule for TlsEdgeTermination {
     }
 }
 
-/// Whether TLS ends at the edge, and bytes go on.
+/// Returns true if TLS ends at the edge and decrypted bytes are forwarded.
 pub fn ends_at_edge(termination: &TlsEdgeTermination) -> bool {
     termination.is_enabled() && termination.terminate_at.as_deref() != Some(UPSTREAM)
 }

@@ -1,4 +1,4 @@
-//! What agent and service say to each other, over the streams of a [`MuxSession`](crate::MuxSession).
+//! The messages between agent and service, in the streams of a [`MuxSession`](crate::MuxSession).
 //!
 //! The first four bytes of a stream say what it is ([`stream_kind`]): a call with its answer ([`rpc`],
 //! made of [`message`]s), a proxied connection ([`proxy`]), or the heartbeat.

@@ -210,7 +210,7 @@ mod tests {
         const fn field(name: &'static str, kind: Kind, is_public: bool) -> Field {
             Field { name, doc: "", kind, required: false, is_public }
         }
-        // A resource that somebody has added; names of its fields are those of public fields elsewhere.
+        // A new resource whose fields have the names of public fields of other resources.
         const FIELDS: &[Field] = &[
             field("shown", <Option<String> as Typed>::KIND, true),
             field("description", <Option<String> as Typed>::KIND, false),

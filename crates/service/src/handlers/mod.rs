@@ -78,7 +78,7 @@ pub fn operations() -> Vec<&'static Info> {
     all().into_iter().map(|handler| handler.info).collect()
 }
 
-/// Says where resources can be fetched, for those that need no more.
+/// Implements `StoredResource` for resources with one address.
 macro_rules! resource {
     ($($Name:ident),+ $(,)?) => {$(
         impl $crate::context::StoredResource for $Name {
