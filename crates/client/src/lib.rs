@@ -25,7 +25,7 @@
 //! Both need a runtime that a blocking caller would have to drive and an event loop would have to be
 //! woken from. Measured in one run (`docs/benchmarks.md`), that is a third of a call with one thread and
 //! half of it with one call in flight on asyncio, and retries inside a pool are attempts that nobody
-//! counts. Proxies take 560 lines here (`proxy`). reqwest sends what the service's `http-request` action asks for.
+//! counts. Proxies take 560 lines here (`proxy`). The service uses reqwest for outgoing requests.
 //!
 //! # Invariants
 //!

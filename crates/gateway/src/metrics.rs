@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use ginnel_metrics::{CodeCounts, Collect, DurationHistogram, Families, NameTable};
 use ginnel_policy::actions;
 
-/// What visitors speak, as [`Visitor::proto`](crate::Visitor) has it.
+/// The protocols of visitors, as [`Visitor::proto`](crate::Visitor) has it.
 const PROTOS: [&str; 4] = ["http", "https", "tcp", "tls"];
 /// What routes without an edge are called: those of agents' own addresses.
 const ENDPOINT: &str = "endpoint";

@@ -7,8 +7,8 @@ use chrono::{DateTime, Datelike, NaiveDateTime, Utc};
 /// The longest `Retry-After` that is distinguished from others.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(u32::MAX as u64);
 
-/// The `Retry-After` of an answer: seconds, or a date (RFC 9110, section 10.2.3). What is longer than
-/// `MAX_RETRY_AFTER` counts as that; what is neither is none.
+/// The `Retry-After` of an answer: seconds, or a date (RFC 9110, section 10.2.3). Longer times
+/// are capped at `MAX_RETRY_AFTER`. Returns `None` if the value has neither form.
 pub fn retry_after(value: Option<&[u8]>) -> Option<Duration> {
     let text = std::str::from_utf8(value?).ok()?.trim();
     let asked = match text.bytes().all(|byte| byte.is_ascii_digit()) && !text.is_empty() {

@@ -3,8 +3,8 @@
 //!
 //! `shell` sends the first view of each page as data. The scripts in `assets` draw it, and ask for more: `live` tells what is new, `view` shows records,
 //! `filter` decides which, `edited_replay` sends them once more, `held` shows those that wait, `schedules` those that are sent again and again, `messages` those of streams, and `snippets` and `har` give them away.
-//! Captured content is a stranger's: it is only ever text, and [`mask`](ginnel_api::mask) masks what is nobody
-//! else's business. The local API beside it stays exact.
+//! Captured content comes from strangers: pages show it only as text, and [`mask`](ginnel_api::mask) hides secrets
+//! in it. The local API beside it stays exact.
 
 mod assets;
 mod content;
