@@ -66,7 +66,7 @@ $(VENV)/demo-ready: pyproject.toml
 	touch $@
 
 $(VENV)/ready: $(VENV)/demo-ready
-	$(BIN)/pip install --quiet --group dev
+	$(BIN)/pip install --quiet --group tests
 	touch $@
 
 docs: dev ## Build the documentation into site/.
