@@ -106,64 +106,46 @@ pub(super) fn private_keys(shown: &str) -> Cow<'_, str> {
 
 fn hide(found: &Captures<'_>) -> String {
     let part = |name| found.name(name).map(|part| part.as_str());
+    let both = |first, second| part(first).zip(part(second));
     let whole = found.get(0).map_or("", |whole| whole.as_str());
-    if let (Some(scheme), Some(given)) = (part("scheme"), part("given")) {
-        let given = given.trim_end_matches('.');
-        return match OTHER_WORDS.iter().any(|known| given.eq_ignore_ascii_case(known)) {
-            true => whole.to_owned(),
-            false => format!("{scheme}{MASK}"),
-        };
-    }
-    if let (Some(digest), Some(fields)) = (part("digest"), part("fields")) {
-        let names = fields.split(',').filter_map(|field| field.split_once('='));
-        let mut names = names.map(|(name, _)| name.trim());
-        let is_proof =
-            names.any(|name| DIGEST_FIELDS.iter().any(|known| name.eq_ignore_ascii_case(known)));
-        return match is_proof {
-            true => format!("{digest}{MASK}"),
-            false => whole.to_owned(),
-        };
-    }
-    if let (Some(begin), Some(inner), Some(end)) = (part("begin"), part("inner"), part("end")) {
-        return private_key(begin, inner, end);
-    }
-    if let (Some(before), Some(quoted)) = (part("before"), part("quoted")) {
+    let is_other = |word: &str| OTHER_WORDS.iter().any(|known| word.eq_ignore_ascii_case(known));
+    let shown_unless = |is_visible: bool, hidden: String| match is_visible {
+        true => whole.to_owned(),
+        false => hidden,
+    };
+    if let Some((scheme, given)) = both("scheme", "given") {
+        shown_unless(is_other(given.trim_end_matches('.')), format!("{scheme}{MASK}"))
+    } else if let Some((digest, fields)) = both("digest", "fields") {
+        shown_unless(!has_digest_field(fields), format!("{digest}{MASK}"))
+    } else if let (Some((begin, inner)), Some(end)) = (both("begin", "inner"), part("end")) {
+        private_key(begin, inner, end)
+    } else if let Some((before, quoted)) = both("before", "quoted") {
         let quote = quoted.trim_start_matches(|it: char| it.is_ascii_alphabetic()).get(..1);
         let quote = quote.unwrap_or_default();
         let is_masked = quoted.trim_matches(['"', '\'']) == MASK;
-        return match is_masked {
-            true => whole.to_owned(),
-            false => format!("{before}{quote}{MASK}{quote}"),
-        };
-    }
-    if let (Some(entry), Some(word)) = (part("entry"), part("word")) {
-        return match OTHER_WORDS.iter().any(|known| word.eq_ignore_ascii_case(known)) {
-            true => whole.to_owned(),
-            false => format!("{entry}{MASK}"),
-        };
-    }
-    if let (Some(line), Some(last)) = (part("line"), part("last")) {
+        shown_unless(is_masked, format!("{before}{quote}{MASK}{quote}"))
+    } else if let Some((entry, word)) = both("entry", "word") {
+        shown_unless(is_other(word), format!("{entry}{MASK}"))
+    } else if let Some((line, last)) = both("line", "last") {
         let end = whole.get(line.len() + last.len()..).unwrap_or_default();
-        return match is_password_entry(line) {
-            true => format!("{line}{MASK}{end}"),
-            false => whole.to_owned(),
-        };
+        shown_unless(!is_password_entry(line), format!("{line}{MASK}{end}"))
+    } else if let Some((reset, link)) = both("reset", "link") {
+        let is_page = PAGE_WORDS.contains(&link.trim_end_matches('/'));
+        shown_unless(is_page || link.starts_with(['{', ':', '*', '[']), format!("{reset}{MASK}"))
+    } else if let Some(bot) = part("bot") {
+        format!("{bot}{MASK}")
+    } else if let Some(slashes) = part("slashes") {
+        format!("{slashes}{MASK}@")
+    } else {
+        format!("{}{MASK}", part("hook").unwrap_or_default())
     }
-    if let (Some(reset), Some(link)) = (part("reset"), part("link")) {
-        let is_page = PAGE_WORDS.iter().any(|known| link.trim_end_matches('/') == *known)
-            || link.starts_with(['{', ':', '*', '[']);
-        return match is_page {
-            true => whole.to_owned(),
-            false => format!("{reset}{MASK}"),
-        };
-    }
-    if let Some(bot) = part("bot") {
-        return format!("{bot}{MASK}");
-    }
-    if let Some(slashes) = part("slashes") {
-        return format!("{slashes}{MASK}@");
-    }
-    format!("{}{MASK}", part("hook").unwrap_or_default())
+}
+
+/// Returns true for the fields of Digest authentication of which one proves that the password is known.
+fn has_digest_field(fields: &str) -> bool {
+    let names = fields.split(',').filter_map(|field| field.split_once('='));
+    let mut names = names.map(|(name, _)| name.trim());
+    names.any(|name| DIGEST_FIELDS.iter().any(|known| name.eq_ignore_ascii_case(known)))
 }
 
 /// Hides the content of a private key. The lines around it stay.

@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use std::iter::Peekable;
 use std::str::Chars;
 
+use percent_encoding::percent_decode_str;
+
 use super::work;
 
 /// The longest reference to a character or an entity, in bytes.
@@ -154,6 +156,11 @@ fn character(name: &str) -> Option<char> {
 /// Returns a text as XML and HTML write it.
 pub(super) fn referenced(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// A text without percent encoding.
+pub(super) fn percent_decoded(name: &str) -> Cow<'_, str> {
+    percent_decode_str(name).decode_utf8_lossy()
 }
 
 #[cfg(test)]

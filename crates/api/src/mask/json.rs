@@ -68,69 +68,82 @@ struct SecretMembers {
     labels: BTreeSet<usize>,
 }
 
+/// The places that a pass over the members of a text has found.
+struct MemberScan<'a> {
+    source: &'a str,
+    /// The end of the variables of a GraphQL request.
+    variables_end: usize,
+    /// The end of a list of packages.
+    packages_end: usize,
+    comments: CommentEnds,
+}
+
+impl<'a> MemberScan<'a> {
+    fn new(source: &'a str) -> Self {
+        Self { source, variables_end: 0, packages_end: 0, comments: CommentEnds::default() }
+    }
+}
+
 impl SecretMembers {
     fn masked(&self, source: &str, depth: u8) -> String {
         let mut masked = String::with_capacity(source.len());
         let mut copied = 0;
         let mut at = 0;
-        let mut variables_end = 0;
-        let mut packages_end = 0;
+        let mut scan = MemberScan::new(source);
         let commands = Commands::of(source);
         let mut before = 0..0;
-        let mut comments = CommentEnds::default();
         while let Some(found) = next_string(source, at) {
             at = found.end;
-            let (place, instead) = match value_after(source, found.end, &mut comments) {
-                NextToken::Member(start) => {
-                    let name = name(source.get(found.clone()).unwrap_or_default());
-                    let is_variable = start < variables_end && self.is_variable(&name);
-                    if !self.variables.is_empty() && start >= variables_end && is_variables(&name) {
-                        let value = member(source, start).unwrap_or(start..start);
-                        if let Some(hidden) = self.coded_variables(source, &value) {
-                            masked.push_str(source.get(copied..value.start).unwrap_or_default());
-                            masked.push_str(&hidden);
-                            (copied, at) = (value.end, value.end);
-                            continue;
-                        }
-                        variables_end = value.end;
-                    }
-                    if start >= packages_end
-                        && is_package_list(&name)
-                        && source.get(start..).is_some_and(|rest| rest.starts_with('{'))
-                    {
-                        packages_end = member(source, start).map_or(start, |value| value.end);
-                    }
-                    if !is_variable && (!is_secret(&name) || self.labels.contains(&start)) {
-                        // The value is the next token.
-                        continue;
-                    }
-                    let Some(value) = member(source, start) else { continue };
-                    let after_comments = comments.skip(source, value.start).min(value.end);
-                    let written = source.get(after_comments..value.end).unwrap_or_default();
-                    let is_version = start < packages_end && is_version(written);
-                    if is_visible_scalar(&name, written, true)
-                        || is_version
-                        || is_schema_text(written)
-                    {
-                        continue;
-                    }
-                    (value, Some(format!("\"{MASK}\"")))
-                }
+            let hidden = match value_after(source, found.end, &mut scan.comments) {
+                NextToken::Member(start) => self.hide_member(&mut scan, &found, start),
                 NextToken::Other => {
                     let last = std::mem::replace(&mut before, found.clone());
                     let hidden = hidden_argument(source, &commands, last, &found);
                     let written = source.get(found.clone()).unwrap_or_default();
-                    (found, hidden.or_else(|| string(written, depth)))
+                    hidden.or_else(|| string(written, depth)).map(|text| (found, text))
                 }
             };
-            let Some(instead) = instead else { continue };
+            let Some((place, text)) = hidden else { continue };
             masked.push_str(source.get(copied..place.start).unwrap_or_default());
-            masked.push_str(&instead);
-            copied = place.end;
-            at = place.end;
+            masked.push_str(&text);
+            (copied, at) = (place.end, place.end);
         }
         masked.push_str(source.get(copied..).unwrap_or_default());
         masked
+    }
+
+    /// Returns the place of a member's value and the text that replaces it; none if the value stays or is the next token.
+    fn hide_member(
+        &self,
+        scan: &mut MemberScan<'_>,
+        found: &Range<usize>,
+        start: usize,
+    ) -> Option<(Range<usize>, String)> {
+        let source = scan.source;
+        let name = name(source.get(found.clone()).unwrap_or_default());
+        let is_variable = start < scan.variables_end && self.is_variable(&name);
+        if !self.variables.is_empty() && start >= scan.variables_end && is_variables(&name) {
+            let value = member(source, start).unwrap_or(start..start);
+            if let Some(hidden) = self.coded_variables(source, &value) {
+                return Some((value, hidden));
+            }
+            scan.variables_end = value.end;
+        }
+        if start >= scan.packages_end
+            && is_package_list(&name)
+            && source.get(start..).is_some_and(|rest| rest.starts_with('{'))
+        {
+            scan.packages_end = member(source, start).map_or(start, |value| value.end);
+        }
+        if !is_variable && (!is_secret(&name) || self.labels.contains(&start)) {
+            return None;
+        }
+        let value = member(source, start)?;
+        let after_comments = scan.comments.skip(source, value.start).min(value.end);
+        let written = source.get(after_comments..value.end).unwrap_or_default();
+        let is_version = start < scan.packages_end && is_version(written);
+        let is_visible = is_visible_scalar(&name, written, true) || is_schema_text(written);
+        (!is_visible && !is_version).then(|| (value, format!("\"{MASK}\"")))
     }
 
     fn is_variable(&self, name: &str) -> bool {

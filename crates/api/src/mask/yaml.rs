@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::iter::Peekable;
 use std::sync::LazyLock;
 
 use regex::Regex;
@@ -9,7 +10,7 @@ use regex::Regex;
 use super::descriptions::is_schema_block;
 use super::labels::{LabelReach, PairRole, pair_role};
 use super::object_kinds::{KIND, SECRET_DATA, SECRET_KIND, SECRET_KINDS, SECRET_LIST_KIND};
-use super::{MASK, anchors, brackets, escapes, text, work};
+use super::{MASK, anchors, brackets, escapes, sentences, text, work};
 use crate::secrets::{is_secret, is_visible_scalar};
 
 /// A line with a key: the text before the key, the key, and the text between the key and its value.
@@ -91,65 +92,97 @@ fn hide_lines<'a>(
         work::count(line.len());
         let line_start = offset;
         offset += line.len();
-        let Some(found) = hidden(number, line) else {
-            masked.push_str(line);
-            continue;
-        };
-        let (start, value) = line.split_at(found.value_start);
-        let value = value.trim_end();
+        match hidden(number, line) {
+            Some(key) => {
+                let value = SecretValue::find(source, line, line_start, key, &mut lines);
+                offset = value.end;
+                value.write_masked(is_declared, &mut masked);
+            }
+            None => masked.push_str(line),
+        }
+    }
+    masked
+}
+
+/// The value of a key or item that is hidden, with the lines that belong to it.
+struct SecretValue<'a> {
+    key: SecretKey<'a>,
+    line: &'a str,
+    /// The lines below that belong to the value.
+    block: &'a str,
+    /// Empty lines and comments behind it.
+    blank: &'a str,
+    /// The place behind `blank`.
+    end: usize,
+}
+
+impl<'a> SecretValue<'a> {
+    /// Takes the lines of the value that begins in a line.
+    fn find(
+        source: &'a str,
+        line: &'a str,
+        line_start: usize,
+        key: SecretKey<'a>,
+        lines: &mut Peekable<impl Iterator<Item = (usize, &'a str)>>,
+    ) -> Self {
+        let value = line.get(key.value_start..).unwrap_or_default().trim_end();
         let flow_end = match value.starts_with(['[', '{']) {
-            true => brackets::end(source, line_start + found.value_start),
+            true => brackets::end(source, line_start + key.value_start),
             false => 0,
         };
         let mut open_quote = open_quote(value);
-        let mut hides_more = false;
+        let block_start = line_start + line.len();
+        let mut end = block_start;
         // Empty lines and comments belong to the value only if more of it follows.
-        let mut pending = String::new();
-        let block_start = offset;
-        let mut block_end = offset;
+        let mut block_end = block_start;
         while let Some((_, next)) = lines.peek().copied() {
             work::count(next.len());
-            if offset < flow_end || open_quote.is_some() || found.contains(next, value) {
+            if end < flow_end || open_quote.is_some() || key.contains(next, value) {
                 open_quote = open_quote.filter(|quote| !next.contains(*quote));
-                hides_more = true;
-                block_end = offset + next.len();
-                pending.clear();
-            } else if is_blank(next) {
-                pending.push_str(next);
-            } else {
+                block_end = end + next.len();
+            } else if !is_blank(next) {
                 break;
             }
-            offset += next.len();
+            end += next.len();
             lines.next();
         }
-        let scalar = value.split(" #").next().unwrap_or_default();
-        let is_visible = value.is_empty()
-            || is_visible_scalar(&found.name, scalar, is_declared)
-            || !is_declared && text::is_sentence_about(&found.name, value);
-        masked.push_str(start);
-        let block = source.get(block_start..block_end).unwrap_or_default();
-        if is_visible && !hides_more {
-            masked.push_str(value);
-        } else if is_declared
-            && value.is_empty()
-            && (is_list_of_numbers(block) || is_schema_block(block))
-        {
-            masked.push_str(line.get(found.value_start..).unwrap_or_default());
-            masked.push_str(block);
-            masked.push_str(&pending);
-            continue;
-        } else {
-            if !start.ends_with([' ', '\t']) {
-                masked.push(' ');
-            }
-            masked.push_str(MASK);
-        }
-        if line.ends_with('\n') {
-            masked.push('\n');
-        }
-        masked.push_str(&pending);
+        let text = |start, end| source.get(start..end).unwrap_or_default();
+        Self { key, line, block: text(block_start, block_end), blank: text(block_end, end), end }
     }
-    masked
+
+    fn write_masked(&self, is_declared: bool, masked: &mut String) {
+        let (start, value) = self.line.split_at(self.key.value_start);
+        let value = value.trim_end();
+        masked.push_str(start);
+        if is_declared
+            && value.is_empty()
+            && (is_list_of_numbers(self.block) || is_schema_block(self.block))
+        {
+            masked.push_str(self.line.get(self.key.value_start..).unwrap_or_default());
+            masked.push_str(self.block);
+        } else {
+            if self.block.is_empty() && self.is_visible(value, is_declared) {
+                masked.push_str(value);
+            } else {
+                if !start.ends_with([' ', '\t']) {
+                    masked.push(' ');
+                }
+                masked.push_str(MASK);
+            }
+            if self.line.ends_with('\n') {
+                masked.push('\n');
+            }
+        }
+        masked.push_str(self.blank);
+    }
+
+    fn is_visible(&self, value: &str, is_declared: bool) -> bool {
+        let name = &self.key.name;
+        let scalar = value.split(" #").next().unwrap_or_default();
+        value.is_empty()
+            || is_visible_scalar(name, scalar, is_declared)
+            || !is_declared && sentences::is_sentence_about(name, value)
+    }
 }
 
 /// Returns true for lines that are items of a list and whose values are visible below the name of a secret.
@@ -345,6 +378,30 @@ struct Mapping {
 }
 
 impl Mapping {
+    fn add_key(&mut self, key: &SecretKey<'_>, number: usize, line: &str, below: &str) {
+        if SECRET_DATA.contains(&&*key.name) {
+            self.data.push(number);
+        }
+        self.add_kinds(&key.name, number);
+        let role = pair_role(&key.name);
+        if role != Some(PairRole::Name) && key.name != KIND {
+            self.values.extend(role.map(|role| (number, role)));
+            return;
+        }
+        let value = line.get(key.value_start..).unwrap_or_default();
+        let value = value.split(" #").next().unwrap_or_default().trim();
+        let written = match value.is_empty() || value.starts_with(['>', '|']) {
+            true => below.trim_start_matches(':').trim(),
+            false => value,
+        };
+        let text = scalar_text(written);
+        if key.name == KIND {
+            self.kind = text.into_owned();
+        } else if let Some(reach) = LabelReach::of(&key.name, &text) {
+            self.secret = Some((text.into_owned(), reach));
+        }
+    }
+
     fn add_kinds(&mut self, member: &str, number: usize) {
         for (kind, (is_kind, known)) in self.kinds.iter_mut().zip(&SECRET_KINDS).enumerate() {
             *is_kind |= known.is_of(member, "");
@@ -405,29 +462,9 @@ fn secret_pairs(source: &str) -> BTreeMap<usize, String> {
             open.push(Mapping { column, ..Mapping::default() });
         }
         let Some(mapping) = open.last_mut() else { continue };
-        if SECRET_DATA.contains(&&*key.name) {
-            mapping.data.push(number);
-        }
-        mapping.add_kinds(&key.name, number);
-        let role = pair_role(&key.name);
-        if role == Some(PairRole::Name) || key.name == KIND {
-            let value = line.get(key.value_start..).unwrap_or_default();
-            let value = value.split(" #").next().unwrap_or_default().trim();
-            // The text may be in the next line, as a text of several lines or behind an explicit key.
-            let below = lines.peek().map_or("", |(_, next)| next.trim());
-            let written = match value.is_empty() || value.starts_with(['>', '|']) {
-                true => below.trim_start_matches(':').trim(),
-                false => value,
-            };
-            let text = scalar_text(written);
-            if key.name == KIND {
-                mapping.kind = text.into_owned();
-            } else if let Some(reach) = LabelReach::of(&key.name, &text) {
-                mapping.secret = Some((text.into_owned(), reach));
-            }
-        } else if let Some(role) = role {
-            mapping.values.push((number, role));
-        }
+        // The text may be in the next line, as a text of several lines or behind an explicit key.
+        let below = lines.peek().map_or("", |(_, next)| next.trim());
+        mapping.add_key(&key, number, line, below);
     }
     close_mappings(&mut open, &mut pairs, |_| true);
     pairs
