@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyMapping, PyString, PyTuple};
 use serde_json::{Map, Number, Value};
 
-use ginnel_api::{Call, Info, Kind, Malformed, encode_arguments};
+use ginnel_api::{Call, Info, Kind, Malformed, Shape, encode_arguments};
 
 use super::error;
 use free::{Integers, class_of, name_of, on_the_wire, pairs, text_of};
@@ -85,22 +85,24 @@ fn value(object: &Bound<'_, PyAny>, kind: &Kind, place: &str) -> PyResult<Value>
         },
         Kind::List(item) => list(object, item, place),
         Kind::Map(item) => map(object, item, place),
-        Kind::Record(shape) => {
-            let wire = on_the_wire(object)?;
-            let Ok(mapping) = wire.cast::<PyMapping>() else {
-                return Err(wrong(&format!("a mapping or {}", shape.name)));
-            };
-            entries(mapping, place, |name, field, place| {
-                let known = shape.fields.iter().find(|known| known.name == name);
-                match known {
-                    _ if field.is_none() => Ok(Value::Null),
-                    Some(known) => value(field, &known.kind, place),
-                    // The server may know it, or says that it does not.
-                    None => free::value(field, Integers::Of64Bits, place),
-                }
-            })
-        }
+        Kind::Record(shape) => record(object, shape, place),
     }
+}
+
+fn record(object: &Bound<'_, PyAny>, shape: &Shape, place: &str) -> PyResult<Value> {
+    let wire = on_the_wire(object)?;
+    let Ok(mapping) = wire.cast::<PyMapping>() else {
+        return Err(wrong_type(object, place, &format!("a mapping or {}", shape.name)));
+    };
+    entries(mapping, place, |name, field, place| {
+        let known = shape.fields.iter().find(|known| known.name == name);
+        match known {
+            _ if field.is_none() => Ok(Value::Null),
+            Some(known) => value(field, &known.kind, place),
+            // The server may know it, or says that it does not.
+            None => free::value(field, Integers::Of64Bits, place),
+        }
+    })
 }
 
 fn number(object: &Bound<'_, PyAny>, place: &str) -> PyResult<Value> {

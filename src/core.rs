@@ -298,19 +298,11 @@ impl Core {
                 return expected.convert(py, self.replay(py, call, recorded, observer.as_ref())??);
             }
         };
-        // What ends the call: raised by a hook, or by the handler of a signal.
-        let end = Mutex::new(None);
-        let note = |error: Option<PyErr>| {
-            let is_end = error.is_some();
-            if is_end {
-                *end.lock().unwrap_or_else(PoisonError::into_inner) = error;
-            }
-            is_end
-        };
+        let raised = RaisedError::default();
         let mut on_event = |event: CallEvent| {
             let observer = observer.as_ref();
             let notified = observer.and_then(|observer| attached(|py| observer.notify(py, &event)));
-            match note(notified.and_then(Result::err)) {
+            match raised.keep(notified.and_then(Result::err)) {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             }
@@ -319,24 +311,20 @@ impl Core {
         let client_observer = filter.map(|filter| Observer { filter, on_event: &mut on_event });
         let outcome = guard.detached(|| {
             self.client.send_blocking(call, client_observer, || {
-                runs_signal_handlers() && note(attached(|py| py.check_signals().err()).flatten())
+                let check = |py: Python<'_>| py.check_signals().err();
+                runs_signal_handlers() && raised.keep(attached(check).flatten())
             })
         });
-        if let Some(end) = end.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            return Err(end);
-        }
+        raised.into_result()?;
         logging::deliver(py)?;
-        match outcome {
-            Ok(Some(answer)) => {
-                if let Some(recording) = recording {
-                    recording.record(py, &answer)?;
-                }
-                let accepted = answer.accept().map_err(|problem| error::failed(py, problem));
-                accepted.and_then(|answer| expected.convert(py, answer))
-            }
-            Ok(None) => Err(error::raise(py, "APIError", "the call was interrupted")),
-            Err(problem) => Err(error::failed(py, problem)),
+        let answer = outcome.map_err(|problem| error::failed(py, problem))?;
+        let interrupted = || error::raise(py, "APIError", "the call was interrupted");
+        let answer = answer.ok_or_else(interrupted)?;
+        if let Some(recording) = recording {
+            recording.record(py, &answer)?;
         }
+        let accepted = answer.accept().map_err(|problem| error::failed(py, problem));
+        accepted.and_then(|answer| expected.convert(py, answer))
     }
 
     fn observer(
@@ -454,4 +442,23 @@ fn free_call(
 #[pyfunction]
 pub(super) fn loopback_only(forbid: bool) -> bool {
     ginnel_client::loopback_only(forbid)
+}
+
+/// The error that ends a call: raised by a hook, or by the handler of a signal.
+#[derive(Default)]
+struct RaisedError(Mutex<Option<PyErr>>);
+
+impl RaisedError {
+    /// Keeps an error. Returns true if there is one.
+    fn keep(&self, error: Option<PyErr>) -> bool {
+        let is_raised = error.is_some();
+        if is_raised {
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = error;
+        }
+        is_raised
+    }
+
+    fn into_result(self) -> PyResult<()> {
+        self.0.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+    }
 }

@@ -13,7 +13,7 @@ use ginnel_base::logging::{LogFormat, or_debug};
 use ginnel_gateway::{EventDelivery, EventSubscriber};
 use ginnel_net::secret_file::take_readable_files;
 use ginnel_service::config::{self, SECTIONS, ServeConfig};
-use ginnel_service::{AcceptFailures, Refusals, Service};
+use ginnel_service::{AcceptFailures, Error as ServiceError, Options, Refusals, Service};
 use ginnel_settings::{ConfigFile, ResolvedSettings};
 use ginnel_store::HealthEvents;
 
@@ -128,32 +128,21 @@ type AccessOutput = (LogOutput, LogFormat);
 
 async fn serve(mut running: RunningConfig, access: Option<AccessOutput>) -> Result<(), CliError> {
     // In place before the service is, so that no signal ends it unprepared.
-    let (mut signals, mut is_ending) = (Signals::new()?, false);
+    let mut signals = Signals::new()?;
     let ServeConfig { options, json, events, .. } = running.config.clone();
     let place = place(&options);
     let path = options.path.clone();
     let is_configured = (options.admin_key.is_some(), options.authtoken.is_some());
-    let mut starting = pin!(Service::start(options));
-    let started = tokio::select! {
-        started = starting.as_mut() => Some(started),
-        // Where it is almost there, it stops in order: what it has made is told to somebody.
-        () = signals.next() => {
-            let started = timeout(START_GRACE, starting).await;
-            is_ending = true;
-            or_debug!(started, "a start that a signal has ended takes too long")
-        }
-    };
-    let Some(started) = started else {
+    let Some((started, is_ending)) = start(options, &mut signals).await else {
         complain("stopped before it had started");
         return Ok(());
     };
     let mut service = started?;
     let key = service.api_key().filter(|_| !is_configured.0);
     let token = service.authtoken().filter(|_| !is_configured.1);
-    if announce(&service, (path.as_deref(), &place), (key, token), json) {
-        service.remove_token_files();
-    } else {
-        service.keep_token_files();
+    match announce(&service, (path.as_deref(), &place), (key, token), json) {
+        true => service.remove_token_files(),
+        false => service.keep_token_files(),
     }
     if !log_options(&running.config).is_on() {
         // Otherwise, the log has them.
@@ -163,10 +152,8 @@ async fn serve(mut running: RunningConfig, access: Option<AccessOutput>) -> Resu
     if events {
         tokio::spawn(tell(service.own_events()));
     }
-    let access = match access {
-        Some((output, format)) => Some(AccessLog::start(service.own_events(), output, format)?),
-        None => None,
-    };
+    let start_log = |(output, format)| AccessLog::start(service.own_events(), output, format);
+    let access = access.map(start_log).transpose()?;
     let systemd = SystemdNotifier::from_environment();
     systemd.tell(notify::READY);
     tokio::select! {
@@ -180,6 +167,23 @@ async fn serve(mut running: RunningConfig, access: Option<AccessOutput>) -> Resu
     tokio::select! {
         () = stop(service, access, running.config.grace) => Ok(()),
         () = signals.next() => Err(CliError::second_signal()),
+    }
+}
+
+/// Starts the service. Returns true with it if a signal has come meanwhile, and nothing if it then takes too long.
+async fn start(
+    options: Options,
+    signals: &mut Signals,
+) -> Option<(Result<Service, ServiceError>, bool)> {
+    let mut starting = pin!(Service::start(options));
+    tokio::select! {
+        started = starting.as_mut() => Some((started, false)),
+        // A service that has almost started is stopped in order, because its new tokens are displayed once.
+        () = signals.next() => {
+            let started = timeout(START_GRACE, starting).await;
+            let started = or_debug!(started, "a start that a signal has ended takes too long");
+            started.map(|started| (started, true))
+        }
     }
 }
 

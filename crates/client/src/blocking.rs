@@ -161,10 +161,8 @@ fn exchange(
     #[cfg(unix)]
     connection.socket.leave_reactor();
     let request = attempts.request();
-    let mut exchange = connection.begin(request)?;
-    if sink.is_some() {
-        exchange = exchange.streaming();
-    }
+    let begun = connection.begin(request)?;
+    let mut exchange = if sink.is_some() { begun.streaming() } else { begun };
     let mut is_sent = false;
     let mut interrupt_checked = Instant::now();
     let response = loop {
@@ -193,18 +191,24 @@ fn exchange(
             return Err(AttemptError::Failed(limit.cause(true)));
         }
     };
-    if let Some(sink) = sink.as_deref_mut().filter(|_| response.status / 100 == 2) {
-        if response.is_coded {
-            return Err(Cause::Body("it has a coding that was not asked for".to_owned()).into());
-        }
-        deliver(sink, response.body())?;
-    }
+    deliver_rest(sink, &response)?;
     if connection.may_stay(&exchange, request, &response)
         && attempts.permits_reuse(response.has_surplus)
     {
         lease.keep();
     }
     Ok(response)
+}
+
+/// Passes on what is left of the body of a successful response.
+fn deliver_rest(sink: &mut Option<BodySink<'_>>, response: &Response) -> Result<(), AttemptError> {
+    let Some(sink) = sink.as_deref_mut().filter(|_| response.status / 100 == 2) else {
+        return Ok(());
+    };
+    if response.is_coded {
+        return Err(Cause::Body("it has a coding that was not asked for".to_owned()).into());
+    }
+    deliver(sink, response.body())
 }
 
 fn deliver(sink: BodySink<'_>, piece: &[u8]) -> Result<(), AttemptError> {

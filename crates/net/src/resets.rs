@@ -243,18 +243,8 @@ impl CopyDirection {
     ) -> Poll<DirectionState> {
         use DirectionState::{Complete, Ending, LostSource, LostTarget};
         loop {
-            while let Some(rest) =
-                self.buffer.get(self.start..self.end).filter(|rest| !rest.is_empty())
-            {
-                match ready!(to.as_mut().poll_write(cx, rest)) {
-                    Ok(0) => return Poll::Ready(LostTarget(Some(io::ErrorKind::WriteZero.into()))),
-                    Ok(written) => {
-                        self.start += written;
-                        self.copied += written as u64;
-                        self.needs_flush = true;
-                    }
-                    Err(error) => return Poll::Ready(LostTarget(Some(error))),
-                }
+            if let Err(error) = ready!(self.poll_write_buffered(cx, to.as_mut())) {
+                return Poll::Ready(LostTarget(Some(error)));
             }
             if matches!(self.state, Ending) {
                 let ended = ready!(to.as_mut().poll_shutdown(cx));
@@ -288,6 +278,24 @@ impl CopyDirection {
                 self.state = Ending;
             }
         }
+    }
+
+    fn poll_write_buffered<W: AsyncWrite>(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut to: Pin<&mut W>,
+    ) -> Poll<io::Result<()>> {
+        while let Some(rest) = self.buffer.get(self.start..self.end).filter(|rest| !rest.is_empty())
+        {
+            let written = ready!(to.as_mut().poll_write(cx, rest))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.start += written;
+            self.copied += written as u64;
+            self.needs_flush = true;
+        }
+        Poll::Ready(Ok(()))
     }
 
     /// Notes if the other direction could not write to the source of this one. Returns true if that is new.

@@ -4,6 +4,7 @@
 //! outside, a body or an answer, and goes on with the same action once it is there. So an action
 //! asks before it changes anything.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use http::header::CACHE_CONTROL;
@@ -225,15 +226,9 @@ impl Run<'_> {
         for (index, step) in rule.actions.iter().enumerate().skip(start) {
             self.action = Some(index);
             if self.has_logins
-                && let Some(visit) = exchange.visit().filter(|visit| visit.is_step())
-                && step.action.login().is_some_and(|config| !visit.is_for(config))
+                && let Some(outcome) = self.skip_login(rule, step, index, exchange)
             {
-                self.jump = self.later_login(index, visit);
-                if self.jump.is_some() {
-                    return None;
-                }
-                exchange.record.decision = Some(self.decision(rule, step));
-                return Some(self.end(Verdict::Respond(no_login()), exchange));
+                return outcome;
             }
             let mut turn = Turn {
                 exchange,
@@ -250,20 +245,10 @@ impl Run<'_> {
                 return Some(self.end(Verdict::Respond(ambiguous()), exchange));
             }
             let logged = turn.exchange.record.logs.len();
-            let flow = step.action.run(&mut turn);
-            let result = std::mem::take(&mut turn.result);
-            let mut flow = match flow {
-                Ok(Flow::NeedBody { limit }) => return Some(StepOutcome::NeedBody { limit }),
-                Ok(Flow::Fetch(fetch)) => {
-                    self.asked = Some(fetch.clone());
-                    return Some(StepOutcome::Fetch(fetch));
-                }
-                Ok(Flow::Keys(request)) => {
-                    self.asked_keys = Some(request.clone());
-                    return Some(StepOutcome::Keys(request));
-                }
-                Ok(Flow::Login(request)) => return Some(StepOutcome::Login(request)),
-                flow => flow,
+            let (flow, result) = (step.action.run(&mut turn), turn.result.take());
+            let mut flow = match self.await_flow(flow) {
+                ControlFlow::Break(outcome) => return Some(outcome),
+                ControlFlow::Continue(flow) => flow,
             };
             if !self.secrets.is_empty() {
                 self.mask(exchange, world, logged, &mut flow);
@@ -280,6 +265,45 @@ impl Run<'_> {
             return Some(self.end(verdict, exchange));
         }
         None
+    }
+
+    /// Handles a visit that is a step of another login than that of an action: the run continues at that login, or
+    /// ends. Returns none if the action is to run.
+    fn skip_login(
+        &mut self,
+        rule: &Rule,
+        step: &action::ActionStep,
+        index: usize,
+        exchange: &mut Exchange,
+    ) -> Option<Option<StepOutcome>> {
+        let visit = exchange.visit().filter(|visit| visit.is_step())?;
+        step.action.login().filter(|config| !visit.is_for(config))?;
+        self.jump = self.later_login(index, visit);
+        if self.jump.is_some() {
+            return Some(None);
+        }
+        exchange.record.decision = Some(self.decision(rule, step));
+        Some(Some(self.end(Verdict::Respond(no_login()), exchange)))
+    }
+
+    /// Returns what an action needs before it can run, or its flow if it has run.
+    fn await_flow(
+        &mut self,
+        flow: Result<Flow, ActionError>,
+    ) -> ControlFlow<StepOutcome, Result<Flow, ActionError>> {
+        ControlFlow::Break(match flow {
+            Ok(Flow::NeedBody { limit }) => StepOutcome::NeedBody { limit },
+            Ok(Flow::Fetch(fetch)) => {
+                self.asked = Some(fetch.clone());
+                StepOutcome::Fetch(fetch)
+            }
+            Ok(Flow::Keys(request)) => {
+                self.asked_keys = Some(request.clone());
+                StepOutcome::Keys(request)
+            }
+            Ok(Flow::Login(request)) => StepOutcome::Login(request),
+            flow => return ControlFlow::Continue(flow),
+        })
     }
 
     /// Masks secrets in what an action leaves behind for people to see; later rules see its result as it is.

@@ -89,22 +89,9 @@ impl StreamMessageView {
             true => (body.map(text), None),
             false => (None, body.map(|bytes| Base64(bytes.into()))),
         };
-        let mut masked = masked;
-        let mut data = data;
-        let (message_type, message) = match decoded {
-            None => (None, None),
-            Some(DecodedMessage { type_name, value }) => {
-                let mut shown = value.clone();
-                if !reveal {
-                    mask::value(&mut shown);
-                }
-                if shown != value {
-                    // Its bytes hold what the name of a field says to be secret.
-                    (masked, data) = (true, None);
-                }
-                (Some(type_name), Some(shown.to_string()))
-            }
-        };
+        let message = decoded.map(|decoded| ShownMessage::of(decoded, reveal));
+        let hides_field = message.as_ref().is_some_and(|message| message.is_masked);
+        let (message_type, message) = message.map(|it| (it.type_name, it.text)).unzip();
         let event_id = match reveal {
             true => item.event_id,
             false => mask::text(&item.event_id).into_owned(),
@@ -115,8 +102,9 @@ impl StreamMessageView {
             kind: item.kind,
             time,
             size: item.size,
-            masked,
-            data,
+            masked: masked || hides_field,
+            // The bytes contain what the name of a field says to be secret.
+            data: data.filter(|_| !hides_field),
             text,
             message_type,
             message,
@@ -126,6 +114,25 @@ impl StreamMessageView {
             compressed: item.is_compressed,
             truncated: item.is_cut,
         }
+    }
+}
+
+/// A message that was decoded, as it is displayed.
+struct ShownMessage {
+    type_name: String,
+    text: String,
+    /// True if fields are hidden.
+    is_masked: bool,
+}
+
+impl ShownMessage {
+    fn of(decoded: DecodedMessage, reveal: bool) -> Self {
+        let DecodedMessage { type_name, value } = decoded;
+        let mut shown = value.clone();
+        if !reveal {
+            mask::value(&mut shown);
+        }
+        Self { type_name, text: shown.to_string(), is_masked: shown != value }
     }
 }
 

@@ -107,6 +107,12 @@ impl LocalConnection {
 }
 
 impl RelayExchange<'_> {
+    fn send_failure(&self, unsent: SendError, is_whole: bool) -> RelayError {
+        let is_answered = self.status.load(Ordering::Relaxed) > 0;
+        let received = self.recording.map_or(0, Recording::request_length);
+        unsent.failure(&self.head.body, received, is_whole, is_answered)
+    }
+
     /// Sends the request with this head, and brings the answer.
     pub async fn run(
         self,
@@ -142,11 +148,7 @@ impl RelayExchange<'_> {
             answered = receiving.run() => Ok(answered),
         };
         let is_whole = sending.body.is_done();
-        let answered = ended.unwrap_or_else(|unsent| {
-            let is_answered = self.status.load(Ordering::Relaxed) > 0;
-            let received = self.recording.map_or(0, Recording::request_length);
-            Err(unsent.failure(&self.head.body, received, is_whole, is_answered))
-        });
+        let answered = ended.unwrap_or_else(|unsent| Err(self.send_failure(unsent, is_whole)));
         if let Some(recording) = self.recording.filter(|_| answered.is_ok()) {
             recording.complete();
         }
@@ -332,18 +334,24 @@ impl ResponseCopy<'_> {
         }
     }
 
-    async fn pass_on(&mut self, head: RelayResponse) -> Result<ResponseEnd, RelayError> {
-        let RelayResponse { length, status, mut body, keep_alive, .. } = head;
-        let beginning = self.buffer.get(length..).unwrap_or_default();
-        body.check(beginning).map_err(|error| unanswered(&error.to_string()))?;
-        let announced = body.clone();
-        self.status.store(status, Ordering::Relaxed);
+    /// Checks and records the head of a response.
+    fn begin_response(&mut self, head: &RelayResponse) -> Result<(), RelayError> {
+        let (head_bytes, beginning) = self.buffer.split_at(head.length.min(self.buffer.len()));
+        head.body.check(beginning).map_err(|error| unanswered(&error.to_string()))?;
+        self.status.store(head.status, Ordering::Relaxed);
         if let Some(recording) = self.recording {
-            recording.response_head(self.buffer.get(..length).unwrap_or_default(), &body);
-            if !matches!(body, Body::Length(_)) {
+            recording.response_head(head_bytes, &head.body);
+            if !matches!(head.body, Body::Length(_)) {
                 recording.begin_stream();
             }
         }
+        Ok(())
+    }
+
+    async fn pass_on(&mut self, head: RelayResponse) -> Result<ResponseEnd, RelayError> {
+        self.begin_response(&head)?;
+        let RelayResponse { length, status, mut body, keep_alive, .. } = head;
+        let announced = body.clone();
         let mut pending = length;
         if let Some(rewritten) = self.redirected(length) {
             self.buffer.advance(length);

@@ -205,24 +205,29 @@ impl Visit<'_> {
             }
             Interception::Answered { keep_alive } => keep_alive,
         };
+        self.count_request(recording.as_ref(), started);
+        again
+    }
+
+    /// Counts and logs a request that has ended.
+    fn count_request(&self, recording: Option<&Recording>, started: Instant) {
         let ended = Instant::now();
         if tracing::enabled!(tracing::Level::DEBUG) {
-            self.log_request(recording.as_ref(), ended.duration_since(started));
+            self.log_request(recording, ended.duration_since(started));
         }
         let status = self.status.load(Ordering::Relaxed);
         self.front.responses.count(status);
-        let [received, sent] = recording.as_ref().map_or([0, 0], Recording::lengths);
+        let [received, sent] = recording.map_or([0, 0], Recording::lengths);
         self.front.metrics.exchange_ended(&EndedExchange {
             started,
             took: (status != 101).then(|| ended.duration_since(started)),
             is_failed: status == 0
                 || status >= 500
-                || recording.as_ref().is_some_and(Recording::is_failed_call),
+                || recording.is_some_and(Recording::is_failed_call),
             received,
             sent,
         });
         self.front.metrics.request_finished(ended.duration_since(started), ended);
-        again
     }
 
     /// Tells that a request has ended.
@@ -298,28 +303,7 @@ impl Visit<'_> {
         let proper = head.has_improper_upgrade.then(|| rewrite::without_improper_upgrades(bytes));
         let bytes = proper.as_deref().unwrap_or(bytes);
         loop {
-            let began = recording.map(|_| Instant::now());
-            let mut local = match self.idle_local() {
-                Some(local) => {
-                    mark_connection(recording, began, began);
-                    local
-                }
-                None => match self.front.upstream.connect().await {
-                    Ok(connected) => {
-                        mark_connection(recording, began, began.map(|_| Instant::now()));
-                        LocalConnection::new(connected)
-                    }
-                    Err(error) => {
-                        mark_connection(recording, began, None);
-                        let tunnel = self.front.tunnel_name.as_str();
-                        tracing::debug!(tunnel, err = %error, "cannot connect to the local service");
-                        let reason = self.unreachable(&error);
-                        self.keep_body(head, recording).await;
-                        self.answer_for_local(&reason, recording).await;
-                        return false;
-                    }
-                },
-            };
+            let Some(mut local) = self.connect_local(head, recording).await else { return false };
             let outcome = RelayExchange {
                 front: self.front,
                 head,
@@ -345,23 +329,55 @@ impl Visit<'_> {
                 // The local service closed a connection that it had kept, just as we used it.
                 Err(RelayError::Unanswered(_))
                     if local.reused && head.is_idempotent && head.body.is_done() => {}
-                Err(RelayError::Unanswered(reason)) => {
-                    let tunnel = self.front.tunnel_name.as_str();
-                    tracing::debug!(tunnel, err = reason, "the local service did not answer");
-                    self.answer_for_local(&reason, recording).await;
+                Err(error) => {
+                    self.fail_exchange(error, recording).await;
                     return false;
                 }
-                Err(RelayError::Malformed(error)) => {
-                    self.refuse(error.into(), recording).await;
-                    return false;
-                }
-                Err(RelayError::Broken(error)) => {
-                    let tunnel = self.front.tunnel_name.as_str();
-                    tracing::debug!(tunnel, err = %error, "a request broke off");
-                    if let Some(recording) = recording {
-                        recording.fail(&error);
-                    }
-                    return false;
+            }
+        }
+    }
+
+    /// Returns an idle connection to the local service, or a new one. If there is none, the visitor has got a response.
+    async fn connect_local(
+        &mut self,
+        head: &RelayRequest,
+        recording: Option<&Recording>,
+    ) -> Option<LocalConnection> {
+        let began = recording.map(|_| Instant::now());
+        if let Some(local) = self.idle_local() {
+            mark_connection(recording, began, began);
+            return Some(local);
+        }
+        match self.front.upstream.connect().await {
+            Ok(connected) => {
+                mark_connection(recording, began, began.map(|_| Instant::now()));
+                Some(LocalConnection::new(connected))
+            }
+            Err(error) => {
+                mark_connection(recording, began, None);
+                let tunnel = self.front.tunnel_name.as_str();
+                tracing::debug!(tunnel, err = %error, "cannot connect to the local service");
+                let reason = self.unreachable(&error);
+                self.keep_body(head, recording).await;
+                self.answer_for_local(&reason, recording).await;
+                None
+            }
+        }
+    }
+
+    /// Responds to the visitor of an exchange that failed, if no response has begun.
+    async fn fail_exchange(&mut self, error: RelayError, recording: Option<&Recording>) {
+        let tunnel = self.front.tunnel_name.as_str();
+        match error {
+            RelayError::Unanswered(reason) => {
+                tracing::debug!(tunnel, err = reason, "the local service did not answer");
+                self.answer_for_local(&reason, recording).await;
+            }
+            RelayError::Malformed(error) => self.refuse(error.into(), recording).await,
+            RelayError::Broken(error) => {
+                tracing::debug!(tunnel, err = %error, "a request broke off");
+                if let Some(recording) = recording {
+                    recording.fail(&error);
                 }
             }
         }

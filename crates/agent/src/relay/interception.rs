@@ -16,7 +16,8 @@ use super::http::Visit;
 use super::page;
 use crate::capture::{CapturedMessage, Recording};
 use crate::intercept::{
-    HoldDecision, HoldTicket, InterceptRule, MockFault, MockResponse, RequestView, TemplateValues,
+    HoldDecision, HoldTicket, InterceptRule, MadeResponse, MockFault, MockResponse, RequestView,
+    TemplateValues,
 };
 
 /// How much of a body is kept for texts that name its values, and for changes.
@@ -107,6 +108,17 @@ impl Visit<'_> {
                 return GONE;
             }
         };
+        let keep_alive = self.send_mock(&made, sent, recording).await && head.keep_alive;
+        Interception::Answered { keep_alive }
+    }
+
+    /// Sends the head of a mock's response and the first bytes of its body. Returns true if all of it was sent.
+    async fn send_mock(
+        &mut self,
+        made: &MadeResponse,
+        sent: &[u8],
+        recording: Option<&Recording>,
+    ) -> bool {
         self.status.store(made.status, Ordering::Relaxed);
         let is_whole = sent.len() == made.body.len();
         if let Some(recording) = recording {
@@ -118,8 +130,7 @@ impl Visit<'_> {
             }
         }
         let written = self.write.write_all(&[&made.head, sent].concat()).await;
-        let is_sent = written.is_ok() && self.write.flush().await.is_ok();
-        Interception::Answered { keep_alive: is_whole && is_sent && head.keep_alive }
+        is_whole && written.is_ok() && self.write.flush().await.is_ok()
     }
 
     /// Has a request wait until somebody decides, its time is over, or the tunnel ends.
