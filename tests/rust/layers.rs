@@ -86,8 +86,8 @@ const DONE_BY_HTTP1: &[(&str, &[&str])] = &[
     (
         "keep-alive\"",
         &[
-            "crates/gateway/src/http/fast_path/request.rs",
-            "crates/gateway/src/http/response_writer.rs",
+            "crates/gateway/src/server/fast_path/request.rs",
+            "crates/gateway/src/server/response_writer.rs",
         ],
     ),
     ("proxy-connection\"", &[]),
@@ -99,15 +99,15 @@ const DONE_BY_HTTP1: &[(&str, &[&str])] = &[
         &[
             "crates/agent/src/capture/record.rs",
             "crates/agent/src/relay/http2/heads.rs",
-            "crates/gateway/src/http/fast_path/request.rs",
-            "crates/gateway/src/http/fast_path/response.rs",
+            "crates/gateway/src/server/fast_path/request.rs",
+            "crates/gateway/src/server/fast_path/response.rs",
             "crates/policy/src/headers.rs",
         ],
     ),
     (
         "TRANSFER_ENCODING",
         &[
-            "crates/gateway/src/http/response_writer.rs",
+            "crates/gateway/src/server/response_writer.rs",
             "crates/gateway/src/upstream/http1.rs",
             "crates/policy/src/exchange.rs",
         ],

@@ -2,33 +2,29 @@
 //!
 //! # One request
 //!
-//! A `listener` accepts the connection and ends TLS (`tls`). `http` reads the request and selects the site in `routing`:
-//! the host leads to a virtual host, the path to one of its routes, the route to a backend. The `modules` of the route act
-//! on the request, and `upstream` sends it to a target. `tcp` copies connections that are not HTTP. `events` reports each
-//! decision.
+//! The `server` accepts the connection, ends TLS (`tls`), reads the request and finds the virtual host of its
+//! name in `routing`, and there the route of its path. The `modules` of the route act on the request, and
+//! `upstream` sends it to a target of the backend. Visitors log in by `login`. All of them exchange what
+//! `message` declares: heads, bodies, errors, and the event that reports how the request ended.
 //!
 //! # Invariants
 //!
 //! - The gateway knows neither the database nor the management API. The service compiles edges and hands them in.
 
 mod addresses;
-mod delivery_mark;
-pub mod events;
-pub mod http;
-pub mod listener;
 pub mod login;
-pub mod metered;
+pub mod message;
 pub mod metrics;
 pub mod modules;
 pub mod published;
-mod relayed;
 mod restrictions;
 pub mod routing;
 pub mod secrets;
+mod server;
 mod settings;
-pub mod tcp;
 mod timeouts;
 pub mod tls;
+mod trusted_proxies;
 pub mod upstream;
 
 use std::collections::HashMap;
@@ -41,8 +37,7 @@ use arc_swap::ArcSwap;
 use tokio::sync::SetOnce;
 
 pub use addresses::{AddressFileError, AddressFiles};
-pub use events::{Event, EventDelivery, EventSubscriber};
-pub use listener::trusted_proxies::{TrustedProxies, TrustedProxyError};
+pub use message::events::{Event, EventDelivery, EventSubscriber};
 pub use restrictions::{Ingress, IngressRestriction, IngressRestrictions};
 pub use routing::backend::random_below;
 pub use routing::endpoint::{BindError, EndpointTraffic, PublicEndpoint};
@@ -52,30 +47,31 @@ pub use routing::endpoint_spec::{
     TlsTerminationSpec, Webhook,
 };
 pub use routing::internal::is_internal;
-pub use routing::target::{
-    BoxFuture, ConnectionReuse, DialError, HostRank, RemoteHosts, RouteRef, Target, TunnelGroups,
-    UpstreamProtocol, Visitor, VisitorTls,
-};
 pub use settings::GatewaySettings;
 pub use settings::LiveGatewaySettings;
 pub use timeouts::Timeouts;
+pub use trusted_proxies::{TrustedProxies, TrustedProxyError};
 pub use upstream::budget::ConnectionBudget;
 pub use upstream::io::{AsyncReadWrite, Io, ResetOnClose};
+pub use upstream::target::{
+    BoxFuture, ConnectionReuse, DialError, HostRank, RemoteHosts, RouteRef, Target, TunnelGroups,
+    UpstreamProtocol, Visitor, VisitorTls,
+};
 
-use self::http::connection::HostSelection;
-use self::http::read_ahead::ReadAheadBudget;
-use delivery_mark::DeliveryMark;
-use events::EventBus;
 use login::Logins;
+use message::events::EventBus;
+use message::read_ahead::ReadAheadBudget;
 use metrics::{ByteCounts, EdgeMetrics, GatewayMetrics};
 use modules::ip_policies::IpPolicies;
-use modules::traffic_policy::Fetcher;
+use published::Fetcher;
 use published::KeySets;
 use routing::agent_return::WaitingPlaces;
 use routing::endpoint::EndpointPools;
 use routing::hosts::{HostChanges, Hosts};
 use routing::virtual_host::VirtualHost;
 use secrets::SecretTable;
+use server::connection::HostSelection;
+use server::delivery_mark::DeliveryMark;
 use tls::authority::LocalAuthority;
 use tls::certificate_error::CertificateError;
 use upstream::forward::Upstream;

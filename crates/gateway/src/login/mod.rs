@@ -49,7 +49,7 @@ use crate::login::records::{
 use crate::login::renewal::Renewal;
 use crate::login::seal::Seal;
 use crate::login::session::{LoginSession, LoginSessionEnd, whole_seconds};
-use crate::modules::traffic_policy::Fetcher;
+use crate::published::Fetcher;
 use crate::published::KeySets;
 
 const NEEDS_TLS: (StatusCode, u16, &str) = (

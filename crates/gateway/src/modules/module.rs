@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use http::{Request, Response};
 
-use crate::http::error_response;
-use crate::http::request_body::RequestBody;
-use crate::http::request_context::RequestContext;
-use crate::http::response_body::ResponseBody;
+use crate::message::error_response;
+use crate::message::request_body::RequestBody;
+use crate::message::request_context::RequestContext;
+use crate::message::response_body::ResponseBody;
 pub use crate::modules::ModuleKind;
 use crate::modules::traffic_policy::Rules;
-use crate::routing::target::{BoxFuture, Visitor};
 use crate::routing::virtual_host::{Rejection, Route};
+use crate::upstream::target::{BoxFuture, Visitor};
 use ginnel_policy::Policy;
 use ginnel_policy::head_change::HeadChange;
 use ginnel_policy::head_view::HeadView;

@@ -12,10 +12,10 @@ use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
 
 use crate::GatewayState;
-use crate::http::error_response::{self, ErrorResponse};
-use crate::http::response_body::ResponseBody;
-use crate::routing::target::{DialError, Target};
+use crate::message::error_response::{self, ErrorResponse};
+use crate::message::response_body::ResponseBody;
 use crate::upstream::forward::Upstream;
+use crate::upstream::target::{DialError, Target};
 
 /// How deep backends may lie in one another.
 const MAX_DEPTH: usize = 8;

@@ -21,10 +21,10 @@ use crate::routing::backend::{Backend, BackendKind};
 use crate::routing::endpoint_spec::{EndpointOptions, EndpointSpec, Proto, TlsTerminationSpec};
 use crate::routing::hosts::Hosts;
 use crate::routing::internal;
-use crate::routing::target::Target;
 use crate::routing::virtual_host::{Route, VirtualHost};
 use crate::tls::policy::TlsPolicy;
 use crate::upstream::forward::Upstream;
+use crate::upstream::target::Target;
 use crate::{GatewayError, GatewayState};
 
 /// Why an endpoint cannot be made public.
@@ -107,18 +107,18 @@ fn policy_problem(problems: &[Problem]) -> String {
 ///
 /// Requests in flight are finished, and connections that carry bytes stay.
 pub struct PublicEndpoint {
-    pub(super) url: String,
-    pub(super) proto: Proto,
-    pub(super) host: Option<String>,
-    pub(super) address: Option<SocketAddr>,
-    pub(super) options: EndpointOptions,
-    pub(super) routes: EndpointRoutes,
+    pub(crate) url: String,
+    pub(crate) proto: Proto,
+    pub(crate) host: Option<String>,
+    pub(crate) address: Option<SocketAddr>,
+    pub(crate) options: EndpointOptions,
+    pub(crate) routes: EndpointRoutes,
     /// The name on the shared ports, and the port that goes with it.
-    pub(super) name: Option<(String, u16)>,
-    pub(super) gateway: Arc<GatewayState>,
-    pub(super) listener: Option<Listener>,
+    pub(crate) name: Option<(String, u16)>,
+    pub(crate) gateway: Arc<GatewayState>,
+    pub(crate) listener: Option<Listener>,
     /// Its place at an address that others may share, which has name and listener then.
-    pub(super) seat: Option<PoolSeat>,
+    pub(crate) seat: Option<PoolSeat>,
 }
 
 /// What is done with the traffic of an endpoint that has a port of its own.
@@ -140,9 +140,9 @@ pub enum EndpointPlace<'a> {
 
 /// What is served at an endpoint.
 #[derive(Clone)]
-pub(super) struct EndpointRoutes {
-    pub(super) virtual_host: Arc<ArcSwap<VirtualHost>>,
-    pub(super) backend: Arc<ArcSwap<Backend>>,
+pub(crate) struct EndpointRoutes {
+    pub(crate) virtual_host: Arc<ArcSwap<VirtualHost>>,
+    pub(crate) backend: Arc<ArcSwap<Backend>>,
 }
 
 impl PublicEndpoint {
@@ -234,7 +234,7 @@ impl GatewayState {
 }
 
 /// Where the requests of an agent's endpoint go; nowhere while the agent is away.
-pub(super) fn backend(gateway: &GatewayState, target: Option<Arc<dyn Target>>) -> Backend {
+pub(crate) fn backend(gateway: &GatewayState, target: Option<Arc<dyn Target>>) -> Backend {
     let kind = match target {
         Some(target) => BackendKind::Upstream(gateway.upstream(target)),
         None => BackendKind::Offline(Some(Instant::now())),
@@ -244,7 +244,7 @@ pub(super) fn backend(gateway: &GatewayState, target: Option<Arc<dyn Target>>) -
 
 /// Where endpoints can meet: what is spoken, the name, which is empty at a port, and the port.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct PoolKey {
+pub(crate) struct PoolKey {
     is_http: bool,
     name: String,
     port: u16,
@@ -255,23 +255,23 @@ pub(super) struct PoolKey {
 pub struct EndpointPools {
     pools: Mutex<HashMap<PoolKey, Arc<EndpointPool>>>,
     /// Held while an address is taken that may be shared.
-    pub(super) binding: tokio::sync::Mutex<()>,
+    pub(crate) binding: tokio::sync::Mutex<()>,
 }
 
 /// An address that endpoints share.
-pub(super) struct EndpointPool {
+pub(crate) struct EndpointPool {
     key: PoolKey,
     /// What pools of one address, on whichever nodes, have in common that are one: account and terms.
     id: String,
     /// The account whose endpoints may join.
     owner: String,
     terms: PoolTerms,
-    pub(super) url: String,
-    pub(super) host: Option<String>,
-    pub(super) address: Option<SocketAddr>,
-    pub(super) name: Option<(String, u16)>,
+    pub(crate) url: String,
+    pub(crate) host: Option<String>,
+    pub(crate) address: Option<SocketAddr>,
+    pub(crate) name: Option<(String, u16)>,
     /// What visitors meet at the address.
-    pub(super) virtual_host: Arc<ArcSwap<VirtualHost>>,
+    pub(crate) virtual_host: Arc<ArcSwap<VirtualHost>>,
     tls_policy: Option<Arc<TlsPolicy>>,
     state: Mutex<PoolMembers>,
 }
@@ -301,23 +301,23 @@ struct PoolMember {
 }
 
 /// The place of one endpoint at a shared address; dropping it gives it up, and the last one the address.
-pub(super) struct PoolSeat {
-    pub(super) pool: Arc<EndpointPool>,
+pub(crate) struct PoolSeat {
+    pub(crate) pool: Arc<EndpointPool>,
     route: Arc<Route>,
     gateway: Arc<GatewayState>,
 }
 
 /// An address that was taken for the first of the endpoints that share it.
-pub(super) struct PoolPlace {
-    pub(super) url: String,
-    pub(super) host: Option<String>,
-    pub(super) name: Option<(String, u16)>,
-    pub(super) listener: Option<Listener>,
+pub(crate) struct PoolPlace {
+    pub(crate) url: String,
+    pub(crate) host: Option<String>,
+    pub(crate) name: Option<(String, u16)>,
+    pub(crate) listener: Option<Listener>,
 }
 
 impl PoolKey {
     /// Where an endpoint is to be; none where the service chooses.
-    pub(super) fn requested(spec: &EndpointSpec, host: Option<&str>) -> Option<Self> {
+    pub(crate) fn requested(spec: &EndpointSpec, host: Option<&str>) -> Option<Self> {
         match (spec.proto, host) {
             (Proto::Http | Proto::Https, Some(host)) => {
                 let port = if spec.proto == Proto::Https { 443 } else { 80 };
@@ -370,7 +370,7 @@ impl PoolTerms {
 
 impl EndpointPools {
     /// Gives an endpoint a place at an address that others of its account share; none where nobody does.
-    pub(super) fn join(
+    pub(crate) fn join(
         &self,
         gateway: &Arc<GatewayState>,
         key: &PoolKey,
@@ -391,7 +391,7 @@ impl EndpointPools {
     }
 
     /// Lets others share an address that an endpoint has just taken.
-    pub(super) fn open(
+    pub(crate) fn open(
         &self,
         gateway: &Arc<GatewayState>,
         (spec, host): (&EndpointSpec, Option<&str>),
@@ -500,7 +500,7 @@ impl PoolSeat {
     }
 
     /// Sends what comes to this endpoint to another target, or to none.
-    pub(super) fn retarget(&self, target: Option<Arc<dyn Target>>) {
+    pub(crate) fn retarget(&self, target: Option<Arc<dyn Target>>) {
         let upstream = target.map(|target| self.gateway.upstream(target));
         let mut state = self.pool.lock();
         let mut own = state.members.iter_mut().filter(|it| Arc::ptr_eq(&it.route, &self.route));

@@ -183,7 +183,7 @@ fn rules(
 }
 
 /// Where what agents name may lead.
-pub(super) fn reach(gateway: &GatewayState) -> Reach {
+pub(crate) fn reach(gateway: &GatewayState) -> Reach {
     if gateway.settings.private_issuers { Reach::Any } else { Reach::Public }
 }
 

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arc_swap::ArcSwap;
 use tokio::sync::Notify;
 
-use crate::routing::target::HostRank;
 use crate::routing::virtual_host::VirtualHost;
+use crate::upstream::target::HostRank;
 
 /// Into how many tables the names are divided. A change copies the table of its name: about 400
 /// entries where there are 100,000 names.

@@ -14,13 +14,13 @@ use ginnel_policy::login::{LoginVisit, is_login_path};
 use ginnel_policy::path::{self, Ambiguity, AmbiguousPaths, PathReadings, RequestPath};
 
 use crate::GatewayState;
-use crate::events::RequestTrace;
-use crate::http::error_response::{self, ErrorResponse};
-use crate::http::head;
-use crate::http::request_body::RequestBody;
-use crate::http::request_context::RequestContext;
-use crate::http::response_body::ResponseBody;
-use crate::http::upgrade::VisitorUpgrade;
+use crate::message::error_response::{self, ErrorResponse};
+use crate::message::events::RequestTrace;
+use crate::message::head;
+use crate::message::request_body::RequestBody;
+use crate::message::request_context::RequestContext;
+use crate::message::response_body::ResponseBody;
+use crate::message::upgrade::VisitorUpgrade;
 use crate::metrics::EdgeMetrics;
 use crate::modules::module::Modules;
 use crate::modules::websocket_tcp;
@@ -29,9 +29,9 @@ use crate::routing::backend::{
     Backend, BackendCandidate, BackendCandidates, BackendKind, random_below,
 };
 use crate::routing::internal::InternalAddress;
-use crate::routing::target::{BoxFuture, DialError, RouteRef, Visitor};
 use crate::tls::policy::TlsPolicy;
 use crate::upstream::forward::{ForwardOutcome, OutboundRequest, Upstream, forward};
+use crate::upstream::target::{BoxFuture, DialError, RouteRef, Visitor};
 
 /// What is served at a public address.
 #[derive(Default)]

@@ -11,20 +11,20 @@ use tokio::time::timeout;
 use ginnel_http1::{elements_of, has_token, is_proper_upgrade};
 
 use crate::Io;
-use crate::http::error_response::{self, ErrorResponse};
-use crate::http::head;
-use crate::http::node_notice::NodeNotice;
-use crate::http::request_body::{ContinueSignal, RequestBody};
-use crate::http::response_body::ResponseBody;
-use crate::http::rule_notes;
-use crate::http::upgrade::{self, VisitorUpgrade};
-use crate::routing::target::{
-    ConnectionReuse, DialError, RouteRef, Target, UpstreamProtocol, Visitor,
-};
+use crate::message::error_response::{self, ErrorResponse};
+use crate::message::head;
+use crate::message::node_notice::NodeNotice;
+use crate::message::request_body::{ContinueSignal, RequestBody};
+use crate::message::response_body::ResponseBody;
+use crate::message::rule_notes;
+use crate::message::upgrade::{self, VisitorUpgrade};
 use crate::upstream::connection::UpstreamConnection;
 use crate::upstream::http1::{self, ConnectionIdentity, ExchangeError};
 use crate::upstream::http2;
 use crate::upstream::pool::UpstreamPool;
+use crate::upstream::target::{
+    ConnectionReuse, DialError, RouteRef, Target, UpstreamProtocol, Visitor,
+};
 
 /// A target with its idle connections.
 #[derive(Clone)]

@@ -26,12 +26,14 @@ use ginnel_http1::{
 };
 
 use crate::Io;
-use crate::http::body::BodyError;
-use crate::http::body_decoder::Http1BodyReader;
-use crate::http::field_names::{FieldNames, FieldWriter, ReasonPhrase, headers, write_announced};
-use crate::http::request_body::{ContinueSignal, RequestBody};
-use crate::routing::target::{RouteRef, Visitor};
+use crate::message::body::BodyError;
+use crate::message::body_decoder::Http1BodyReader;
+use crate::message::field_names::{
+    FieldNames, FieldWriter, ReasonPhrase, headers, write_announced,
+};
+use crate::message::request_body::{ContinueSignal, RequestBody};
 use crate::upstream::pool::{PooledConnection, UpstreamPool};
+use crate::upstream::target::{RouteRef, Visitor};
 
 /// How many provisional answers may come before the final one.
 const MAX_PROVISIONAL_RESPONSES: usize = 64;

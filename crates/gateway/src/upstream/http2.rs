@@ -26,7 +26,7 @@ use ginnel_base::logging::or_debug;
 use ginnel_http1::reuse::IdleState;
 
 use crate::Io;
-use crate::http::request_body::RequestBody;
+use crate::message::request_body::RequestBody;
 use crate::upstream::http1::{ConnectionIdentity, ExchangeError};
 use crate::upstream::pool::{PooledConnection, UpstreamPool};
 

@@ -14,7 +14,7 @@ use ginnel_http1::reuse::PolledSocket;
 use ginnel_net::{DialRole, dial, tls};
 
 use crate::Io;
-use crate::routing::target::{BoxFuture, ConnectionReuse, DialError, RouteRef, Target, Visitor};
+use crate::upstream::target::{BoxFuture, ConnectionReuse, DialError, RouteRef, Target, Visitor};
 
 /// TLS to a target, as a static backend has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,8 +10,8 @@ use ginnel_policy::{
 };
 
 use crate::GatewayState;
-use crate::events::RequestTrace;
-use crate::http::error_response::ErrorResponse;
+use crate::message::error_response::ErrorResponse;
+use crate::message::events::RequestTrace;
 use crate::modules::traffic_policy::execution::code_prefix;
 use crate::modules::traffic_policy::rules::Rules;
 

@@ -17,14 +17,14 @@ use ginnel_policy::{
 };
 
 use crate::GatewayState;
-use crate::events::RequestTrace;
-use crate::http::body::BodyError;
-use crate::http::error_response::{self, ErrorResponse};
-use crate::http::request_body::RequestBody;
-use crate::http::request_context::RequestContext;
-use crate::http::response_body::ResponseBody;
-use crate::http::rule_notes::RuleNotes;
 use crate::login::LoginPlace;
+use crate::message::body::BodyError;
+use crate::message::error_response::{self, ErrorResponse};
+use crate::message::events::RequestTrace;
+use crate::message::request_body::RequestBody;
+use crate::message::request_context::RequestContext;
+use crate::message::response_body::ResponseBody;
+use crate::message::rule_notes::RuleNotes;
 use crate::modules::traffic_policy::buffered_body::{BufferedBody, gather};
 use crate::modules::traffic_policy::internal_fetch::{self, unreachable};
 use crate::modules::traffic_policy::rules::Rules;

@@ -4,7 +4,6 @@ mod buffered_body;
 mod client_certificate;
 mod connection;
 mod execution;
-mod fetch;
 mod internal_fetch;
 pub mod module;
 mod rules;
@@ -15,13 +14,12 @@ use chrono::{DateTime, Utc};
 
 pub use connection::ConnectionExecution;
 pub use execution::PolicyExecution;
-pub use fetch::Fetcher;
 pub use rules::Rules;
 
 use ginnel_api::remote::REGION;
 use ginnel_policy::{AddressLookup, EndpointFacts, Problem, TlsFacts, VisitorConnection};
 
-use crate::routing::target::Visitor;
+use crate::upstream::target::Visitor;
 
 /// Problems in one line.
 pub fn describe_problems(problems: &[Problem]) -> String {

@@ -11,10 +11,10 @@ use ginnel_policy::head_change::HeadChange;
 use ginnel_policy::head_view::HeadView;
 use ginnel_policy::{self as policy, Phase, Policy, Problem};
 
-use crate::http::error_response;
-use crate::http::request_context::RequestContext;
-use crate::http::response_body::ResponseBody;
 use crate::login;
+use crate::message::error_response;
+use crate::message::request_context::RequestContext;
+use crate::message::response_body::ResponseBody;
 use crate::modules::edge_module::{
     CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker, ReferenceField,
 };
@@ -23,8 +23,8 @@ use crate::modules::module::{
 };
 use crate::modules::traffic_policy::execution::{ExecutionOutcome, PolicyExecution};
 use crate::modules::traffic_policy::rules::Rules;
-use crate::routing::target::BoxFuture;
 use crate::routing::virtual_host::Rejection;
+use crate::upstream::target::BoxFuture;
 
 /// Runs rules for requests and for their answers.
 pub struct PolicyModule {

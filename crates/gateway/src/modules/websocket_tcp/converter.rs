@@ -2,12 +2,12 @@
 
 use ginnel_api::remote::edges::modules::WebsocketTcpConverter;
 
-use crate::http::request_context::RequestContext;
+use crate::message::request_context::RequestContext;
 use crate::modules::edge_module::{
     CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker,
 };
 use crate::modules::module::{Module, ModuleAnswer, ModuleInput, ModuleKind, NextModule};
-use crate::routing::target::BoxFuture;
+use crate::upstream::target::BoxFuture;
 
 /// Connects visitors who speak WebSocket with targets that speak something else.
 pub struct WebsocketConverter;

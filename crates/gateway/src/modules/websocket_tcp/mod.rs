@@ -20,9 +20,9 @@ use ginnel_http1::has_token;
 use ginnel_net::{ResetOnClose, is_reset};
 
 use crate::Io;
-use crate::http::error_response::{self, ErrorResponse};
-use crate::http::response_body::ResponseBody;
-use crate::http::upgrade::VisitorUpgrade;
+use crate::message::error_response::{self, ErrorResponse};
+use crate::message::response_body::ResponseBody;
+use crate::message::upgrade::VisitorUpgrade;
 use frames::{FramePiece, FrameReader, WebSocketError, frame};
 
 /// What the protocol adds to the key of a visitor (RFC 6455, section 1.3).
