@@ -31,6 +31,22 @@ pub struct ErrorResponse {
     passes: bool,
 }
 
+/// Why a request gets no answer of its backend.
+pub enum Rejection {
+    /// The service answers it.
+    Respond(ErrorResponse),
+    /// The agent is gone here and another node has it, which is to take the request: no module answers.
+    Elsewhere,
+    /// The connection is closed, with all other requests on it.
+    Close,
+}
+
+impl From<ErrorResponse> for Rejection {
+    fn from(error: ErrorResponse) -> Self {
+        Self::Respond(error)
+    }
+}
+
 macro_rules! error_responses {
     ($( $name:ident = $status:literal, $number:expr, $text:literal; )+) => {
         $( pub const $name: ErrorResponse = ErrorResponse::new($status, $number, $text); )+

@@ -24,7 +24,7 @@ use ginnel_policy::expression::Expression;
 use ginnel_policy::{Carried, PhaseDecision, Policy};
 
 use crate::message::error_response::ERROR_CODE;
-use crate::upstream::target::Visitor;
+use crate::message::visitor::Visitor;
 
 /// How many events a listener may fall behind.
 const MAX_EVENT_BACKLOG: usize = 1024;

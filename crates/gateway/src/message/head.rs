@@ -120,26 +120,35 @@ fn join_cookies(headers: &mut HeaderMap) {
     }
 }
 
-/// Gives a request the path that it goes on with at a virtual host, and the other readings of it that no
-/// rule there may take for something else; the path that it had is kept for rules.
-pub fn select_path<B>(
-    request: &mut Request<B>,
-    path: Option<&str>,
-    readings: PathReadings,
-) -> Result<(), ErrorResponse> {
-    if path.is_some() || !readings.0.is_empty() {
-        let raw = raw_path(request).to_owned();
-        request.extensions_mut().insert(RawPath(raw));
+/// The path that a request goes on with at a virtual host.
+pub struct SelectedPath {
+    /// The path, if it is another one than that of the request.
+    pub path: Option<String>,
+    /// Other readings of the path with which no rule of the route may have another result.
+    pub readings: PathReadings,
+}
+
+impl SelectedPath {
+    /// Gives a request the path. The path that the request had is kept for rules.
+    ///
+    /// # Errors
+    /// If the path cannot be written into a request.
+    pub fn apply<B>(self, request: &mut Request<B>) -> Result<(), ErrorResponse> {
+        let Self { path, readings } = self;
+        if path.is_some() || !readings.0.is_empty() {
+            let raw = raw_path(request).to_owned();
+            request.extensions_mut().insert(RawPath(raw));
+        }
+        if let Some(path) = path {
+            set_path(request, &path)?;
+        }
+        if readings.0.is_empty() {
+            request.extensions_mut().remove::<PathReadings>();
+        } else {
+            request.extensions_mut().insert(readings);
+        }
+        Ok(())
     }
-    if let Some(path) = path {
-        set_path(request, path)?;
-    }
-    if readings.0.is_empty() {
-        request.extensions_mut().remove::<PathReadings>();
-    } else {
-        request.extensions_mut().insert(readings);
-    }
-    Ok(())
 }
 
 /// The path of a request as it came.

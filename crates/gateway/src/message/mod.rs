@@ -7,6 +7,7 @@
 pub mod body;
 pub mod body_decoder;
 pub mod body_feed;
+mod client_certificate;
 pub mod connection_activity;
 pub mod error_response;
 pub mod events;
@@ -18,8 +19,16 @@ pub mod node_notice;
 pub mod read_ahead;
 pub mod request_body;
 pub mod request_context;
+pub mod request_services;
 pub mod response_body;
 pub mod rule_notes;
 pub mod stream_timers;
 pub mod upgrade;
+pub mod variables;
+pub mod visitor;
 pub mod visitor_stream;
+
+use std::pin::Pin;
+
+/// A future that can be kept behind a trait.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

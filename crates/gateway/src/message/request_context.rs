@@ -1,31 +1,40 @@
-//! What a request meets on its way, and may need there.
+//! The state of one request on its way.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use chrono::{DateTime, Utc};
-use http::HeaderMap;
+use http::{HeaderMap, Request, Response};
 
 use ginnel_base::address::RequestHost;
-use ginnel_policy::{Carried, EndpointFacts, VisitorConnection};
+use ginnel_policy::head_change::RuleNotePair;
+use ginnel_policy::{Carried, EndpointFacts, Exchange, VisitorConnection};
 
-use crate::GatewayState;
-use crate::message::error_response::{self, ErrorResponse};
+use crate::message::error_response::{self, ErrorResponse, Rejection};
 use crate::message::events::RequestTrace;
 use crate::message::forwarded::VisitorOrigin;
 use crate::message::head;
-use crate::message::upgrade;
-use crate::modules::module::{ModuleAnswer, ModuleKind};
-use crate::modules::traffic_policy::{self, PolicyExecution};
-use crate::routing::internal::{self, InternalAddress, MOST_HOPS};
-use crate::routing::virtual_host::{Rejection, Route, VirtualHost};
-use crate::upstream::target::{RouteRef, Visitor};
+use crate::message::request_body::RequestBody;
+use crate::message::request_services::{InternalHost, InternalRoute, RequestServices};
+use crate::message::response_body::ResponseBody;
+use crate::message::upgrade::UpgradeContext;
+use crate::message::variables::{ConnectionAttributes, endpoint_variables};
+use crate::message::visitor::{RouteRef, Visitor};
 
-/// What a request meets on its way.
+/// The number of internal endpoints that a request may go through.
+pub const MAX_INTERNAL_HOPS: usize = 5;
+
+/// The address of an internal endpoint.
+pub struct InternalAddress {
+    pub protocol: &'static str,
+    pub host: String,
+    pub port: u16,
+}
+
+/// The state of one request on its way.
 pub struct RequestContext<'r> {
-    pub gateway: &'r GatewayState,
+    pub services: &'r RequestServices,
     pub visitor: &'r Visitor,
     pub origin: &'r VisitorOrigin,
-    pub runtime: &'r upgrade::UpgradeContext,
+    pub runtime: &'r UpgradeContext,
     pub trace: &'r mut RequestTrace,
     /// The connection as rules see it.
     pub connection: &'r ConnectionAttributes,
@@ -49,42 +58,29 @@ pub struct RequestContext<'r> {
     pub execution: Option<Box<PolicyExecution>>,
 }
 
-/// A connection as rules see it; made when the first rule wants to see it.
-pub struct ConnectionAttributes {
-    since: DateTime<Utc>,
-    known: OnceLock<Arc<VisitorConnection>>,
-}
-
-impl ConnectionAttributes {
-    /// Describes somebody else on the same connection.
-    pub fn again(&self) -> Self {
-        Self { since: self.since, known: OnceLock::new() }
-    }
-
-    /// Describes a connection that has come now.
-    pub fn of_now() -> Self {
-        Self { since: Utc::now(), known: OnceLock::new() }
-    }
-
-    pub fn of(&self, visitor: &Visitor, gateway: &GatewayState) -> &Arc<VisitorConnection> {
-        let make = || traffic_policy::connection(visitor, self.since, gateway.address_lookup());
-        self.known.get_or_init(make)
-    }
+/// A request on its way through policies, and what their rules know of it.
+pub struct PolicyExecution {
+    pub exchange: Exchange,
+    pub body: RequestBody,
+    /// The notes for agents of the rules that have acted.
+    pub notes: Vec<RuleNotePair>,
+    /// If true, the policy is that of the endpoint that the request goes to.
+    pub is_own: bool,
 }
 
 impl<'r> RequestContext<'r> {
     /// What a request of this client meets that comes in by a route.
     pub fn new(
-        gateway: &'r GatewayState,
+        services: &'r RequestServices,
         visitor: &'r Visitor,
         connection: &'r ConnectionAttributes,
         origin: &'r VisitorOrigin,
-        runtime: &'r upgrade::UpgradeContext,
+        runtime: &'r UpgradeContext,
         trace: &'r mut RequestTrace,
         route_ref: RouteRef,
     ) -> Self {
         Self {
-            gateway,
+            services,
             visitor,
             origin,
             runtime,
@@ -109,7 +105,7 @@ impl RequestContext<'_> {
         let (visitor, route_ref) = (self.visitor, self.route_ref.clone());
         let connection = self.connection;
         let inner = RequestContext::new(
-            self.gateway,
+            self.services,
             visitor,
             connection,
             self.origin,
@@ -120,13 +116,11 @@ impl RequestContext<'_> {
         RequestContext { host: self.host, hops: self.hops, ..inner }
     }
 
-    /// Notes that a module has decided on the request.
-    pub fn decided_by(&mut self, module: ModuleKind) {
-        self.trace.note(|it| it.module = Some(module.name()));
-    }
-
     /// Notes how the backend has answered.
-    pub fn sent(&mut self, answer: ModuleAnswer) -> ModuleAnswer {
+    pub fn sent(
+        &mut self,
+        answer: Result<Response<ResponseBody>, Rejection>,
+    ) -> Result<Response<ResponseBody>, Rejection> {
         self.upstream_status = match &answer {
             Ok(response) => Some(response.status().as_u16()),
             Err(Rejection::Respond(error)) => Some(error.status),
@@ -135,14 +129,14 @@ impl RequestContext<'_> {
         answer
     }
 
-    /// Whether another node has the host now, and this one has lost its agent.
+    /// Returns true if another node has the host now, and this one has lost its agent.
     pub fn is_elsewhere(&self) -> bool {
-        self.host.is_some_and(|(host, port)| self.gateway.is_elsewhere(host, port))
+        self.host.is_some_and(|(host, port)| self.services.hosts.is_elsewhere(host, port))
     }
 
     /// The connection as rules see it.
     pub fn connection(&self) -> Arc<VisitorConnection> {
-        self.connection.of(self.visitor, self.gateway).clone()
+        self.connection.of(self.visitor, self.services).clone()
     }
 
     /// What the visitor's connection has carried until now, also for requests before this one.
@@ -150,24 +144,40 @@ impl RequestContext<'_> {
         self.runtime.activity.carried.load()
     }
 
-    /// A route as rules see it, under the host that a request asks for; an internal one under its own.
-    pub fn endpoint(&self, route: &Route, headers: &HeaderMap) -> Arc<EndpointFacts> {
+    /// Returns the variables of an endpoint, under the host of a request. An internal endpoint has its own host.
+    pub fn endpoint(&self, owner_id: Arc<str>, headers: &HeaderMap) -> Arc<EndpointFacts> {
         if let Some(InternalAddress { protocol, host, port }) = &self.internal {
-            return traffic_policy::endpoint(route.owner_id(), protocol, host, *port);
+            return endpoint_variables(owner_id, protocol, host, *port);
         }
         let RequestHost { host, port } = head::host(headers).unwrap_or_default();
         let port = port.unwrap_or(if self.visitor.tls.is_some() { 443 } else { 80 });
-        traffic_policy::endpoint(route.owner_id(), self.visitor.proto, &host, port)
+        endpoint_variables(owner_id, self.visitor.proto, &host, port)
     }
 
-    /// The virtual host of an internal endpoint, for another hop.
-    pub async fn internal(
+    /// Takes a request that a policy has sent to an internal endpoint through the modules of its route.
+    pub async fn run_internal(
+        &mut self,
+        route: &dyn InternalRoute,
+        address: InternalAddress,
+        request: Request<RequestBody>,
+    ) -> Result<Response<ResponseBody>, Rejection> {
+        let outer = self.internal.replace(address);
+        self.hops += 1;
+        let served = route.run_modules(self, request).await;
+        self.hops -= 1;
+        self.internal = outer;
+        served
+    }
+
+    /// Returns the virtual host of an internal endpoint, for another hop.
+    pub async fn select_internal_host(
         &self,
         url: &str,
-    ) -> Result<(Arc<VirtualHost>, InternalAddress), ErrorResponse> {
-        if self.hops >= MOST_HOPS {
+    ) -> Result<(Box<dyn InternalHost>, InternalAddress), ErrorResponse> {
+        if self.hops >= MAX_INTERNAL_HOPS {
             return Err(error_response::TOO_MANY_HOPS);
         }
-        internal::virtual_host(self.gateway, url).await.ok_or(error_response::NO_ENDPOINT)
+        let selected = self.services.hosts.select_internal_host(url).await;
+        selected.ok_or(error_response::NO_ENDPOINT)
     }
 }

@@ -12,8 +12,6 @@ use ginnel_policy::compression::Encoder;
 use crate::message::body::{BodyError, after};
 use crate::message::connection_activity::ActiveRequest;
 use crate::message::read_ahead::ReadAhead;
-use crate::upstream::http1::Http1Body;
-use crate::upstream::http2;
 
 /// The body of a response.
 pub struct ResponseBody {
@@ -24,14 +22,26 @@ pub struct ResponseBody {
 
 enum ResponseBodyKind {
     Full(Option<Bytes>),
-    Http1Body(Http1Body),
-    /// As it comes from an upstream that speaks HTTP/2.
-    Stream(http2::Http2Body),
+    /// As it arrives from an upstream.
+    Upstream(Box<dyn UpstreamBody>),
     Compressed(Box<CompressedBody>),
     /// One that was begun, and what there is of it.
     Begun(Option<Bytes>, Box<ResponseBodyKind>),
     /// One that is read ahead of its visitor.
     Ahead(Arc<ReadAhead<ResponseBody>>),
+}
+
+/// The body of a response as it arrives from an upstream.
+pub trait UpstreamBody: Send {
+    /// Takes the next frame.
+    fn poll_frame(&mut self, cx: &mut Context<'_>)
+    -> Poll<Option<Result<Frame<Bytes>, BodyError>>>;
+
+    /// Returns true if there is no other frame.
+    fn is_end_stream(&self) -> bool;
+
+    /// The length of the rest, if it is known.
+    fn size_hint(&self) -> SizeHint;
 }
 
 /// A body that is compressed on the way.
@@ -53,13 +63,9 @@ impl ResponseBody {
         Self::of(ResponseBodyKind::Full(Some(bytes).filter(|bytes| !bytes.is_empty())))
     }
 
-    pub fn relay(relay: Http1Body) -> Self {
-        Self::of(ResponseBodyKind::Http1Body(relay))
-    }
-
-    /// The body of an upstream's answer, from a stream of HTTP/2.
-    pub fn stream(relay: http2::Http2Body) -> Self {
-        Self::of(ResponseBodyKind::Stream(relay))
+    /// The body of an upstream's response.
+    pub fn of_upstream(body: impl UpstreamBody + 'static) -> Self {
+        Self::of(ResponseBodyKind::Upstream(Box::new(body)))
     }
 
     /// Puts what was taken back in front.
@@ -135,8 +141,7 @@ impl ResponseBodyKind {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Full(bytes) => bytes.is_none(),
-            Self::Http1Body(relay) => relay.is_end_stream(),
-            Self::Stream(relay) => relay.is_end_stream(),
+            Self::Upstream(body) => body.is_end_stream(),
             Self::Compressed(encoded) => encoded.encoder.is_none() && encoded.trailers.is_none(),
             Self::Begun(bytes, rest) => bytes.is_none() && rest.is_end_stream(),
             Self::Ahead(ahead) => ahead.is_end_stream(),
@@ -146,8 +151,7 @@ impl ResponseBodyKind {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
-            Self::Http1Body(relay) => relay.size_hint(),
-            Self::Stream(relay) => relay.size_hint(),
+            Self::Upstream(body) => body.size_hint(),
             Self::Compressed(_) => SizeHint::default(),
             Self::Begun(bytes, rest) => after(bytes.as_ref(), rest.size_hint()),
             Self::Ahead(ahead) => ahead.size_hint(),
@@ -160,8 +164,7 @@ impl ResponseBodyKind {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match self {
             Self::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Self::Http1Body(relay) => relay.poll_frame(cx).map_err(Into::into),
-            Self::Stream(relay) => relay.poll_frame(cx).map_err(Into::into),
+            Self::Upstream(body) => body.poll_frame(cx),
             Self::Compressed(encoded) => encoded.poll_frame(cx),
             Self::Begun(bytes, rest) => match bytes.take() {
                 Some(bytes) => Poll::Ready(Some(Ok(Frame::data(bytes)))),

@@ -2,8 +2,6 @@
 
 use http::{HeaderName, HeaderValue, Request};
 
-use crate::upstream::target::Target;
-
 /// How much is said of all rules together; later ones are left out.
 const MAX_NOTES_BYTES: usize = 4 << 10;
 
@@ -11,11 +9,11 @@ const MAX_NOTES_BYTES: usize = 4 << 10;
 #[derive(Debug, Default, Clone)]
 pub struct RuleNotes(pub Vec<HeaderValue>);
 
-/// Adds a target's header to a request, where it asks for one and a rule has acted; its name, for it to be
-/// taken back where the request goes elsewhere.
-pub fn add<B>(request: &mut Request<B>, target: &dyn Target) -> Option<HeaderName> {
+/// Adds the header that a target asks for to a request, if a rule has acted. Returns its name, so that the
+/// header can be removed before the request goes elsewhere.
+pub fn add<B>(request: &mut Request<B>, header: Option<&HeaderName>) -> Option<HeaderName> {
     let RuleNotes(notes) = request.extensions().get()?;
-    let name = target.rules_header()?.clone();
+    let name = header?.clone();
     let value = HeaderValue::from_bytes(&joined(notes)?).ok()?;
     request.headers_mut().insert(name.clone(), value);
     Some(name)

@@ -1,9 +1,9 @@
 //! Who may come, by password.
 
+use crate::message::BoxFuture;
 use crate::message::error_response;
 use crate::message::request_context::RequestContext;
 use crate::modules::module::{Module, ModuleAnswer, ModuleInput, ModuleKind, NextModule};
-use crate::upstream::target::BoxFuture;
 pub use ginnel_policy::credentials::Passwords;
 
 impl Module for Passwords {

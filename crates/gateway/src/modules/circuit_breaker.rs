@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::message::BoxFuture;
 use crate::message::error_response;
 use crate::message::request_context::RequestContext;
 use crate::modules::edge_module::{
     CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker,
 };
 use crate::modules::module::{Module, ModuleAnswer, ModuleInput, ModuleKind, NextModule};
-use crate::upstream::target::BoxFuture;
 use ginnel_api::remote::edges::modules::CircuitBreaker;
 pub use ginnel_policy::state::breaker::{Breaker, BreakerLimits};
 

@@ -12,8 +12,10 @@ use ginnel_policy::head_change::HeadChange;
 use ginnel_policy::head_view::HeadView;
 use ginnel_policy::ip_rules::IpRules;
 
+use crate::message::BoxFuture;
 use crate::message::error_response;
 use crate::message::request_context::RequestContext;
+use crate::message::visitor::Visitor;
 use crate::modules::edge_module::{
     CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker, ReferenceField,
     references,
@@ -22,7 +24,6 @@ use crate::modules::ip_policies;
 use crate::modules::module::{
     HeadFilter, Module, ModuleAnswer, ModuleInput, ModuleKind, NextModule,
 };
-use crate::upstream::target::{BoxFuture, Visitor};
 
 /// How many IP policies a restriction may name.
 const MAX_POLICIES: usize = 100;

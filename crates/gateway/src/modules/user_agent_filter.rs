@@ -10,6 +10,7 @@ use ginnel_policy::head_change::HeadChange;
 use ginnel_policy::head_view::HeadView;
 use ginnel_policy::user_agent::Filter;
 
+use crate::message::BoxFuture;
 use crate::message::error_response;
 use crate::message::request_context::RequestContext;
 use crate::modules::edge_module::{
@@ -18,7 +19,6 @@ use crate::modules::edge_module::{
 use crate::modules::module::{
     HeadFilter, Module, ModuleAnswer, ModuleInput, ModuleKind, NextModule,
 };
-use crate::upstream::target::BoxFuture;
 
 /// Lets in those whose `User-Agent` passes a filter.
 pub struct AgentFilter(pub Arc<Filter>);

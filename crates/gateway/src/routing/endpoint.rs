@@ -16,16 +16,17 @@ use ginnel_net::Listener;
 use ginnel_policy::Problem;
 use ginnel_policy::problem::code;
 
+use crate::gateway_error::GatewayError;
 use crate::modules::traffic_policy::describe_problems;
-use crate::routing::backend::{Backend, BackendKind};
+use crate::routing::backend::{Backend, BackendKind, TargetDirectory};
 use crate::routing::endpoint_spec::{EndpointOptions, EndpointSpec, Proto, TlsTerminationSpec};
-use crate::routing::hosts::Hosts;
 use crate::routing::internal;
-use crate::routing::virtual_host::{Route, VirtualHost};
+use crate::routing::route::Route;
+use crate::routing::route_table::RouteTable;
+use crate::routing::virtual_host::VirtualHost;
 use crate::tls::policy::TlsPolicy;
 use crate::upstream::forward::Upstream;
 use crate::upstream::target::Target;
-use crate::{GatewayError, GatewayState};
 
 /// Why an endpoint cannot be made public.
 #[derive(Debug, thiserror::Error)]
@@ -115,7 +116,7 @@ pub struct PublicEndpoint {
     pub(crate) routes: EndpointRoutes,
     /// The name on the shared ports, and the port that goes with it.
     pub(crate) name: Option<(String, u16)>,
-    pub(crate) gateway: Arc<GatewayState>,
+    pub(crate) table: Arc<RouteTable>,
     pub(crate) listener: Option<Listener>,
     /// Its place at an address that others may share, which has name and listener then.
     pub(crate) seat: Option<PoolSeat>,
@@ -197,7 +198,7 @@ impl PublicEndpoint {
     pub fn retarget(&self, target: Option<Arc<dyn Target>>) {
         match &self.seat {
             Some(seat) => seat.retarget(target),
-            None => self.routes.backend.store(Arc::new(backend(&self.gateway, target))),
+            None => self.routes.backend.store(Arc::new(backend(&self.table.targets, target))),
         }
     }
 }
@@ -208,35 +209,21 @@ impl Drop for PublicEndpoint {
             return;
         }
         if let Some((name, port)) = &self.name {
-            self.gateway.names_of(self.proto).change().remove(
-                name,
-                *port,
-                &self.routes.virtual_host,
-            );
+            self.table.names_of(self.proto).change().remove(name, *port, &self.routes.virtual_host);
         }
         // Connections that are kept alive meet nobody from now on, and wait for nobody.
         let gone = Backend { id: "".into(), kind: BackendKind::Offline(None) };
         self.routes.backend.store(Arc::new(gone));
         if self.listener.take().is_some() {
-            self.gateway.port_freed.notify_one();
-        }
-    }
-}
-
-impl GatewayState {
-    /// The names that endpoints of a protocol have.
-    fn names_of(&self, proto: Proto) -> &Hosts {
-        match proto {
-            Proto::Http | Proto::Https => &self.hosts,
-            Proto::Tcp | Proto::Tls => &self.streams,
+            self.table.port_freed.notify_one();
         }
     }
 }
 
 /// Where the requests of an agent's endpoint go; nowhere while the agent is away.
-pub(crate) fn backend(gateway: &GatewayState, target: Option<Arc<dyn Target>>) -> Backend {
+pub(crate) fn backend(targets: &TargetDirectory, target: Option<Arc<dyn Target>>) -> Backend {
     let kind = match target {
-        Some(target) => BackendKind::Upstream(gateway.upstream(target)),
+        Some(target) => BackendKind::Upstream(targets.upstream(target)),
         None => BackendKind::Offline(Some(Instant::now())),
     };
     Backend { id: "".into(), kind }
@@ -304,7 +291,8 @@ struct PoolMember {
 pub(crate) struct PoolSeat {
     pub(crate) pool: Arc<EndpointPool>,
     route: Arc<Route>,
-    gateway: Arc<GatewayState>,
+    table: Arc<RouteTable>,
+    pools: Arc<EndpointPools>,
 }
 
 /// An address that was taken for the first of the endpoints that share it.
@@ -371,8 +359,8 @@ impl PoolTerms {
 impl EndpointPools {
     /// Gives an endpoint a place at an address that others of its account share; none where nobody does.
     pub(crate) fn join(
-        &self,
-        gateway: &Arc<GatewayState>,
+        self: &Arc<Self>,
+        table: &Arc<RouteTable>,
         key: &PoolKey,
         (spec, host): (&EndpointSpec, Option<&str>),
         route: Arc<Route>,
@@ -387,13 +375,13 @@ impl EndpointPools {
                 format!("the endpoints at {} differ in host, protocol or how TLS ends", pool.url);
             return Err(BindError::Invalid { field: "pooling_enabled", problem });
         }
-        Ok(Some(PoolSeat::take(gateway, pool.clone(), spec, route)))
+        Ok(Some(self.take_seat(table, pool.clone(), spec, route)))
     }
 
     /// Lets others share an address that an endpoint has just taken.
     pub(crate) fn open(
-        &self,
-        gateway: &Arc<GatewayState>,
+        self: &Arc<Self>,
+        table: &Arc<RouteTable>,
         (spec, host): (&EndpointSpec, Option<&str>),
         place: PoolPlace,
         virtual_host: Arc<ArcSwap<VirtualHost>>,
@@ -418,7 +406,28 @@ impl EndpointPools {
             state: Mutex::new(PoolMembers { members: Vec::new(), listener }),
         });
         self.lock().insert(key, pool.clone());
-        Some(PoolSeat::take(gateway, pool, spec, route))
+        Some(self.take_seat(table, pool, spec, route))
+    }
+
+    /// Gives an endpoint a place in a pool.
+    fn take_seat(
+        self: &Arc<Self>,
+        table: &Arc<RouteTable>,
+        pool: Arc<EndpointPool>,
+        spec: &EndpointSpec,
+        route: Arc<Route>,
+    ) -> PoolSeat {
+        let mut state = pool.lock();
+        let options = spec.options.clone();
+        state.members.push(PoolMember {
+            route: route.clone(),
+            options,
+            upstream: None,
+            lost: None,
+        });
+        pool.publish(&state.members);
+        drop(state);
+        PoolSeat { pool, route, table: table.clone(), pools: self.clone() }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<PoolKey, Arc<EndpointPool>>> {
@@ -480,28 +489,9 @@ fn shared_backend(
 }
 
 impl PoolSeat {
-    fn take(
-        gateway: &Arc<GatewayState>,
-        pool: Arc<EndpointPool>,
-        spec: &EndpointSpec,
-        route: Arc<Route>,
-    ) -> Self {
-        let mut state = pool.lock();
-        let options = spec.options.clone();
-        state.members.push(PoolMember {
-            route: route.clone(),
-            options,
-            upstream: None,
-            lost: None,
-        });
-        pool.publish(&state.members);
-        drop(state);
-        Self { pool, route, gateway: gateway.clone() }
-    }
-
     /// Sends what comes to this endpoint to another target, or to none.
     pub(crate) fn retarget(&self, target: Option<Arc<dyn Target>>) {
-        let upstream = target.map(|target| self.gateway.upstream(target));
+        let upstream = target.map(|target| self.table.targets.upstream(target));
         let mut state = self.pool.lock();
         let mut own = state.members.iter_mut().filter(|it| Arc::ptr_eq(&it.route, &self.route));
         if let Some(member) = own.next() {
@@ -515,7 +505,7 @@ impl PoolSeat {
 impl Drop for PoolSeat {
     fn drop(&mut self) {
         // Nobody joins meanwhile.
-        let mut pools = self.gateway.endpoint_pools.lock();
+        let mut pools = self.pools.lock();
         let mut state = self.pool.lock();
         let is_own = |member: &PoolMember| Arc::ptr_eq(&member.route, &self.route);
         let own = state.members.iter().position(is_own).map(|at| state.members.remove(at));
@@ -528,11 +518,11 @@ impl Drop for PoolSeat {
         }
         pools.remove(&self.pool.key);
         if let Some((name, port)) = &self.pool.name {
-            let names = self.gateway.names_of(self.pool.terms.proto);
+            let names = self.table.names_of(self.pool.terms.proto);
             names.change().remove(name, *port, &self.pool.virtual_host);
         }
         if state.listener.take().is_some() {
-            self.gateway.port_freed.notify_one();
+            self.table.port_freed.notify_one();
         }
     }
 }

@@ -10,9 +10,9 @@ use ginnel_policy::login::{OauthProvider, is_login_url};
 use ginnel_policy::problem::code;
 use ginnel_policy::{Policy, Problem, Scope};
 
-use crate::GatewayState;
 use crate::modules::login_rule::{self, literal};
 use crate::modules::module::{Module, ModuleKind};
+use crate::modules::policy_resources::PolicyResources;
 use crate::modules::traffic_policy::Rules;
 use crate::modules::traffic_policy::module::PolicyModule;
 use crate::routing::endpoint_spec::{EndpointOptions, LoginSpec};
@@ -52,15 +52,15 @@ impl CompiledLogin {
     /// If the service has no client for the login.
     pub fn module(
         self,
-        gateway: &GatewayState,
+        resources: &PolicyResources,
         reach: Reach,
     ) -> Result<Box<dyn Module>, Vec<Problem>> {
         let Self { kind, policy } = self;
-        if let Some(found) = policy.login_problem(&gateway.applications) {
+        if let Some(found) = policy.login_problem(&resources.applications) {
             return Err(vec![Problem { place: kind.name().to_owned(), ..found }]);
         }
         let rules = Rules::new(Arc::new(policy), Arc::default(), |_| Arc::default());
-        let rules = rules.with_applications(gateway.applications.clone()).within(reach);
+        let rules = rules.with_applications(resources.applications.clone()).within(reach);
         Ok(Box::new(PolicyModule { kind, rules }))
     }
 }

@@ -6,7 +6,6 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use http::HeaderValue;
 
-use ginnel_net::Reach;
 use ginnel_policy::actions::terminate_tls::TerminateTls;
 use ginnel_policy::ip_rules::IpRules;
 use ginnel_policy::problem::code;
@@ -14,7 +13,7 @@ use ginnel_policy::secrets::SecretName;
 use ginnel_policy::user_agent::Filter;
 use ginnel_policy::{Cidr, Policy, Problem, Scope};
 
-use crate::GatewayState;
+use crate::metrics::EdgeMetrics;
 use crate::modules::basic_auth::Passwords;
 use crate::modules::circuit_breaker::{BackendBreaker, Breaker, BreakerLimits};
 use crate::modules::compression::Compressor;
@@ -22,6 +21,7 @@ use crate::modules::header_changes::{RequestHeaderEdits, ResponseHeaderEdits};
 use crate::modules::header_edits::HeaderEdits;
 use crate::modules::ip_restriction::IpRestrictions;
 use crate::modules::module::{Module, ModuleKind, Modules};
+use crate::modules::policy_resources::PolicyResources;
 use crate::modules::traffic_policy::module::PolicyModule;
 use crate::modules::traffic_policy::{self, Rules};
 use crate::modules::user_agent_filter::AgentFilter;
@@ -31,21 +31,21 @@ use crate::routing::backend::Backend;
 use crate::routing::endpoint::BindError;
 use crate::routing::endpoint_login::CompiledLogin;
 use crate::routing::endpoint_spec::{AllowDeny, EndpointOptions, HeaderChangesSpec, Webhook};
-use crate::routing::virtual_host::{Route, VirtualHost};
+use crate::routing::route::Route;
+use crate::routing::virtual_host::VirtualHost;
 
 /// What is served for an agent of an account.
 pub fn virtual_host(
     (options, owner): (&EndpointOptions, Option<Arc<str>>),
     backend: Arc<ArcSwap<Backend>>,
     scope: Scope,
-    gateway: &GatewayState,
+    (resources, metrics): (&PolicyResources, Option<Arc<EdgeMetrics>>),
 ) -> Result<VirtualHost, BindError> {
     let mut compiled = CompiledOptions::of(options, scope)?;
     let host_header = compiled.host_header.take();
-    let find = |id: &str| gateway.ip_policies.of(id);
-    let modules = Modules::new(modules((options, compiled, owner), gateway, find)?);
+    let find = |id: &str| resources.ip_policies.of(id);
+    let modules = Modules::new(modules((options, compiled, owner), resources, find)?);
     let (id, edge_id) = ("".into(), "".into());
-    let metrics = gateway.metrics.as_ref().map(|metrics| metrics.edge(""));
     Ok(VirtualHost::of(Route { id, edge_id, modules, host_header, backend, metrics }))
 }
 
@@ -92,7 +92,7 @@ impl CompiledOptions {
 /// The options of an agent as modules.
 fn modules(
     (options, compiled, owner): (&EndpointOptions, CompiledOptions, Option<Arc<str>>),
-    gateway: &GatewayState,
+    resources: &PolicyResources,
     find: impl Fn(&str) -> Arc<ArcSwap<IpRules>>,
 ) -> Result<Vec<Box<dyn Module>>, BindError> {
     let mut modules: Vec<Box<dyn Module>> = Vec::new();
@@ -106,14 +106,14 @@ fn modules(
         modules.push(Box::new(passwords));
     }
     if let Some(login) = compiled.login {
-        modules.push(login.module(gateway, reach(gateway)).map_err(BindError::Login)?);
+        modules.push(login.module(resources, resources.reach).map_err(BindError::Login)?);
     }
     if let Some(policy) = compiled.webhook {
         let rules = Rules::new(Arc::new(policy), Arc::default(), |_| Arc::default());
         modules.push(Box::new(PolicyModule { kind: ModuleKind::WebhookVerification, rules }));
     }
     if let Some(policy) = compiled.policy {
-        let (kind, rules) = (ModuleKind::Policy, rules(policy, gateway, find)?.of_account(owner));
+        let (kind, rules) = (ModuleKind::Policy, rules(policy, resources, find)?.of_account(owner));
         modules.push(Box::new(PolicyModule { kind, rules }));
     }
     if let Some(share) = options.circuit_breaker {
@@ -171,20 +171,15 @@ fn policy(text: &str, scope: Scope) -> Result<Policy, BindError> {
 /// The rules of a policy that a service with these settings can apply.
 fn rules(
     policy: Policy,
-    gateway: &GatewayState,
+    resources: &PolicyResources,
     find: impl Fn(&str) -> Arc<ArcSwap<IpRules>>,
 ) -> Result<Rules, BindError> {
-    let problem = policy.address_kinds.missing_from(gateway.known_addresses());
-    if let Some(problem) = problem.or_else(|| policy.login_problem(&gateway.applications)) {
+    let problem = policy.address_kinds.missing_from(resources.address_kinds);
+    if let Some(problem) = problem.or_else(|| policy.login_problem(&resources.applications)) {
         return Err(BindError::Policy(vec![problem]));
     }
     let rules = Rules::new(Arc::new(policy), Arc::default(), find);
-    Ok(rules.with_applications(gateway.applications.clone()).within(reach(gateway)))
-}
-
-/// Where what agents name may lead.
-pub(crate) fn reach(gateway: &GatewayState) -> Reach {
-    if gateway.settings.private_issuers { Reach::Any } else { Reach::Public }
+    Ok(rules.with_applications(resources.applications.clone()).within(resources.reach))
 }
 
 /// Whoever has an authtoken could read all secrets by a policy that answers with them.

@@ -10,4 +10,7 @@ pub mod endpoint_modules;
 pub mod endpoint_spec;
 pub mod hosts;
 pub mod internal;
+pub mod remote_hosts;
+pub mod route;
+pub mod route_table;
 pub mod virtual_host;

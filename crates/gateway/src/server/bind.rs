@@ -14,19 +14,20 @@ use ginnel_policy::actions::terminate_tls::TerminateTls;
 use ginnel_policy::problem::code;
 use ginnel_policy::{Problem, Scope};
 
+use crate::GatewayError;
 use crate::routing::backend::Backend;
 use crate::routing::endpoint::{
     self, BindError, EndpointRoutes, PoolKey, PoolPlace, PoolSeat, PublicEndpoint,
 };
 use crate::routing::endpoint_modules::{self, CompiledOptions};
 use crate::routing::endpoint_spec::{EndpointSpec, Proto, TlsTerminationSpec};
+use crate::routing::hosts::HostSelection;
 use crate::routing::internal::{self, is_internal};
 use crate::routing::virtual_host::VirtualHost;
-use crate::server::connection::HostSelection;
+use crate::server::gateway::{Gateway, GatewayState};
 use crate::tls::certificate_error::CertificateError;
 use crate::tls::policy::{TlsParams, TlsPolicy};
 use crate::upstream::target::Target;
-use crate::{Gateway, GatewayError, GatewayState};
 
 /// What the names of endpoints are made of: no letter looks like another.
 const RANDOM_NAME_LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
@@ -86,13 +87,16 @@ impl Gateway {
         target: Option<Arc<dyn Target>>,
     ) -> Result<PublicEndpoint, BindError> {
         let gateway = &self.0;
-        let backend = Arc::new(ArcSwap::from_pointee(endpoint::backend(gateway, target.clone())));
+        let backend = Arc::new(ArcSwap::from_pointee(endpoint::backend(
+            &gateway.table.targets,
+            target.clone(),
+        )));
         let scope = scope_of(spec.proto);
         let mut virtual_host = compiled(gateway, &spec, backend.clone(), scope).await?;
         if virtual_host.has_local_issuers() {
             return Err(local_issuer());
         }
-        let reach = endpoint_modules::reach(gateway);
+        let reach = gateway.policy_resources.reach;
         let checked = virtual_host.issuer_addresses().try_for_each(|address| reach.check(address));
         checked.map_err(|problem| private_issuer(&problem))?;
         if let Some(tls) = virtual_host.tls_termination() {
@@ -114,7 +118,7 @@ impl Gateway {
             options: spec.options,
             routes,
             name: place.name,
-            gateway: gateway.clone(),
+            table: gateway.table.clone(),
             listener: place.listener,
             seat: None,
         })
@@ -174,10 +178,12 @@ async fn compiled(
     backend: Arc<ArcSwap<Backend>>,
     scope: Scope,
 ) -> Result<VirtualHost, BindError> {
-    let (gateway, options) = (gateway.clone(), spec.options.clone());
+    let (resources, options) = (gateway.policy_resources.clone(), spec.options.clone());
+    let metrics = gateway.services.metrics.as_ref().map(|metrics| metrics.edge(""));
     let owner = spec.owner.as_deref().map(Arc::from);
     let compiling = tokio::task::spawn_blocking(move || {
-        endpoint_modules::virtual_host((&options, owner), backend, scope, &gateway)
+        let resources = (&*resources, metrics);
+        endpoint_modules::virtual_host((&options, owner), backend, scope, resources)
     });
     compiling.await.map_err(|_| BindError::Unsupported("this policy"))?
 }
@@ -218,7 +224,7 @@ impl GatewayState {
             options: spec.options,
             routes,
             name: pool.name.clone(),
-            gateway: self.clone(),
+            table: self.table.clone(),
             listener: None,
             seat: Some(seat),
         };
@@ -239,7 +245,8 @@ impl GatewayState {
         let key = PoolKey::requested(spec, host.as_deref());
         let _binding = pools.binding.lock().await;
         if let Some(key) = &key
-            && let Some(seat) = pools.join(self, key, (spec, host.as_deref()), route.clone())?
+            && let Some(seat) =
+                pools.join(&self.table, key, (spec, host.as_deref()), route.clone())?
         {
             return Ok(seat);
         }
@@ -247,7 +254,7 @@ impl GatewayState {
         let EndpointAddress { url, host: shown_host, name, listener } = placed;
         let place = PoolPlace { url, host: shown_host, name, listener };
         let (terms, virtual_host) = ((spec, host.as_deref()), routes.virtual_host.clone());
-        let seat = pools.open(self, terms, place, virtual_host, route);
+        let seat = pools.open(&self.table, terms, place, virtual_host, route);
         seat.ok_or(BindError::Unsupported("pooling of this endpoint"))
     }
 
@@ -274,8 +281,8 @@ impl GatewayState {
         }
         // Whoever has a name is reached on the shared port, everybody else on a port of their own.
         let has_tls = match host {
-            Some(host) => self.https.get().is_some() && !is_internal(host),
-            None => self.settings.tls_endpoints,
+            Some(host) => self.ports.https.get().is_some() && !is_internal(host),
+            None => self.services.settings.tls_endpoints,
         };
         if spec.proto != Proto::Https || !has_tls {
             let problem = "needs TLS that ends at the service";
@@ -299,7 +306,7 @@ impl GatewayState {
         let subdomain = spec.subdomain.as_deref().filter(|label| !label.is_empty());
         let invalid =
             |problem: &str| BindError::Invalid { field: "subdomain", problem: problem.to_owned() };
-        let Some(base) = &self.settings.base_domain else {
+        let Some(base) = &self.services.settings.base_domain else {
             return match subdomain {
                 Some(_) => Err(invalid("the service has no base domain")),
                 None => Ok(None),
@@ -310,7 +317,7 @@ impl GatewayState {
                 return Err(invalid(&format!("{label:?} is not a label of a host name")));
             }
             Some(label) => label.to_owned(),
-            None => random_name(&self.settings.origin)?,
+            None => random_name(&self.services.settings.origin)?,
         };
         checked_host(&format!("{label}.{base}")).map(Some)
     }
@@ -330,7 +337,7 @@ impl GatewayState {
         };
         let url = url.ok_or(BindError::Unsupported("a host name without a shared port"))?;
         let port = if proto == Proto::Https { 443 } else { 80 };
-        if !self.hosts.add(&host, port, &routes.virtual_host, true) {
+        if !self.table.hosts.add(&host, port, &routes.virtual_host, true) {
             return Err(BindError::Taken(url));
         }
         Ok(EndpointAddress {
@@ -349,7 +356,7 @@ impl GatewayState {
     ) -> Result<EndpointAddress, BindError> {
         let listener = self.listen_for(spec).await?;
         let host_selection = HostSelection::Single(routes.virtual_host.clone());
-        let is_secure = spec.proto == Proto::Https && self.settings.tls_endpoints;
+        let is_secure = spec.proto == Proto::Https && self.services.settings.tls_endpoints;
         let (scheme, listener) = if is_secure {
             ("https", self.listen_https(listener, host_selection)?)
         } else {
@@ -374,7 +381,7 @@ impl GatewayState {
             Proto::Tls => format!("tls://{host}"),
             _ => format!("tcp://{host}:{port}"),
         };
-        if !self.streams.add(&host, port, &routes.virtual_host, true) {
+        if !self.table.streams.add(&host, port, &routes.virtual_host, true) {
             return Err(BindError::Taken(url));
         }
         Ok(EndpointAddress {

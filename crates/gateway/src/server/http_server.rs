@@ -1,7 +1,6 @@
 //! Speaking HTTP with visitors: HTTP/1.1 and, where TLS agrees on it, HTTP/2.
 
 use std::future::{Future, poll_fn};
-use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,33 +14,30 @@ use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::ServerConfig;
-use rustls::server::ClientHello;
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep, timeout};
-use tokio_rustls::server::TlsStream;
 
-use ginnel_base::address::HostName;
 use ginnel_base::logging::{ignore, or_debug};
-use ginnel_net::tls::{self, AcceptedSocket};
-use ginnel_net::{self as net, AcceptedConnection, Permit, ShutdownPhase, ShutdownSignal};
+use ginnel_net::tls::AcceptedSocket;
+use ginnel_net::{AcceptedConnection, Permit, ShutdownPhase, ShutdownSignal};
 
-use crate::GatewayState;
 use crate::message::connection_activity::{ActivityTimeouts, ConnectionActivity};
 use crate::message::metered::MeteredSocket;
 use crate::message::request_body::RequestBody;
 use crate::message::response_body::ResponseBody;
+use crate::message::visitor::Visitor;
 use crate::message::visitor_stream::VisitorStream;
-use crate::server::connection::{ConnectionClosed, HostSelection, HttpConnection};
+use crate::routing::hosts::HostSelection;
+use crate::server::accept::{self, TlsRoute};
+use crate::server::connection::{ConnectionClosed, HttpConnection};
 use crate::server::fast_path::Closing;
 use crate::server::flood_guard::FloodGuard;
+use crate::server::gateway::GatewayState;
 use crate::server::http1_server::{Http1Exit, Http1Server};
-use crate::server::relayed::TlsRoute;
 use crate::server::stream_executor::StreamExecutor;
 use crate::server::tcp;
 use crate::timeouts::TickLimits;
 use crate::tls::challenges::ACME_TLS;
-use crate::upstream::target::{Visitor, VisitorTls};
 
 /// How long the end of a connection may take.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -63,7 +59,7 @@ pub async fn serve_plain(
     mut shutdown: ShutdownSignal,
 ) {
     let AcceptedConnection { stream, peer, local, permit } = connection;
-    if !protocol(&gateway, &stream, &mut shutdown).await {
+    if !accept::await_first_byte(&gateway, &stream, &mut shutdown).await {
         return;
     }
     let visitor = Visitor { peer, local, proto: "http", tls: None, passthrough: false };
@@ -80,7 +76,7 @@ pub async fn serve_tls(
     config: Arc<ServerConfig>,
 ) {
     let AcceptedConnection { stream, peer, local, permit } = connection;
-    if !protocol(&gateway, &stream, &mut shutdown).await {
+    if !accept::await_first_byte(&gateway, &stream, &mut shutdown).await {
         return;
     }
     if let HostSelection::ByHost(_) = &host_selection {
@@ -100,10 +96,10 @@ pub async fn serve_tls(
             None => {}
         }
     }
-    let accepted = accept_tls(&gateway, host_selection, stream, config).await;
+    let accepted = accept::accept_tls(&gateway, host_selection, stream, config).await;
     let accepted = or_debug!(accepted, "a TLS handshake of a visitor failed");
     let Some((mut stream, host_selection)) = accepted else { return };
-    let tls = tls_info(&stream);
+    let tls = accept::tls_info(&stream);
     if tls.alpn == ACME_TLS {
         // The handshake was all that the authority wanted to see.
         let closed = timeout(CLOSE_TIMEOUT, stream.shutdown()).await;
@@ -129,76 +125,6 @@ pub async fn http(
         http2(gateway, host_selection, socket, visitor, shutdown).await;
     } else {
         http1(gateway, host_selection, (socket, permit), visitor, shutdown).await;
-    }
-}
-
-/// Waits for the first byte of a visitor who is to speak first, and for a gateway that is not open yet;
-/// false when none comes, or at a shutdown.
-pub async fn protocol(
-    gateway: &GatewayState,
-    stream: &TcpStream,
-    shutdown: &mut ShutdownSignal,
-) -> bool {
-    let timeouts = gateway.timeouts();
-    let limit = timeouts.first_byte.min(timeouts.head);
-    let speaking = async {
-        let speaks = net::first_byte(stream, limit).await;
-        gateway.opened().await;
-        speaks
-    };
-    shutdown.run_until(ShutdownPhase::Graceful, speaking).await.unwrap_or_default()
-}
-
-/// Agrees on TLS with a visitor as the virtual host wants it that the visitor names.
-async fn accept_tls(
-    gateway: &GatewayState,
-    host_selection: HostSelection,
-    stream: TcpStream,
-    config: Arc<ServerConfig>,
-) -> io::Result<(TlsStream<TcpStream>, HostSelection)> {
-    let limit = gateway.timeouts().handshake;
-    let HostSelection::ByHost(_) = &host_selection else {
-        return Ok((tls::accept(stream, config, limit).await?, host_selection));
-    };
-    let mut tls_policy = None;
-    let choose = |hello: &ClientHello<'_>| {
-        if let Some(challenge) = gateway.authority.challenges().tls(hello) {
-            return Some(challenge);
-        }
-        if let Some(name) = hello.server_name().and_then(|name| HostName::parse(name).ok()) {
-            if gateway.tls_edge(name.as_str()).is_some() {
-                // Its name came too late to be looked at, and what was read of it does not come back.
-                return None;
-            }
-            let claim = gateway.hosts.find(name.as_str(), 443);
-            let virtual_host = claim.map(|claim| claim.virtual_host.load_full());
-            // Requests for what another node has are no business of the edge that has the wildcard.
-            let virtual_host = virtual_host.filter(|it| !it.carries_bytes);
-            tls_policy = virtual_host.and_then(|it| it.tls_policy.clone());
-        }
-        Some(tls_policy.as_ref().map_or(config, |tls_policy| tls_policy.config.clone()))
-    };
-    let stream = tls::accept_by_name(stream, choose, limit).await?;
-    Ok((stream, HostSelection::ByHost(tls_policy)))
-}
-
-/// What TLS has agreed on.
-pub fn tls_info<S>(stream: &TlsStream<S>) -> VisitorTls {
-    let (_, connection) = stream.get_ref();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    VisitorTls {
-        version: connection.protocol_version().and_then(|it| it.as_str()).unwrap_or_default(),
-        cipher_suite: connection
-            .negotiated_cipher_suite()
-            .and_then(|it| it.suite().as_str())
-            .unwrap_or_default(),
-        sni: connection.server_name().unwrap_or_default().to_owned(),
-        alpn: connection.alpn_protocol().map(text).unwrap_or_default(),
-        resumed: connection.handshake_kind() == Some(rustls::HandshakeKind::Resumed),
-        client_certificate: connection
-            .peer_certificates()
-            .and_then(|chain| chain.first())
-            .map(|leaf| Arc::from(leaf.as_ref())),
     }
 }
 
@@ -262,7 +188,7 @@ async fn http2(
     shutdown: ShutdownSignal,
 ) {
     let (max_streams, head) = {
-        let live = gateway.live.load();
+        let live = gateway.services.live.load();
         (live.http2_streams, live.head)
     };
     let activity = Arc::new(ConnectionActivity::multiplexed(gateway.read_ahead.clone()));

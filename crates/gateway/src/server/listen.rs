@@ -15,12 +15,13 @@ use ginnel_net::{
     listen_on_now, resolve_now,
 };
 
+use crate::GatewayError;
+use crate::routing::hosts::HostSelection;
 use crate::routing::virtual_host::VirtualHost;
-use crate::server::connection::HostSelection;
+use crate::server::gateway::GatewayState;
 use crate::server::http_server;
 use crate::server::tcp;
 use crate::tls::policy::ALPN;
-use crate::{GatewayError, GatewayState};
 
 impl GatewayState {
     /// A port that nobody listens on now; none where there is none.
@@ -31,7 +32,7 @@ impl GatewayState {
 
     /// The address of a port for visitors, as endpoints at it have it.
     pub fn address_of(&self, port: u16) -> String {
-        let host = self.settings.host.as_str();
+        let host = self.services.settings.host.as_str();
         let place = Host::parse(host).map(|host| HostPort { host, port });
         let found = place.ok().and_then(|place| resolve_now(&place).ok());
         let address = found.and_then(|found| found.into_iter().next());
@@ -40,13 +41,13 @@ impl GatewayState {
 
     /// Listens on a port of the service's host.
     pub async fn listen(&self, port: u16) -> Result<TcpListener, GatewayError> {
-        let bound = listen_on(&self.settings.host, port).await;
+        let bound = listen_on(&self.services.settings.host, port).await;
         bound.map_err(|source| self.listen_error(port, source))
     }
 
     /// Listens on a port of the service's host; works on any thread.
     pub fn bind_port_now(&self, port: u16) -> Result<std::net::TcpListener, GatewayError> {
-        let bound = listen_on_now(&self.settings.host, port);
+        let bound = listen_on_now(&self.services.settings.host, port);
         bound.map_err(|source| self.listen_error(port, source))
     }
 
@@ -65,13 +66,14 @@ impl GatewayState {
         let port = socket.local_addr().map_or(0, |address| address.port());
         let serve = move |connection, shutdown| -> ConnectionTask {
             let Some(gateway) = gateway.upgrade() else { return Box::pin(ready(())) };
-            match own.as_ref().and_then(|virtual_host| gateway.elsewhere(port, virtual_host)) {
+            match own.as_ref().and_then(|virtual_host| gateway.table.elsewhere(port, virtual_host))
+            {
                 Some(node) => Box::pin(tcp::carry(gateway, node, connection, shutdown, "tcp")),
                 None => Box::pin(serve(gateway, connection, shutdown)),
             }
         };
-        let live = self.live.clone();
-        let proxies = match self.settings.proxy_protocol {
+        let live = self.services.live.clone();
+        let proxies = match self.services.settings.proxy_protocol {
             true => ProxyProtocol::of(move |address| live.load().trusted_proxies.contains(address)),
             false => ProxyProtocol::default(),
         };
@@ -163,15 +165,15 @@ impl GatewayState {
     /// service, HTTPS arrives at the port for HTTP.
     pub fn public_port(&self, secure: bool) -> Option<u16> {
         let (listener, public) = match secure {
-            true => (&self.https, self.settings.public_https_port),
-            false => (&self.http, self.settings.public_http_port),
+            true => (&self.ports.https, self.services.settings.public_https_port),
+            false => (&self.ports.http, self.services.settings.public_http_port),
         };
         let ends_before = secure && public.is_some();
-        let own = listener.get().or_else(|| self.http.get().filter(|_| ends_before))?.port();
+        let own = listener.get().or_else(|| self.ports.http.get().filter(|_| ends_before))?.port();
         Some(public.map_or(own, NonZeroU16::get))
     }
 
     fn listen_error(&self, port: u16, source: std::io::Error) -> GatewayError {
-        GatewayError::Listen { address: format!("{}:{port}", self.settings.host), source }
+        GatewayError::Listen { address: format!("{}:{port}", self.services.settings.host), source }
     }
 }

@@ -5,11 +5,13 @@
 //! is only to be carried takes the fast path through `fast_path`. `tcp` carries connections that are not
 //! HTTP, and `relayed` serves the visitors of other nodes. No other folder uses this one.
 
+pub mod accept;
 mod bind;
 pub mod connection;
 pub mod delivery_mark;
 pub mod fast_path;
 pub mod flood_guard;
+pub mod gateway;
 pub mod http1_server;
 pub mod http_server;
 mod listen;

@@ -5,54 +5,36 @@
 //! that says who the visitor is, and that node does all that the endpoint wants done. It looks no further,
 //! so that there is one hop at most.
 
-use std::collections::HashMap;
 use std::io;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
-use tokio::time::Instant;
 use tracing::Instrument;
 
-use ginnel_base::address::HostName;
 use ginnel_base::logging::or_debug;
 use ginnel_http1::HeadWriter;
 use ginnel_net::tls::{self, AcceptedSocket};
-use ginnel_net::{Listener, Permit, ResetOnClose, ShutdownPhase, ShutdownSignal, is_reset};
+use ginnel_net::{Permit, ResetOnClose, ShutdownPhase, ShutdownSignal, is_reset};
 
 use crate::message::metered::MeteredSocket;
+use crate::message::visitor::{RouteRef, Visitor};
 use crate::routing::endpoint::EndpointTraffic;
-use crate::routing::hosts::HostClaim;
-use crate::routing::virtual_host::{Route, VirtualHost};
-use crate::server::connection::HostSelection;
+use crate::routing::hosts::HostSelection;
+use crate::routing::remote_hosts::RemoteHosts;
+use crate::routing::route_table::led_to;
+use crate::server::accept;
+use crate::server::gateway::{Gateway, GatewayState};
 use crate::server::http_server;
 use crate::server::tcp;
 use crate::upstream::forward::Upstream;
-use crate::upstream::target::{HostRank, RemoteHosts, RouteRef, Target, Visitor};
-use crate::{Gateway, GatewayError, GatewayState, Io, Proto};
-
-/// How long a visitor waits for the way to the node that serves a host.
-const NODE_TIMEOUT: Duration = Duration::from_secs(3);
-/// Where the TLS of visitors ends by their hosts.
-const HTTPS_PORT: u16 = 443;
-/// How often it is looked for meanwhile.
-const NODE_INTERVAL: Duration = Duration::from_millis(25);
-
-/// Where the TLS of a visitor goes that is not for requests of this node.
-pub enum TlsRoute {
-    /// To the node where it ends.
-    Node(Upstream),
-    /// To an edge that carries bytes, for the name that the visitor asks for.
-    Edge(Arc<ArcSwap<VirtualHost>>, String),
-}
+use crate::upstream::target::Target;
+use crate::{GatewayError, Io, Proto};
 
 impl Gateway {
     /// Says who knows the hosts of other nodes.
     pub fn find_hosts_in(&self, remote: Arc<dyn RemoteHosts>) {
-        self.0.remote_hosts.store(Arc::new(Some(remote)));
+        self.0.table.find_hosts_in(remote);
     }
 
     /// Serves the requests of a visitor that another node has taken, and who speaks HTTP; returns when
@@ -99,19 +81,20 @@ impl Gateway {
     /// When the port cannot be listened on.
     pub async fn relay_port(&self, port: u16, node: Arc<dyn Target>) -> Result<(), GatewayError> {
         let socket = self.0.listen(port).await?;
-        let listener = self.0.listen_tcp(socket, led_to(self.0.upstream(node)), "tcp")?;
-        self.0.relayed_ports().insert(port, listener);
+        let listener =
+            self.0.listen_tcp(socket, led_to(self.0.table.targets.upstream(node)), "tcp")?;
+        self.0.ports.relayed().insert(port, listener);
         Ok(())
     }
 
     /// Whether connections at a port are taken for another node.
     pub fn is_relaying(&self, port: u16) -> bool {
-        self.0.relayed_ports().contains_key(&port)
+        self.0.ports.relayed().contains_key(&port)
     }
 
     /// Waits until an endpoint of this node has left a port; one waits at a time.
     pub async fn port_freed(&self) {
-        self.0.port_freed.notified().await;
+        self.0.table.port_freed.notified().await;
     }
 
     /// Takes no more connections at a port for another node.
@@ -121,81 +104,6 @@ impl Gateway {
 }
 
 impl GatewayState {
-    /// Waits until visitors are served.
-    pub async fn opened(&self) {
-        self.is_open.wait().await;
-    }
-
-    /// The node that serves a host, where what this node has for it, if anything, fits less or is gone for now;
-    /// one of those that have failed only where there is no other.
-    pub fn remote_host(
-        &self,
-        host: &str,
-        port: u16,
-        own: Option<&(HostClaim, HostRank)>,
-        failed: &[String],
-    ) -> Option<Upstream> {
-        let remote = self.remote_hosts.load();
-        self.better_than(own, || (**remote).as_ref()?.find(host, port, failed))
-    }
-
-    /// Whether another node that can be reached has a host now, and this one has not.
-    pub fn is_elsewhere(&self, host: &str, port: u16) -> bool {
-        self.has_remote_hosts() && {
-            let own = self.hosts.find_ranked(host, port);
-            self.remote_host(host, port, own.as_ref(), &[]).is_some()
-        }
-    }
-
-    /// What another node has, where what this one has, if anything, fits less or is gone for now.
-    fn better_than(
-        &self,
-        own: Option<&(HostClaim, HostRank)>,
-        find: impl FnOnce() -> Option<(HostRank, Arc<dyn Target>)>,
-    ) -> Option<Upstream> {
-        if own.is_some_and(is_best) {
-            return None;
-        }
-        let (rank, node) = find()?;
-        is_better(rank, own).then(|| self.upstream(node))
-    }
-
-    /// Where the TLS of a visitor goes as it is, or ends for bytes; none where it is for requests.
-    pub async fn tls_route(&self, stream: &TcpStream) -> Option<TlsRoute> {
-        let remote = self.remote_hosts.load_full();
-        let remote = (*remote).as_ref().filter(|remote| remote.end_tls());
-        let has_edges = self.tls_edges.load(Ordering::Acquire) > 0;
-        if remote.is_none() && !has_edges {
-            return None;
-        }
-        let hello = tls::peeked_hello(stream, self.timeouts().handshake).await?;
-        if self.authority.challenges().tls(&hello.client_hello()).is_some() {
-            return None;
-        }
-        let host = HostName::parse(hello.client_hello().server_name()?).ok()?.to_string();
-        self.wait_for_node(&host, HTTPS_PORT).await;
-        let own = self.hosts.find_ranked(&host, HTTPS_PORT);
-        let elsewhere = |remote: &Arc<dyn RemoteHosts>| {
-            self.better_than(own.as_ref(), || remote.find_tls(&host))
-        };
-        match remote.and_then(elsewhere) {
-            // What it asks visitors for, this node does not know.
-            Some(node) => Some(TlsRoute::Node(node)),
-            None => self.tls_edge(&host).map(|edge| TlsRoute::Edge(edge, host)),
-        }
-    }
-
-    /// The TLS edge that has a host, unless it is a wildcard and another node has what fits better.
-    pub fn tls_edge(&self, host: &str) -> Option<Arc<ArcSwap<VirtualHost>>> {
-        let own = self.hosts.find_ranked(host, HTTPS_PORT)?;
-        if !own.0.virtual_host.load().carries_bytes {
-            return None;
-        }
-        let is_elsewhere = self.remote_host(host, HTTPS_PORT, Some(&own), &[]).is_some()
-            || self.is_cut_off(host, HTTPS_PORT, Some(&own));
-        (!is_elsewhere).then_some(own.0.virtual_host)
-    }
-
     /// Carries the TLS of a visitor to another node, which ends it, and with it all of the connection.
     pub async fn carry_tls(
         &self,
@@ -233,65 +141,12 @@ impl GatewayState {
         or_debug!(carried, "a connection broke");
     }
 
-    /// Waits for a moment for the way to the node of a host, where it is missing: this node may have just
-    /// started, that one may have ended, and then its agents are back at another, or here, in no time.
-    pub async fn wait_for_node(&self, host: &str, port: u16) {
-        let deadline = Instant::now() + NODE_TIMEOUT;
-        let own = || self.hosts.find_ranked(host, port);
-        while self.is_cut_off(host, port, own().as_ref()) && Instant::now() < deadline {
-            tokio::time::sleep(NODE_INTERVAL).await;
-        }
-    }
-
-    /// Whether only nodes that cannot be reached have what fits a host best.
-    pub fn is_cut_off(&self, host: &str, port: u16, own: Option<&(HostClaim, HostRank)>) -> bool {
-        let remote = self.remote_hosts.load();
-        let Some(remote) = remote.as_ref() else { return false };
-        !own.is_some_and(is_best)
-            && remote.cut_off(host, port).is_some_and(|rank| is_better(rank, own))
-    }
-
     /// Leaves a port to an endpoint of this node.
     pub fn release_port(&self, port: u16) {
-        if self.relayed_ports().remove(&port).is_some() {
-            self.port_freed.notify_one();
+        if self.ports.relayed().remove(&port).is_some() {
+            self.table.port_freed.notify_one();
         }
     }
-
-    /// Connections at the port of an endpoint whose agent is gone for now, led to another node that has it;
-    /// none where no other one has.
-    pub fn elsewhere(
-        &self,
-        port: u16,
-        virtual_host: &ArcSwap<VirtualHost>,
-    ) -> Option<Arc<ArcSwap<VirtualHost>>> {
-        let remote = self.remote_hosts.load();
-        let remote = (**remote).as_ref()?;
-        if !virtual_host.load().is_offline() {
-            return None;
-        }
-        Some(led_to(self.upstream(remote.at_port(port)?)))
-    }
-
-    fn relayed_ports(&self) -> MutexGuard<'_, HashMap<u16, Listener>> {
-        self.relayed_ports.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether there may be other nodes.
-    pub fn has_remote_hosts(&self) -> bool {
-        self.remote_hosts.load().is_some()
-    }
-}
-
-/// Whether nothing elsewhere fits a host better than this.
-fn is_best((claim, rank): &(HostClaim, HostRank)) -> bool {
-    rank.is_best() && !claim.is_offline()
-}
-
-/// Whether a name elsewhere fits a host better than what is here, if anything, or as well as what is gone for
-/// now.
-fn is_better(rank: HostRank, own: Option<&(HostClaim, HostRank)>) -> bool {
-    own.is_none_or(|(claim, own)| rank > *own || (rank == *own && claim.is_offline()))
 }
 
 impl EndpointTraffic {
@@ -307,7 +162,7 @@ impl EndpointTraffic {
         let is_shared = visitor.proto == "https";
         let has_tls = match self.proto {
             // A visitor of the shared port, whose TLS ends here alone.
-            Proto::Https => is_shared || gateway.settings.tls_endpoints,
+            Proto::Https => is_shared || gateway.services.settings.tls_endpoints,
             Proto::Tls => tls_policy.is_some(),
             Proto::Http | Proto::Tcp => false,
         };
@@ -319,7 +174,7 @@ impl EndpointTraffic {
             let accepted = tls::accept(socket, config, gateway.timeouts().handshake).await;
             let accepted = or_debug!(accepted, "a TLS handshake of a visitor failed");
             let Some(stream) = accepted else { return };
-            visitor.tls = Some(Arc::new(http_server::tls_info(&stream)));
+            visitor.tls = Some(Arc::new(accept::tls_info(&stream)));
             socket = AcceptedSocket::Relayed(Box::new(stream));
         }
         match self.proto {
@@ -340,11 +195,6 @@ impl EndpointTraffic {
             }
         }
     }
-}
-
-/// What leads everything to another node.
-fn led_to(node: Upstream) -> Arc<ArcSwap<VirtualHost>> {
-    Arc::new(ArcSwap::from_pointee(VirtualHost::of(Route::to_node(node))))
 }
 
 /// Says that there is no room, before a request is read.

@@ -20,13 +20,18 @@ use ginnel_net::{
 use crate::message::error_response;
 use crate::message::events::RequestTrace;
 use crate::message::metered::MeteredSocket;
+use crate::message::request_context::{InternalAddress, MAX_INTERNAL_HOPS};
+use crate::message::variables::{connection_variables, endpoint_variables};
+use crate::message::visitor::{Visitor, VisitorTls};
 use crate::modules::module::{ModuleKind, Modules};
-use crate::modules::traffic_policy::{self, ConnectionExecution, Rules};
-use crate::routing::internal::{self, InternalAddress, MOST_HOPS};
-use crate::routing::virtual_host::{Route, VirtualHost};
-use crate::server::http_server;
-use crate::upstream::target::{DialError, Visitor, VisitorTls};
-use crate::{GatewayState, Ingress, Io};
+use crate::modules::traffic_policy::{ConnectionExecution, Rules};
+use crate::routing::internal::{self};
+use crate::routing::route::Route;
+use crate::routing::virtual_host::VirtualHost;
+use crate::server::accept;
+use crate::server::gateway::GatewayState;
+use crate::upstream::target::DialError;
+use crate::{Ingress, Io};
 
 /// How much is copied at a time, in bytes.
 const COPY_BUFFER_BYTES: usize = 64 << 10;
@@ -44,7 +49,7 @@ pub async fn carry(
 ) {
     let AcceptedConnection { stream, peer, local, permit: _permit } = connection;
     // With TLS it is the visitor who speaks first; with anything else, who knows.
-    if proto == "tls" && !http_server::protocol(&gateway, &stream, &mut shutdown).await {
+    if proto == "tls" && !accept::await_first_byte(&gateway, &stream, &mut shutdown).await {
         return;
     }
     let visitor = Visitor { peer, local, proto, tls: None, passthrough: proto == "tls" };
@@ -60,7 +65,7 @@ pub async fn carry_unwrapped(
     config: Arc<ServerConfig>,
 ) {
     let AcceptedConnection { stream, peer, local, permit: _permit } = connection;
-    if !http_server::protocol(&gateway, &stream, &mut shutdown).await {
+    if !accept::await_first_byte(&gateway, &stream, &mut shutdown).await {
         return;
     }
     let accepting = unwrapped(&gateway, stream, (peer, local), config);
@@ -105,7 +110,7 @@ async fn unwrapped(
 ) -> Option<(AcceptedSocket, Visitor)> {
     let stream = tls::accept(stream, config, gateway.timeouts().handshake).await;
     let stream = or_debug!(stream, "a TLS handshake of a visitor failed")?;
-    let tls = Some(Arc::new(http_server::tls_info(&stream)));
+    let tls = Some(Arc::new(accept::tls_info(&stream)));
     let visitor = Visitor { peer, local, proto: "tls", tls, passthrough: false };
     Some((AcceptedSocket::Tls(Box::new(stream)), visitor))
 }
@@ -159,7 +164,7 @@ pub async fn pass(
         or_debug!(carried, "a connection broke");
         for (route, execution) in passed {
             if let Some(rules) = rules_of(&route) {
-                execution.leave(gateway, rules, socket.carried(), &mut trace);
+                execution.leave(&gateway.services, rules, socket.carried(), &mut trace);
             }
         }
     }
@@ -179,6 +184,7 @@ async fn enter(
     trace: &mut RequestTrace,
     passed: &mut Vec<(Arc<Route>, ConnectionExecution)>,
 ) -> Result<Io, Option<DialError>> {
+    let (targets, dial_timeout) = (&gateway.table.targets, gateway.timeouts().dial);
     let route_ref = route.route_ref();
     let mut address = None;
     loop {
@@ -187,21 +193,22 @@ async fn enter(
             return Err(None);
         }
         let Some(rules) = rules_of(&route) else {
-            return route.dial(gateway, visitor, &route_ref, trace).await;
+            return route.dial(targets, visitor, dial_timeout, &route_ref, trace).await;
         };
         let mut execution = watch(gateway, &route, visitor, address.as_ref());
         let hops = passed.len();
         let find = |url: String| async move {
-            if hops >= MOST_HOPS {
+            if hops >= MAX_INTERNAL_HOPS {
                 return Err(error_response::TOO_MANY_HOPS);
             }
-            internal::stream(gateway, &url).await.ok_or(error_response::NO_ENDPOINT)
+            internal::stream(&gateway.table, &url).await.ok_or(error_response::NO_ENDPOINT)
         };
-        let next = execution.enter(gateway, rules, trace, find).await.map_err(|_| None)?;
+        let next =
+            execution.enter(&gateway.services, rules, trace, find).await.map_err(|_| None)?;
         passed.push((route.clone(), execution));
         match next {
             Some((inside, its_address)) => (route, address) = (inside, Some(its_address)),
-            None => return route.dial(gateway, visitor, &route_ref, trace).await,
+            None => return route.dial(targets, visitor, dial_timeout, &route_ref, trace).await,
         }
     }
 }
@@ -219,10 +226,10 @@ fn watch(
     };
     let id = route.owner_id();
     let endpoint = match internal {
-        Some(it) => traffic_policy::endpoint(id, it.protocol, &it.host, it.port),
-        None => traffic_policy::endpoint(id, visitor.proto, &host, port),
+        Some(it) => endpoint_variables(id, it.protocol, &it.host, it.port),
+        None => endpoint_variables(id, visitor.proto, &host, port),
     };
-    let connection = traffic_policy::connection(visitor, Utc::now(), gateway.address_lookup());
+    let connection = connection_variables(visitor, Utc::now(), gateway.services.address_lookup());
     ConnectionExecution::new(connection, endpoint)
 }
 

@@ -9,3 +9,4 @@ pub mod io;
 pub mod pool;
 pub mod static_target;
 pub mod target;
+mod upgraded;

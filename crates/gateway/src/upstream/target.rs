@@ -1,11 +1,8 @@
 //! Where public connections go.
 
 use std::collections::BTreeMap;
-use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
-use std::pin::Pin;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::HeaderName;
@@ -13,10 +10,9 @@ use http::HeaderName;
 use ginnel_net::is_reset_at_once;
 
 use crate::Io;
+use crate::message::BoxFuture;
+use crate::message::visitor::{RouteRef, Visitor};
 use crate::upstream::budget::ConnectionBudget;
-
-/// A future that can be kept behind a trait.
-pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Something a public connection can be forwarded to.
 pub trait Target: Send + Sync + 'static {
@@ -90,28 +86,6 @@ pub enum ConnectionReuse {
     Everybody,
 }
 
-/// What led a visitor to a target.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RouteRef {
-    /// The identifier of the edge; empty for the endpoint of an agent.
-    pub edge_id: Arc<str>,
-    /// The identifier of the route; empty where there is none to choose.
-    pub route_id: Arc<str>,
-}
-
-impl RouteRef {
-    /// What the route belongs to, which is the same for all routes of a host: its edge, or the endpoint.
-    pub fn owner(&self) -> &Arc<str> {
-        if self.edge_id.is_empty() { &self.route_id } else { &self.edge_id }
-    }
-
-    /// Of what no edge has led here.
-    pub fn none() -> Self {
-        static EMPTY: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from(""));
-        Self { edge_id: EMPTY.clone(), route_id: EMPTY.clone() }
-    }
-}
-
 /// What HTTP requests are spoken with.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum UpstreamProtocol {
@@ -140,53 +114,6 @@ pub trait TunnelGroups: Send + Sync + 'static {
     }
 }
 
-/// How well what has a name fits a host: the name itself before a wildcard, a longer wildcard before a
-/// shorter one; of one name, the port that was asked for before another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct HostRank {
-    name: usize,
-    is_port: bool,
-}
-
-impl HostRank {
-    /// Of the host's own name.
-    pub fn exact(is_port: bool) -> Self {
-        Self { name: usize::MAX, is_port }
-    }
-
-    /// Of `*.` before this name.
-    pub fn wild(parent: &str, is_port: bool) -> Self {
-        Self { name: parent.len(), is_port }
-    }
-
-    /// Whether nothing fits better.
-    pub fn is_best(self) -> bool {
-        self == Self::exact(true)
-    }
-}
-
-/// Knows which hosts the agents of other nodes serve.
-pub trait RemoteHosts: Send + Sync + 'static {
-    /// The node that serves a host, in lower case, for requests that come to this port: 443 for HTTPS, 80
-    /// for HTTP unless the visitor has named another; and how well its name fits. None where no other node
-    /// serves it, or none that can be reached. Those whose keys are among `failed` come last.
-    fn find(&self, host: &str, port: u16, failed: &[String])
-    -> Option<(HostRank, Arc<dyn Target>)>;
-
-    /// Whether the TLS of any host's visitors ends at another node alone.
-    fn end_tls(&self) -> bool;
-
-    /// The endpoint of another node that serves a host, where the TLS of visitors ends there alone, and
-    /// how well its name fits.
-    fn find_tls(&self, host: &str) -> Option<(HostRank, Arc<dyn Target>)>;
-
-    /// The endpoint at a port of its own at another node; none where no other node has one there.
-    fn at_port(&self, port: u16) -> Option<Arc<dyn Target>>;
-
-    /// How well the name of a host fits that other nodes serve, of which none can be reached now.
-    fn cut_off(&self, host: &str, port: u16) -> Option<HostRank>;
-}
-
 /// Why no connection to a target could be opened; nothing was sent then.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DialError {
@@ -208,36 +135,4 @@ impl From<io::Error> for DialError {
     fn from(error: io::Error) -> Self {
         if is_reset_at_once(&error) { Self::Reset } else { Self::Unreachable(error.to_string()) }
     }
-}
-
-/// Who stands at a public address.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Visitor {
-    /// Where the visitor comes from.
-    pub peer: SocketAddr,
-    /// Where the visitor has come to.
-    pub local: SocketAddr,
-    /// What the visitor speaks: `http`, `https`, `tcp` or `tls`.
-    pub proto: &'static str,
-    /// What was agreed on, where TLS ends at the service.
-    pub tls: Option<Arc<VisitorTls>>,
-    /// True when the bytes are TLS that does not end at the service.
-    pub passthrough: bool,
-}
-
-/// What a visitor and the service agreed on.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct VisitorTls {
-    /// The version as `rustls` calls it, such as `TLSv1_3`; between nodes, too.
-    pub version: &'static str,
-    /// The cipher suite as `rustls` calls it, such as `TLS13_AES_128_GCM_SHA256`; between nodes, too.
-    pub cipher_suite: &'static str,
-    /// The name that the visitor asked for; empty when there was none.
-    pub sni: String,
-    /// The protocol agreed on by ALPN; empty when there was none.
-    pub alpn: String,
-    /// True when the session was resumed.
-    pub resumed: bool,
-    /// The certificate that the visitor has shown, as DER.
-    pub client_certificate: Option<Arc<[u8]>>,
 }

@@ -12,8 +12,10 @@ use ginnel_policy::head_view::HeadView;
 use ginnel_policy::{self as policy, Phase, Policy, Problem};
 
 use crate::login;
+use crate::message::BoxFuture;
 use crate::message::error_response;
-use crate::message::request_context::RequestContext;
+use crate::message::error_response::Rejection;
+use crate::message::request_context::{PolicyExecution, RequestContext};
 use crate::message::response_body::ResponseBody;
 use crate::modules::edge_module::{
     CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker, ReferenceField,
@@ -21,10 +23,8 @@ use crate::modules::edge_module::{
 use crate::modules::module::{
     HeadFilter, Module, ModuleAnswer, ModuleInput, ModuleKind, NextModule,
 };
-use crate::modules::traffic_policy::execution::{ExecutionOutcome, PolicyExecution};
+use crate::modules::traffic_policy::execution::ExecutionOutcome;
 use crate::modules::traffic_policy::rules::Rules;
-use crate::routing::virtual_host::Rejection;
-use crate::upstream::target::BoxFuture;
 
 /// Runs rules for requests and for their answers.
 pub struct PolicyModule {
@@ -66,7 +66,7 @@ impl Module for PolicyModule {
                     (context.execution.take(), ModuleInput::Answer(answer))
                 }
                 ModuleInput::Request(request) => {
-                    let endpoint = context.endpoint(next.route, request.headers());
+                    let endpoint = context.endpoint(next.destination.owner_id(), request.headers());
                     let execution = PolicyExecution::new(context, endpoint, request);
                     self.enter(context, Box::new(execution), &next).await?
                 }
@@ -110,7 +110,7 @@ impl PolicyModule {
             ExecutionOutcome::Reject(Rejection::Respond(error))
                 if self.responds() || has_rules(next.kind()) =>
             {
-                ModuleInput::Answer(error.into_response(&context.gateway.settings.code_prefix))
+                ModuleInput::Answer(error.into_response(context.services.code_prefix()))
             }
             ExecutionOutcome::Reject(rejection) => return Err(rejection),
             ExecutionOutcome::Respond(answer) => ModuleInput::Answer(*answer),

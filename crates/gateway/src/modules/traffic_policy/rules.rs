@@ -15,8 +15,8 @@ use ginnel_policy::login::{OauthApplication, OauthApplications, OauthProvider};
 use ginnel_policy::secrets::SecretName;
 use ginnel_policy::{Phase, Policy, PolicyState, World};
 
+use crate::message::visitor::RouteRef;
 use crate::secrets::SecretTable;
-use crate::upstream::target::RouteRef;
 
 /// The action that makes it necessary to know the request when the answer comes.
 const COMPRESS_ACTION: &str = "compress-response";

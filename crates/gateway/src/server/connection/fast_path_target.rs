@@ -10,16 +10,18 @@ use ginnel_policy::head_view::HeadView;
 use ginnel_policy::login::is_login_path;
 use ginnel_policy::{is_canonical_authority, path};
 
-use super::{HostMatch, HostSelection, HttpConnection, Requester};
+use super::{HostMatch, HttpConnection, Requester};
 use crate::Ingress;
 use crate::login;
 use crate::message::connection_activity::ActiveRequest;
 use crate::message::error_response;
 use crate::message::forwarded::VisitorOrigin;
+use crate::message::visitor::{RouteRef, Visitor};
 use crate::modules::module::Modules;
 use crate::routing::backend::BackendKind;
+use crate::routing::hosts::HostSelection;
 use crate::server::fast_path::{FastPathTarget, RequestRouting};
-use crate::upstream::target::{ConnectionReuse, RouteRef, Target, UpstreamProtocol, Visitor};
+use crate::upstream::target::{ConnectionReuse, Target, UpstreamProtocol};
 
 impl HttpConnection {
     /// What modules change about a request that they let pass by its head alone; none where they want to
@@ -45,7 +47,7 @@ impl HttpConnection {
             host,
             scheme: visitor.proto,
             fields: head.fields,
-            connection: attributes.of(visitor, &self.gateway),
+            connection: attributes.of(visitor, &self.gateway.services),
             client_ip,
         })
     }
@@ -84,7 +86,7 @@ impl RequestRouting for HttpConnection {
     }
 
     fn code_prefix(&self) -> &str {
-        &self.gateway.settings.code_prefix
+        &self.gateway.services.settings.code_prefix
     }
 
     fn fast_path_target(

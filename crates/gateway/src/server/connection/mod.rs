@@ -7,7 +7,6 @@ use std::fmt::Display;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_TYPE, LOCATION};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
@@ -22,25 +21,30 @@ use ginnel_policy::Phase;
 
 use crate::login;
 use crate::message::connection_activity::ConnectionActivity;
+use crate::message::error_response::Rejection;
 use crate::message::error_response::{self, ErrorResponse};
 use crate::message::events::RequestTrace;
 use crate::message::forwarded::{self, ForwardedVisitor, ReportedScheme, VisitorOrigin};
 use crate::message::head;
 use crate::message::node_notice::NodeNotice;
 use crate::message::request_body::RequestBody;
-use crate::message::request_context::{ConnectionAttributes, RequestContext};
+use crate::message::request_context::RequestContext;
 use crate::message::response_body::ResponseBody;
 use crate::message::upgrade;
+use crate::message::variables::ConnectionAttributes;
+use crate::message::visitor::Visitor;
 use crate::metrics::RequestRecord;
 use crate::modules::module::{ModuleKind, Modules};
 use crate::modules::traffic_policy::ConnectionExecution;
+use crate::routing::hosts::HostSelection;
 use crate::routing::internal::is_internal;
-use crate::routing::virtual_host::{Rejection, Route, VirtualHost};
+use crate::routing::route::Route;
+use crate::routing::virtual_host::VirtualHost;
 use crate::server::fast_path::RequestRouting;
+use crate::server::gateway::GatewayState;
 use crate::tls::policy::TlsPolicy;
 use crate::upstream::forward::Upstream;
-use crate::upstream::target::Visitor;
-use crate::{GatewayState, Ingress, LiveGatewaySettings};
+use crate::{Ingress, LiveGatewaySettings};
 
 /// Names a request.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -48,27 +52,6 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const MAX_REQUEST_ID_BYTES: usize = 128;
 /// How many routes are remembered that have let a connection in.
 const MAX_ADMITTED_ROUTES: usize = 64;
-
-/// What is served behind a listener.
-#[derive(Clone)]
-pub enum HostSelection {
-    /// One virtual host has the listener to itself.
-    Single(Arc<ArcSwap<VirtualHost>>),
-    /// The host decides; a virtual host with a TLS policy is for those who came by it.
-    ByHost(Option<Arc<TlsPolicy>>),
-    /// The same for a visitor of another node, who has ended TLS: the host is here or nowhere.
-    Relayed,
-}
-
-impl HostSelection {
-    /// What has the listener to itself.
-    pub fn own(&self) -> Option<Arc<ArcSwap<VirtualHost>>> {
-        match self {
-            Self::Single(virtual_host) => Some(virtual_host.clone()),
-            Self::ByHost(_) | Self::Relayed => None,
-        }
-    }
-}
 
 /// One visitor who speaks HTTP.
 pub struct HttpConnection {
@@ -101,7 +84,7 @@ impl HttpConnection {
         shutdown: ShutdownSignal,
     ) -> Self {
         let origin = VisitorOrigin::new(visitor.peer.ip(), visitor.proto);
-        let live = gateway.live.load_full();
+        let live = gateway.services.live.load_full();
         let runtime = upgrade::UpgradeContext {
             shutdown,
             activity: activity.clone(),
@@ -153,11 +136,12 @@ impl HttpConnection {
         let mut response = match forwarded {
             // Whatever was made of a part of the body, the request as a whole cannot be understood.
             Ok(_) | Err(Rejection::Respond(_)) if self.activity.has_failed_body() => {
-                error_response::BAD_REQUEST.into_response(&self.gateway.settings.code_prefix)
+                error_response::BAD_REQUEST
+                    .into_response(&self.gateway.services.settings.code_prefix)
             }
             Ok(response) => response,
             Err(Rejection::Respond(error)) => {
-                error.into_response(&self.gateway.settings.code_prefix)
+                error.into_response(&self.gateway.services.settings.code_prefix)
             }
             Err(Rejection::Elsewhere) => self.no_agent(error_response::NO_ENDPOINT),
             Err(Rejection::Close) => {
@@ -199,7 +183,7 @@ impl HttpConnection {
 
     /// Counts a request that arrives now, and that no route has taken yet.
     pub fn unrouted_record(&self) -> Option<RequestRecord> {
-        let metrics = self.gateway.metrics.as_ref()?;
+        let metrics = self.gateway.services.metrics.as_ref()?;
         Some(RequestRecord::begin(metrics.unrouted().clone(), self.client.visitor.proto))
     }
 
@@ -265,9 +249,10 @@ impl HttpConnection {
         let route = match virtual_host.login_route(&request, client.origin.scheme) {
             Some(route) => route,
             None => {
-                let found = virtual_host.find(request.uri().path(), self.live.ambiguous_paths)?;
+                let found =
+                    virtual_host.route_request(request.uri().path(), self.live.ambiguous_paths)?;
                 let route = found.route;
-                found.select(&mut request)?;
+                found.path.apply(&mut request)?;
                 route
             }
         };
@@ -279,7 +264,7 @@ impl HttpConnection {
             it.route_id = Some(route.id.clone());
         });
         let mut context = RequestContext::new(
-            &self.gateway,
+            &self.gateway.services,
             &client.visitor,
             &client.attributes,
             &client.origin,
@@ -289,7 +274,7 @@ impl HttpConnection {
         );
         (context.host, context.may_move) = (host, may_move);
         self.admit(&mut context, route, &request).await?;
-        let served = route.serve(&mut context, request).await;
+        let served = route.run_modules(&self.gateway.table.targets, &mut context, request).await;
         match served {
             Ok(mut response) if context.has_no_agent => {
                 response.extensions_mut().insert(NodeNotice::NoAgent);
@@ -302,7 +287,7 @@ impl HttpConnection {
 
     /// The response where a host has no agent here.
     fn no_agent(&self, error: ErrorResponse) -> Response<ResponseBody> {
-        let mut response = error.into_response(&self.gateway.settings.code_prefix);
+        let mut response = error.into_response(&self.gateway.services.settings.code_prefix);
         response.extensions_mut().insert(NodeNotice::NoAgent);
         response
     }
@@ -310,7 +295,7 @@ impl HttpConnection {
     /// Has another node close the connection of its visitor; one of an older version responds.
     fn closed(&self) -> Response<ResponseBody> {
         let broken = error_response::BROKEN;
-        let mut response = broken.into_response(&self.gateway.settings.code_prefix);
+        let mut response = broken.into_response(&self.gateway.services.settings.code_prefix);
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         response.extensions_mut().insert(NodeNotice::Closed);
         response
@@ -347,9 +332,9 @@ impl HttpConnection {
         }
         let mut execution = ConnectionExecution::new(
             context.connection(),
-            context.endpoint(route, request.headers()),
+            context.endpoint(route.owner_id(), request.headers()),
         );
-        let entered = execution.enter(&self.gateway, rules, context.trace, |_| {
+        let entered = execution.enter(&self.gateway.services, rules, context.trace, |_| {
             std::future::ready(Err::<(), _>(error_response::NO_ENDPOINT))
         });
         entered.await.map_err(|()| Rejection::Close)?;
@@ -402,10 +387,10 @@ impl HttpConnection {
         {
             return Err(error_response::MISDIRECTED);
         }
-        let found = self.gateway.hosts.find_ranked(host, port);
-        let may_be_elsewhere = self.gateway.has_remote_hosts() && !self.is_relayed();
+        let found = self.gateway.table.hosts.find_ranked(host, port);
+        let may_be_elsewhere = self.gateway.table.has_remote_hosts() && !self.is_relayed();
         if may_be_elsewhere
-            && let Some(node) = self.gateway.remote_host(host, port, found.as_ref(), failed)
+            && let Some(node) = self.gateway.table.remote_host(host, port, found.as_ref(), failed)
         {
             // What the visitor has shown here, that node has not seen.
             if passed.is_some() {
@@ -414,7 +399,7 @@ impl HttpConnection {
             return Ok(HostMatch::Node(node));
         }
         // A wildcard of this node, which may be somebody else's, is not for the visitors of that name.
-        if may_be_elsewhere && self.gateway.is_cut_off(host, port, found.as_ref()) {
+        if may_be_elsewhere && self.gateway.table.is_cut_off(host, port, found.as_ref()) {
             return Err(error_response::CUT_OFF);
         }
         let (claim, _) = found.ok_or(error_response::NO_ENDPOINT)?;
@@ -425,7 +410,7 @@ impl HttpConnection {
         if !has_tls
             && scheme != "https"
             && claim.port != port
-            && self.gateway.https.get().is_some()
+            && self.gateway.ports.https.get().is_some()
             && let Some(url) = self.gateway.url_of(host, true)
         {
             return Ok(HostMatch::Redirect(format!("{url}{uri}")));

@@ -9,6 +9,7 @@ use http::{Request, Response};
 use ginnel_base::address::RequestHost;
 
 use super::{HostMatch, HttpConnection, Requester, redirect};
+use crate::message::error_response::Rejection;
 use crate::message::error_response::{self, ErrorResponse};
 use crate::message::events::RequestTrace;
 use crate::message::head;
@@ -16,13 +17,13 @@ use crate::message::node_notice::NodeNotice;
 use crate::message::request_body::RequestBody;
 use crate::message::response_body::ResponseBody;
 use crate::message::upgrade::VisitorUpgrade;
+use crate::message::visitor::RouteRef;
 use crate::metrics::RequestRecord;
-use crate::routing::virtual_host::{Rejection, VirtualHost};
+use crate::routing::virtual_host::VirtualHost;
 use crate::server::fast_path::NodeFailure;
 use crate::upstream::forward::{
-    ForwardOutcome, OutboundRequest, Upstream, copy, forward, is_repeatable,
+    ForwardOutcome, OutboundRequest, Upstream, copy, is_repeatable, send_upstream,
 };
-use crate::upstream::target::RouteRef;
 
 /// How many nodes a request is led to at most.
 const MAX_NODES: usize = 8;
@@ -105,7 +106,7 @@ impl HttpConnection {
         let mut attempts = NodeAttempts::after(request.extensions_mut().remove::<NodeFailure>());
         loop {
             if !self.is_relayed() {
-                self.gateway.wait_for_node(&host, endpoint_port).await;
+                self.gateway.table.wait_for_node(&host, endpoint_port).await;
             }
             let found = self.virtual_host((&host, port), scheme, request.uri(), &attempts.failed);
             let node = match found {
@@ -122,7 +123,7 @@ impl HttpConnection {
                         *record = self.unrouted_record();
                     }
                     let may_move = attempts.served_here == 0
-                        && self.gateway.has_remote_hosts()
+                        && self.gateway.table.has_remote_hosts()
                         && is_repeatable(&request);
                     attempts.served_here += 1;
                     let moves_on = may_move && !self.is_relayed();
@@ -193,7 +194,7 @@ impl HttpConnection {
         let upgrade = request.extensions_mut().remove::<VisitorUpgrade>().filter(|_| upgrades);
         let exchange = OutboundRequest { request, upgrade };
         let (visitor, route_ref) = (&self.client.visitor, RouteRef::none());
-        match forward(node, visitor, &route_ref, exchange, &self.runtime).await {
+        match send_upstream(node, visitor, &route_ref, exchange, &self.runtime).await {
             ForwardOutcome::Answered(response) | ForwardOutcome::Unreachable(Some(response)) => {
                 match response.extensions().get::<NodeNotice>() {
                     Some(NodeNotice::Closed) => NodeOutcome::Failed(Rejection::Close),
@@ -234,11 +235,11 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpStream;
 
+    use crate::server::gateway::Gateway;
     use crate::tls::authority::LocalAuthority;
     use crate::{
-        BoxFuture, ConnectionReuse, DialError, EndpointOptions, EndpointSpec, Gateway,
-        GatewaySettings, HostRank, Io, Proto, PublicEndpoint, RemoteHosts, RouteRef, Target,
-        Visitor,
+        BoxFuture, ConnectionReuse, DialError, EndpointOptions, EndpointSpec, GatewaySettings,
+        HostRank, Io, Proto, PublicEndpoint, RemoteHosts, RouteRef, Target, Visitor,
     };
 
     /// A node to which no connection can be opened, or that has an answer.

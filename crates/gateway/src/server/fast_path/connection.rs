@@ -16,6 +16,7 @@ use ginnel_http1::{Body, Expects, LAST_CHUNK, LINE_END, RequestHead, write_chunk
 
 use crate::message::error_response::{self, ErrorResponse};
 use crate::message::node_notice::NodeNotice;
+use crate::message::visitor::RouteRef;
 use crate::message::visitor_stream::VisitorStream;
 use crate::metrics::RequestRecord;
 use crate::server::fast_path::request::{self, FastPathRequest};
@@ -26,7 +27,7 @@ use crate::server::fast_path::routing::{FastPathTarget, NodeFailure, RequestRout
 use crate::server::fast_path::spare_buffers::{self, MAX_IDLE_BUFFER_BYTES};
 use crate::upstream::forward::Upstream;
 use crate::upstream::http1::Http1Connection;
-use crate::upstream::target::{DialError, RouteRef};
+use crate::upstream::target::DialError;
 
 /// How much is read of later requests while one is under way.
 const MAX_READ_AHEAD_BYTES: usize = 64 << 10;

@@ -8,9 +8,9 @@ use ginnel_policy::head_change::HeadChange;
 
 use crate::message::connection_activity::ActiveRequest;
 use crate::message::forwarded::VisitorOrigin;
+use crate::message::visitor::{RouteRef, Visitor};
 use crate::metrics::EdgeMetrics;
 use crate::upstream::forward::Upstream;
-use crate::upstream::target::{RouteRef, Visitor};
 
 /// What the fast path asks of whoever knows the visitor and the routes.
 pub trait RequestRouting {
