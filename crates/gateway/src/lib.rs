@@ -7,9 +7,13 @@
 //! `upstream` sends it to a target of the backend. Visitors log in by `login`. All of them exchange what
 //! `message` declares: heads, bodies, errors, and the event that reports how the request ended.
 //!
+//! The phases of a request are `accept`, `read_head`, `select_host`, `route_request`, `run_modules`, `send_upstream`,
+//! `relay_response` and `finish` (`RequestPhase`). Functions, logs and metrics have the same names.
+//!
 //! # Invariants
 //!
 //! - The gateway knows neither the database nor the management API. The service compiles edges and hands them in.
+//! - `message` uses no other folder of the request. Only `server` uses `server` and the state of the gateway.
 
 mod addresses;
 mod gateway_error;
@@ -18,6 +22,7 @@ pub mod message;
 pub mod metrics;
 pub mod modules;
 pub mod published;
+mod request_phase;
 mod restrictions;
 pub mod routing;
 pub mod secrets;
@@ -35,6 +40,7 @@ pub use gateway_error::GatewayError;
 pub use message::BoxFuture;
 pub use message::events::{Event, EventDelivery, EventSubscriber};
 pub use message::visitor::{RouteRef, Visitor, VisitorTls};
+pub use request_phase::RequestPhase;
 pub use restrictions::{Ingress, IngressRestriction, IngressRestrictions};
 pub use routing::backend::random_below;
 pub use routing::endpoint::{BindError, EndpointTraffic, PublicEndpoint};

@@ -47,6 +47,10 @@ impl From<ErrorResponse> for Rejection {
     }
 }
 
+/// The mark of a response that is a rejection, in its extensions.
+#[derive(Debug, Clone, Copy)]
+pub struct RejectionMark;
+
 macro_rules! error_responses {
     ($( $name:ident = $status:literal, $number:expr, $text:literal; )+) => {
         $( pub const $name: ErrorResponse = ErrorResponse::new($status, $number, $text); )+
@@ -150,6 +154,7 @@ impl ErrorResponse {
         if self.closes {
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
+        response.extensions_mut().insert(RejectionMark);
         response
     }
 }

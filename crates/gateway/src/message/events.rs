@@ -25,6 +25,7 @@ use ginnel_policy::{Carried, PhaseDecision, Policy};
 
 use crate::message::error_response::ERROR_CODE;
 use crate::message::visitor::Visitor;
+use crate::request_phase::RequestPhase;
 
 /// How many events a listener may fall behind.
 const MAX_EVENT_BACKLOG: usize = 1024;
@@ -83,6 +84,9 @@ pub struct Event {
     /// Whether it was a request that delivered an event of this service.
     #[serde(skip)]
     pub delivers_event: bool,
+    /// The last phase that the request has entered. Only the log has it.
+    #[serde(skip)]
+    pub phase: RequestPhase,
 }
 
 impl Event {
@@ -95,6 +99,7 @@ impl Event {
             dur_ms = self.duration_ms,
             peer = %self.peer,
             err = self.code,
+            phase = self.phase.name(),
             module = self.module.as_deref(),
             method = self.method,
             path = target.map(mask::target).as_deref(),
@@ -215,7 +220,7 @@ impl EventBus {
     /// Follows a request, if anybody wants to know.
     pub fn trace(&self) -> RequestTrace {
         let record = self.has_subscribers().then(Box::default);
-        RequestTrace { record }
+        RequestTrace { phase: RequestPhase::default(), record }
     }
 
     /// Tells of an event.
@@ -240,6 +245,8 @@ impl EventBus {
 /// What is known of a request on its way; nothing unless somebody listens.
 #[derive(Default)]
 pub struct RequestTrace {
+    /// The last phase that the request has entered.
+    phase: RequestPhase,
     record: Option<Box<TraceRecord>>,
 }
 
@@ -286,6 +293,16 @@ impl Default for TraceRecord {
 }
 
 impl RequestTrace {
+    /// Notes the phase that the request enters.
+    pub fn enter(&mut self, phase: RequestPhase) {
+        self.phase = phase;
+    }
+
+    /// The last phase that the request has entered.
+    pub fn phase(&self) -> RequestPhase {
+        self.phase
+    }
+
     /// Notes something down, if anybody wants to know.
     pub fn note(&mut self, note: impl FnOnce(&mut TraceRecord)) {
         if let Some(record) = &mut self.record {
@@ -351,6 +368,7 @@ impl RequestTrace {
             received_bytes: record.carried.map(|carried| carried.received),
             sent_bytes: record.carried.map(|carried| carried.sent),
             delivers_event: record.delivers_event,
+            phase: self.phase,
         });
     }
 }

@@ -20,6 +20,7 @@ use crate::message::response_body::ResponseBody;
 use crate::message::visitor::RouteRef;
 use crate::metrics::GatewayMetrics;
 use crate::published::KeySets;
+use crate::request_phase::RequestPhase;
 use crate::settings::{GatewaySettings, LiveGatewaySettings};
 use crate::timeouts::Timeouts;
 
@@ -113,6 +114,13 @@ impl RequestServices {
     /// Returns true if the rules that act on requests are noted.
     pub fn notes_rules(&self) -> bool {
         self.notes_rules.load(Relaxed)
+    }
+
+    /// Counts a rejection by the gateway itself.
+    pub fn count_rejection(&self, phase: RequestPhase) {
+        if let Some(metrics) = &self.metrics {
+            metrics.rejected(phase);
+        }
     }
 
     /// Counts the decision of a policy.

@@ -19,6 +19,7 @@ use crate::message::visitor::{RouteRef, Visitor};
 use crate::metrics::EdgeMetrics;
 use crate::modules::module::{Destination, ModuleAnswer, Modules};
 use crate::modules::websocket_tcp;
+use crate::request_phase::RequestPhase;
 use crate::routing::agent_return::AgentReturn;
 use crate::routing::backend::{
     Backend, BackendCandidate, BackendCandidates, BackendKind, TargetDirectory,
@@ -143,6 +144,7 @@ impl Route {
         context: &mut RequestContext<'_>,
         request: Request<RequestBody>,
     ) -> Result<Response<ResponseBody>, Rejection> {
+        context.trace.enter(RequestPhase::SendUpstream);
         let outbound = self.outbound(context, request)?;
         self.try_targets(targets, context, outbound).await
     }

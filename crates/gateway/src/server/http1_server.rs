@@ -28,6 +28,7 @@ use crate::message::request_body::RequestBody;
 use crate::message::response_body::ResponseBody;
 use crate::message::upgrade::{UpgradeSender, VisitorUpgrade};
 use crate::message::visitor_stream::VisitorStream;
+use crate::request_phase::RequestPhase;
 use crate::server::connection::{ConnectionClosed, HttpConnection};
 use crate::server::fast_path::{
     Closing, ExchangeEnd, FastPathConnection, FastPathRequest, FastPathTarget, RequestRouting,
@@ -196,6 +197,7 @@ impl<'l> Http1Server<'l> {
     /// Says why nothing more is read.
     async fn refuse(&mut self, error: ErrorResponse) -> Http1Exit {
         self.line.stream.expect(Expects::Head);
+        self.http_connection.count_rejection(RequestPhase::ReadHead);
         let mut record = self.http_connection.unrouted_record();
         if let Some(record) = &mut record {
             record.responded(error.status);

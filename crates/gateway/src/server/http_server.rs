@@ -27,6 +27,7 @@ use crate::message::request_body::RequestBody;
 use crate::message::response_body::ResponseBody;
 use crate::message::visitor::Visitor;
 use crate::message::visitor_stream::VisitorStream;
+use crate::request_phase::RequestPhase;
 use crate::routing::hosts::HostSelection;
 use crate::server::accept::{self, TlsRoute};
 use crate::server::connection::{ConnectionClosed, HttpConnection};
@@ -98,7 +99,9 @@ pub async fn serve_tls(
     }
     let accepted = accept::accept_tls(&gateway, host_selection, stream, config).await;
     let accepted = or_debug!(accepted, "a TLS handshake of a visitor failed");
-    let Some((mut stream, host_selection)) = accepted else { return };
+    let Some((mut stream, host_selection)) = accepted else {
+        return gateway.services.count_rejection(RequestPhase::Accept);
+    };
     let tls = accept::tls_info(&stream);
     if tls.alpn == ACME_TLS {
         // The handshake was all that the authority wanted to see.

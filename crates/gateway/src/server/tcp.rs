@@ -25,6 +25,7 @@ use crate::message::variables::{connection_variables, endpoint_variables};
 use crate::message::visitor::{Visitor, VisitorTls};
 use crate::modules::module::{ModuleKind, Modules};
 use crate::modules::traffic_policy::{ConnectionExecution, Rules};
+use crate::request_phase::RequestPhase;
 use crate::routing::internal::{self};
 use crate::routing::route::Route;
 use crate::routing::virtual_host::VirtualHost;
@@ -109,7 +110,10 @@ async fn unwrapped(
     config: Arc<ServerConfig>,
 ) -> Option<(AcceptedSocket, Visitor)> {
     let stream = tls::accept(stream, config, gateway.timeouts().handshake).await;
-    let stream = or_debug!(stream, "a TLS handshake of a visitor failed")?;
+    let Some(stream) = or_debug!(stream, "a TLS handshake of a visitor failed") else {
+        gateway.services.count_rejection(RequestPhase::Accept);
+        return None;
+    };
     let tls = Some(Arc::new(accept::tls_info(&stream)));
     let visitor = Visitor { peer, local, proto: "tls", tls, passthrough: false };
     Some((AcceptedSocket::Tls(Box::new(stream)), visitor))

@@ -18,6 +18,7 @@ use crate::message::error_response;
 use crate::message::forwarded::VisitorOrigin;
 use crate::message::visitor::{RouteRef, Visitor};
 use crate::modules::module::Modules;
+use crate::request_phase::RequestPhase;
 use crate::routing::backend::BackendKind;
 use crate::routing::hosts::HostSelection;
 use crate::server::fast_path::{FastPathTarget, RequestRouting};
@@ -85,6 +86,10 @@ impl RequestRouting for HttpConnection {
         self.runtime.dial_timeout
     }
 
+    fn count_rejection(&self, phase: RequestPhase) {
+        self.gateway.services.count_rejection(phase);
+    }
+
     fn code_prefix(&self) -> &str {
         &self.gateway.services.settings.code_prefix
     }
@@ -107,7 +112,7 @@ impl RequestRouting for HttpConnection {
             HostSelection::ByHost(_) if challenges.http(path).is_some() => return None,
             HostSelection::ByHost(_) | HostSelection::Relayed => {
                 let RequestHost { host, port } = RequestHost::parse(host).ok()?;
-                match self.virtual_host((&host, port), self.client.origin.scheme, path, &[]) {
+                match self.select_host((&host, port), self.client.origin.scheme, path, &[]) {
                     Ok(HostMatch::VirtualHost(virtual_host)) => virtual_host,
                     Ok(HostMatch::Node(upstream)) => {
                         let (route_ref, changes, metrics) = (RouteRef::none(), Vec::new(), None);
@@ -141,7 +146,7 @@ impl RequestRouting for HttpConnection {
 
     fn has_another_place(&self, host: &str, key: &str) -> bool {
         let RequestHost { host, port } = RequestHost::parse(host).unwrap_or_default();
-        match self.virtual_host((&host, port), self.client.origin.scheme, "", &[key.to_owned()]) {
+        match self.select_host((&host, port), self.client.origin.scheme, "", &[key.to_owned()]) {
             Ok(HostMatch::Node(node)) => node.target.key() != key,
             // Those that have it may be back in a moment.
             Err(error) => error == error_response::CUT_OFF,

@@ -21,8 +21,7 @@ use ginnel_policy::Phase;
 
 use crate::login;
 use crate::message::connection_activity::ConnectionActivity;
-use crate::message::error_response::Rejection;
-use crate::message::error_response::{self, ErrorResponse};
+use crate::message::error_response::{self, ErrorResponse, Rejection, RejectionMark};
 use crate::message::events::RequestTrace;
 use crate::message::forwarded::{self, ForwardedVisitor, ReportedScheme, VisitorOrigin};
 use crate::message::head;
@@ -36,10 +35,11 @@ use crate::message::visitor::Visitor;
 use crate::metrics::RequestRecord;
 use crate::modules::module::{ModuleKind, Modules};
 use crate::modules::traffic_policy::ConnectionExecution;
+use crate::request_phase::RequestPhase;
 use crate::routing::hosts::HostSelection;
 use crate::routing::internal::is_internal;
 use crate::routing::route::Route;
-use crate::routing::virtual_host::VirtualHost;
+use crate::routing::virtual_host::{RouteMatch, VirtualHost};
 use crate::server::fast_path::RequestRouting;
 use crate::server::gateway::GatewayState;
 use crate::tls::policy::TlsPolicy;
@@ -125,15 +125,15 @@ impl HttpConnection {
         trace.note(|it| it.delivers_event = self.gateway.delivery_mark.is_on(&request));
         let somebody = self.behind_proxy(request.headers());
         let client = somebody.as_ref().unwrap_or(&self.client);
-        let forwarded = match size {
+        let served = match size {
             Err(too_large) => Err(Rejection::Respond(too_large)),
             Ok(()) => {
-                let forwarding = self.forward(client, request, &mut trace, &mut record);
-                forwarding.instrument(span.clone()).await
+                let serving = self.serve(client, request, &mut trace, &mut record);
+                serving.instrument(span.clone()).await
             }
         };
         let _span = span.entered();
-        let mut response = match forwarded {
+        let response = match served {
             // Whatever was made of a part of the body, the request as a whole cannot be understood.
             Ok(_) | Err(Rejection::Respond(_)) if self.activity.has_failed_body() => {
                 error_response::BAD_REQUEST
@@ -153,19 +153,35 @@ impl HttpConnection {
                 return Err(ConnectionClosed);
             }
         };
+        let response = self.finish(response, (trace, &client.visitor), (id.as_ref(), &mut record));
+        answering.record(record);
+        Ok(response.map(|body| body.holding(answering)))
+    }
+
+    /// Reports and counts a request whose response is there.
+    fn finish(
+        &self,
+        mut response: Response<ResponseBody>,
+        (mut trace, visitor): (RequestTrace, &Visitor),
+        (id, record): (Option<&HeaderValue>, &mut Option<RequestRecord>),
+    ) -> Response<ResponseBody> {
+        if response.extensions_mut().remove::<RejectionMark>().is_some() {
+            self.gateway.services.count_rejection(trace.phase());
+        } else {
+            trace.enter(RequestPhase::Finish);
+        }
         if !self.is_relayed() {
             response.extensions_mut().remove::<NodeNotice>();
         }
-        if let Some(id) = &id {
+        if let Some(id) = id {
             response.headers_mut().insert(REQUEST_ID, id.clone());
         }
-        trace.publish(&self.gateway.events, &client.visitor, Some(&response));
-        if let Some(record) = &mut record {
-            record.name(name);
+        trace.publish(&self.gateway.events, visitor, Some(&response));
+        if let Some(record) = record {
+            record.name(id.and_then(|id| id.to_str().ok()));
             record.responded(response.status().as_u16());
         }
-        answering.record(record);
-        Ok(response.map(|body| body.holding(answering)))
+        response
     }
 
     /// Gives a request a name, where requests get one: a trusted proxy may have done so before.
@@ -205,7 +221,8 @@ impl HttpConnection {
         })
     }
 
-    async fn forward(
+    /// Serves a request whose head was read.
+    async fn serve(
         &self,
         client: &Requester,
         mut request: Request<RequestBody>,
@@ -213,6 +230,7 @@ impl HttpConnection {
         record: &mut Option<RequestRecord>,
     ) -> Result<Response<ResponseBody>, Rejection> {
         head::admit(&mut request)?;
+        trace.enter(RequestPhase::SelectHost);
         if let Some(answer) = self.challenge(request.uri().path()) {
             return Ok(answer);
         }
@@ -223,7 +241,8 @@ impl HttpConnection {
         forwarded::remove(request.headers_mut(), self.is_proxy);
         match &self.host_selection {
             HostSelection::Single(slot) => {
-                self.serve((slot.load_full(), None, false), client, request, trace, record).await
+                self.serve_here((slot.load_full(), None, false), client, request, trace, record)
+                    .await
             }
             HostSelection::ByHost(_) | HostSelection::Relayed => {
                 self.serve_by_host(client, request, trace, record).await
@@ -233,7 +252,7 @@ impl HttpConnection {
 
     /// Serves a request at this node, at the virtual host of a host and port, none where it has the listener
     /// to itself; it may move to another node that has the agent.
-    async fn serve(
+    async fn serve_here(
         &self,
         (virtual_host, host, may_move): (Arc<VirtualHost>, Option<(&str, u16)>, bool),
         client: &Requester,
@@ -241,21 +260,13 @@ impl HttpConnection {
         trace: &mut RequestTrace,
         record: &mut Option<RequestRecord>,
     ) -> Result<Response<ResponseBody>, Rejection> {
+        trace.enter(RequestPhase::RouteRequest);
         login::withhold(&mut request);
         // Nobody says of themselves who has logged in, wherever that is asked: routes share upstreams.
         strip_identity(request.headers_mut());
         // What rules add is not the visitor's to take off again.
         strip_named(request.headers_mut());
-        let route = match virtual_host.login_route(&request, client.origin.scheme) {
-            Some(route) => route,
-            None => {
-                let found =
-                    virtual_host.route_request(request.uri().path(), self.live.ambiguous_paths)?;
-                let route = found.route;
-                found.path.apply(&mut request)?;
-                route
-            }
-        };
+        let route = self.route_request(&virtual_host, client, &mut request)?;
         if let (Some(record), Some(edge)) = (record, &route.metrics) {
             record.route(edge.clone());
         }
@@ -263,6 +274,7 @@ impl HttpConnection {
             it.edge_id = Some(route.edge_id.clone());
             it.route_id = Some(route.id.clone());
         });
+        trace.enter(RequestPhase::RunModules);
         let mut context = RequestContext::new(
             &self.gateway.services,
             &client.visitor,
@@ -283,6 +295,23 @@ impl HttpConnection {
             Err(Rejection::Respond(error)) if context.has_no_agent => Ok(self.no_agent(error)),
             served => served,
         }
+    }
+
+    /// Finds the route of a request, and gives the request the path that it goes on with.
+    fn route_request<'h>(
+        &self,
+        virtual_host: &'h VirtualHost,
+        client: &Requester,
+        request: &mut Request<RequestBody>,
+    ) -> Result<&'h Arc<Route>, ErrorResponse> {
+        if let Some(route) = virtual_host.login_route(request, client.origin.scheme) {
+            return Ok(route);
+        }
+        let path = request.uri().path();
+        let RouteMatch { route, path } =
+            virtual_host.route_request(path, self.live.ambiguous_paths)?;
+        path.apply(request)?;
+        Ok(route)
     }
 
     /// The response where a host has no agent here.
@@ -364,7 +393,7 @@ impl HttpConnection {
 
     /// The virtual host of the host that a request names, or a node that has it: one of those that have
     /// failed only where no other is left. The visitor used `scheme`, to this service or to a trusted proxy.
-    fn virtual_host(
+    fn select_host(
         &self,
         (host, port): (&str, Option<u16>),
         scheme: &str,

@@ -19,6 +19,7 @@ use crate::message::response_body::ResponseBody;
 use crate::message::upgrade::VisitorUpgrade;
 use crate::message::visitor::RouteRef;
 use crate::metrics::RequestRecord;
+use crate::request_phase::RequestPhase;
 use crate::routing::virtual_host::VirtualHost;
 use crate::server::fast_path::NodeFailure;
 use crate::upstream::forward::{
@@ -105,10 +106,11 @@ impl HttpConnection {
         let endpoint_port = self.endpoint_port(port, scheme);
         let mut attempts = NodeAttempts::after(request.extensions_mut().remove::<NodeFailure>());
         loop {
+            trace.enter(RequestPhase::SelectHost);
             if !self.is_relayed() {
                 self.gateway.table.wait_for_node(&host, endpoint_port).await;
             }
-            let found = self.virtual_host((&host, port), scheme, request.uri(), &attempts.failed);
+            let found = self.select_host((&host, port), scheme, request.uri(), &attempts.failed);
             let node = match found {
                 Err(error_response::NO_ENDPOINT) if self.is_relayed() => {
                     return Err(Rejection::Elsewhere);
@@ -129,7 +131,7 @@ impl HttpConnection {
                     let moves_on = may_move && !self.is_relayed();
                     let spare = if moves_on { copy(&request) } else { None };
                     let place = (virtual_host, Some((&*host, endpoint_port)), may_move);
-                    let served = self.serve(place, client, request, trace, record).await;
+                    let served = self.serve_here(place, client, request, trace, record).await;
                     let failure = match (&served, spare) {
                         (Err(Rejection::Elsewhere), Some(again)) => {
                             request = again;
@@ -154,6 +156,7 @@ impl HttpConnection {
                 record.discard();
             }
             let spare = if attempts.was_lost { None } else { copy(&request) };
+            trace.enter(RequestPhase::SendUpstream);
             let outcome = self.relay(&node, request).await;
             attempts.failed.push(node.target.key().to_owned());
             request = match (outcome, spare) {

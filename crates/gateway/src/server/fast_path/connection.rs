@@ -19,6 +19,7 @@ use crate::message::node_notice::NodeNotice;
 use crate::message::visitor::RouteRef;
 use crate::message::visitor_stream::VisitorStream;
 use crate::metrics::RequestRecord;
+use crate::request_phase::RequestPhase;
 use crate::server::fast_path::request::{self, FastPathRequest};
 use crate::server::fast_path::request_body::{RequestBodyCopy, RequestBodyError};
 use crate::server::fast_path::response::{self, FastPathResponse, ResponseOptions, ResponseSource};
@@ -183,7 +184,7 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
         let proto = self.http_connection.visitor().proto;
         let mut record = metrics.map(|edge| RequestRecord::begin(edge, proto));
         self.status = 0;
-        let end = self.carry(request, &upstream, &route_ref).await;
+        let end = self.send_upstream(request, &upstream, &route_ref).await;
         match (&mut record, &end) {
             // The full path counts it.
             (Some(record), ExchangeEnd::NotStarted(_)) => record.discard(),
@@ -193,7 +194,8 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
         end
     }
 
-    async fn carry(
+    /// Sends a request to its target and relays the response.
+    async fn send_upstream(
         &mut self,
         request: &FastPathRequest,
         upstream: &Upstream,
@@ -214,7 +216,7 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
             Ok(connection) => connection,
             Err(ended) => return ended,
         };
-        let head = match self.read_head(request, &mut connection, upstream).await {
+        let head = match self.read_response_head(request, &mut connection, upstream).await {
             Ok(head) => head,
             Err(error) => {
                 let is_used = connection.is_used();
@@ -233,7 +235,7 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
         if head.body.check(&self.answer).is_err() {
             return self.fail(request, error_response::BROKEN).await;
         }
-        if self.pass_on(head.body, &mut connection).await.is_err() {
+        if self.relay_response(head.body, &mut connection).await.is_err() {
             return ExchangeEnd::Failed;
         }
         let is_quiet = upstream.pool.permits(IdleState::after(&self.answer));
@@ -363,6 +365,7 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
         self.body.discard(&mut self.buffer);
         self.out.clear();
         self.status = error.status;
+        self.http_connection.count_rejection(RequestPhase::SendUpstream);
         response::write_error(error, self.options(request, ResponseSource::Server), &mut self.out);
         let sent = self.stream.write_all(&self.out).await;
         match sent.and(self.stream.flush().await) {
@@ -373,7 +376,7 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
 
     /// Reads the head of the final answer, which lies in `out` then; the rest of the request goes on
     /// meanwhile.
-    async fn read_head(
+    async fn read_response_head(
         &mut self,
         request: &FastPathRequest,
         connection: &mut Http1Connection,
@@ -451,7 +454,7 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
     }
 
     /// Passes the answer on: its head, which lies in `out`, and its body.
-    async fn pass_on(
+    async fn relay_response(
         &mut self,
         mut body: Body,
         connection: &mut Http1Connection,

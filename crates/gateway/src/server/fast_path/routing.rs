@@ -10,6 +10,7 @@ use crate::message::connection_activity::ActiveRequest;
 use crate::message::forwarded::VisitorOrigin;
 use crate::message::visitor::{RouteRef, Visitor};
 use crate::metrics::EdgeMetrics;
+use crate::request_phase::RequestPhase;
 use crate::upstream::forward::Upstream;
 
 /// What the fast path asks of whoever knows the visitor and the routes.
@@ -29,6 +30,9 @@ pub trait RequestRouting {
 
     /// How long opening a connection to an upstream may take.
     fn dial_timeout(&self) -> Duration;
+
+    /// Counts a rejection by the gateway itself.
+    fn count_rejection(&self, phase: RequestPhase);
 
     /// What stands before the number of a code.
     fn code_prefix(&self) -> &str;
