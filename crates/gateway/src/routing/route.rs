@@ -1,5 +1,6 @@
 //! A route: what is done with requests, and where they go.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -172,68 +173,31 @@ impl Route {
         mut exchange: OutboundRequest,
     ) -> Result<Response<ResponseBody>, Rejection> {
         let is_pool = matches!(self.backend.load().kind, BackendKind::Pool { .. });
-        let (mut lost, mut last) = (None, None);
+        let mut failures = TargetFailures { is_pool, lost: None, last: None };
         let mut agent_return = AgentReturn::new(&targets.waiting_places);
-        let mut candidates = BackendCandidates::of(targets, self.backend.clone());
         loop {
+            let mut candidates = BackendCandidates::of(targets, self.backend.clone());
             while let Some(candidate) = candidates.next_candidate() {
                 context.trace.note(|it| it.backend_id = candidates.from.clone());
-                let upstream = match candidate {
-                    BackendCandidate::Upstream(upstream) => upstream,
-                    BackendCandidate::Fixed(backend) => match &backend.kind {
-                        BackendKind::Fixed(fixed) => return Ok(fixed.response()),
-                        _ => continue,
-                    },
+                let has_more = candidates.has_more();
+                exchange = match failures.try_target(context, candidate, exchange, has_more).await {
+                    ControlFlow::Continue(exchange) => exchange,
+                    ControlFlow::Break(served) => return served,
                 };
-                let spare = if candidates.has_more() { exchange.spare() } else { None };
-                let (visitor, route_ref) = (context.visitor, &context.route_ref);
-                let forwarding =
-                    send_upstream(&upstream, visitor, route_ref, exchange, context.runtime);
-                match (forwarding.await, spare) {
-                    (ForwardOutcome::DialFailed(back, reason), _) => {
-                        tracing::debug!(err = %reason, "cannot reach a backend");
-                        exchange = *back;
-                        last = Some(reason);
-                    }
-                    // The agent was there, but not what it forwards to.
-                    (ForwardOutcome::Unreachable(_), Some(spare)) => {
-                        exchange = spare;
-                        last = Some(DialError::Unreachable(String::new()));
-                    }
-                    (ForwardOutcome::Unreachable(answer), None) => {
-                        let mut answer = answer.ok_or(error_response::UNREACHABLE)?;
-                        let prefix = context.services.code_prefix();
-                        error_response::name(
-                            answer.headers_mut(),
-                            error_response::UNREACHABLE.number,
-                            prefix,
-                        );
-                        return Ok(answer);
-                    }
-                    // One may have ended meanwhile; what ends two is not sent to all.
-                    (ForwardOutcome::Lost(error), Some(spare)) if is_pool && lost.is_none() => {
-                        exchange = spare;
-                        lost = Some(error);
-                    }
-                    (ForwardOutcome::Lost(error), _) => return Err(error.into()),
-                    (ForwardOutcome::Answered(response), _) => return Ok(response),
-                    (ForwardOutcome::Failed(error), _) => return Err(error.into()),
-                }
             }
-            if let Some(error) = lost {
+            if let Some(error) = failures.lost {
                 return Err(error.into());
             }
             // Another session of the agent may take it, at another node: it is not waited for here.
             if context.may_move && context.hops == 0 && context.is_elsewhere() {
                 return Err(Rejection::Elsewhere);
             }
-            if !agent_return.wait(candidates.lost, last.as_ref()).await {
-                let error = candidates.exhausted(last.as_ref());
+            if !agent_return.wait(candidates.lost, failures.last.as_ref()).await {
+                let error = candidates.exhausted(failures.last.as_ref());
                 context.has_no_agent = context.hops == 0 && error == error_response::NO_ENDPOINT;
                 return Err(error.into());
             }
-            candidates = BackendCandidates::of(targets, self.backend.clone());
-            last = None;
+            failures.last = None;
         }
     }
 
@@ -293,4 +257,70 @@ impl Route {
             }
         }
     }
+}
+
+/// Why targets have not taken a request so far.
+struct TargetFailures {
+    /// If true, the targets share an address. The end of one of them with the request is no reason to stop.
+    is_pool: bool,
+    /// The error of a target that has ended with the request.
+    lost: Option<ErrorResponse>,
+    /// Why the last target could not be reached.
+    last: Option<DialError>,
+}
+
+impl TargetFailures {
+    /// Sends a request to a target. Returns the request if another target may take it.
+    async fn try_target(
+        &mut self,
+        context: &mut RequestContext<'_>,
+        candidate: BackendCandidate,
+        exchange: OutboundRequest,
+        has_more: bool,
+    ) -> ControlFlow<Result<Response<ResponseBody>, Rejection>, OutboundRequest> {
+        let upstream = match candidate {
+            BackendCandidate::Upstream(upstream) => upstream,
+            BackendCandidate::Fixed(backend) => match &backend.kind {
+                BackendKind::Fixed(fixed) => return ControlFlow::Break(Ok(fixed.response())),
+                _ => return ControlFlow::Continue(exchange),
+            },
+        };
+        let spare = if has_more { exchange.spare() } else { None };
+        let (visitor, route_ref) = (context.visitor, &context.route_ref);
+        let sending = send_upstream(&upstream, visitor, route_ref, exchange, context.runtime);
+        match (sending.await, spare) {
+            (ForwardOutcome::DialFailed(back, reason), _) => {
+                tracing::debug!(err = %reason, "cannot reach a backend");
+                self.last = Some(reason);
+                ControlFlow::Continue(*back)
+            }
+            // The agent was there, but not what it forwards to.
+            (ForwardOutcome::Unreachable(_), Some(spare)) => {
+                self.last = Some(DialError::Unreachable(String::new()));
+                ControlFlow::Continue(spare)
+            }
+            (ForwardOutcome::Unreachable(answer), None) => {
+                ControlFlow::Break(unreachable(answer, context.services.code_prefix()))
+            }
+            // One may have ended meanwhile; what ends two is not sent to all.
+            (ForwardOutcome::Lost(error), Some(spare)) if self.is_pool && self.lost.is_none() => {
+                self.lost = Some(error);
+                ControlFlow::Continue(spare)
+            }
+            (ForwardOutcome::Answered(response), _) => ControlFlow::Break(Ok(response)),
+            (ForwardOutcome::Lost(error) | ForwardOutcome::Failed(error), _) => {
+                ControlFlow::Break(Err(error.into()))
+            }
+        }
+    }
+}
+
+/// The response where an agent cannot reach its local service, with the code of this service.
+fn unreachable(
+    answer: Option<Response<ResponseBody>>,
+    prefix: &str,
+) -> Result<Response<ResponseBody>, Rejection> {
+    let mut answer = answer.ok_or(error_response::UNREACHABLE)?;
+    error_response::name(answer.headers_mut(), error_response::UNREACHABLE.number, prefix);
+    Ok(answer)
 }

@@ -25,7 +25,6 @@ use crate::message::events::{Event, EventBus, EventSubscriber};
 use crate::message::read_ahead::ReadAheadBudget;
 use crate::message::request_services::RequestServices;
 use crate::metrics::{ByteCounts, EdgeMetrics, GatewayMetrics};
-use crate::modules::ip_policies::IpPolicies;
 use crate::modules::policy_resources::PolicyResources;
 use crate::published::{Fetcher, KeySets};
 use crate::restrictions::IngressRestrictions;
@@ -131,56 +130,7 @@ impl Gateway {
         settings: GatewaySettings,
         authority: Arc<LocalAuthority>,
     ) -> Result<Self, GatewayError> {
-        let live = Arc::new(ArcSwap::from_pointee(settings.live()));
-        let proxies = live.clone();
-        let limit = ConnectionLimit::new("visitors", settings.connection_caps(), move |address| {
-            proxies.load().trusted_proxies.contains(address)
-        });
-        let metrics = settings.metrics.then(|| Arc::new(GatewayMetrics::new(settings.request_ids)));
-        let request_ids = settings.request_ids.then(|| Ids::of(settings.origin.part(4)));
-        authority.add_host(&settings.host);
-        let fetcher = Arc::<Fetcher>::default();
-        let key_sets = KeySets::new(fetcher.clone());
-        let logins = Logins::new(authority.login_key(), fetcher.clone(), key_sets.clone());
-        let targets = TargetDirectory::new(settings.upstream_idle_connections);
-        let table = Arc::new(RouteTable::new(targets));
-        let policy_resources = PolicyResources {
-            ip_policies: IpPolicies::default(),
-            secrets: Arc::default(),
-            applications: Arc::default(),
-            address_kinds: settings.addresses.as_ref().map(|it| it.kinds()).unwrap_or_default(),
-            reach: if settings.private_issuers { Reach::Any } else { Reach::Public },
-        };
-        let is_open = SetOnce::new_with((!settings.opens_later).then_some(()));
-        let services = RequestServices {
-            settings: Arc::new(settings),
-            live,
-            metrics,
-            key_sets,
-            logins: Box::new(logins.clone()),
-            hosts: Box::new(table.clone()),
-            notes_rules: AtomicBool::new(false),
-        };
-        let gateway = Arc::new(GatewayState {
-            services,
-            table,
-            endpoint_pools: Arc::default(),
-            policy_resources: Arc::new(policy_resources),
-            ports: OpenPorts::default(),
-            authority,
-            runtime: tokio::runtime::Handle::current(),
-            restrictions: IngressRestrictions::default(),
-            events: EventBus::default(),
-            fetcher,
-            logins,
-            delivery_mark: DeliveryMark::default(),
-            limit,
-            request_ids,
-            read_ahead: Arc::default(),
-            shutdown: Shutdown::default(),
-            is_open,
-            relays: Shutdown::default(),
-        });
+        let gateway = GatewayState::new(settings, authority);
         if let Some(port) = gateway.services.settings.http_port {
             let listener =
                 gateway.listen_http(gateway.listen(port).await?, HostSelection::ByHost(None))?;
@@ -422,6 +372,54 @@ impl Gateway {
 }
 
 impl GatewayState {
+    /// The state of a gateway that listens nowhere.
+    fn new(settings: GatewaySettings, authority: Arc<LocalAuthority>) -> Arc<Self> {
+        let live = Arc::new(ArcSwap::from_pointee(settings.live()));
+        let proxies = live.clone();
+        let limit = ConnectionLimit::new("visitors", settings.connection_caps(), move |address| {
+            proxies.load().trusted_proxies.contains(address)
+        });
+        let metrics = settings.metrics.then(|| Arc::new(GatewayMetrics::new(settings.request_ids)));
+        let request_ids = settings.request_ids.then(|| Ids::of(settings.origin.part(4)));
+        authority.add_host(&settings.host);
+        let fetcher = Arc::<Fetcher>::default();
+        let key_sets = KeySets::new(fetcher.clone());
+        let logins = Logins::new(authority.login_key(), fetcher.clone(), key_sets.clone());
+        let targets = TargetDirectory::new(settings.upstream_idle_connections);
+        let table = Arc::new(RouteTable::new(targets));
+        let policy_resources = PolicyResources::of(&settings);
+        let is_open = SetOnce::new_with((!settings.opens_later).then_some(()));
+        let services = RequestServices {
+            settings: Arc::new(settings),
+            live,
+            metrics,
+            key_sets,
+            logins: Box::new(logins.clone()),
+            hosts: Box::new(table.clone()),
+            notes_rules: AtomicBool::new(false),
+        };
+        Arc::new(Self {
+            services,
+            table,
+            endpoint_pools: Arc::default(),
+            policy_resources: Arc::new(policy_resources),
+            ports: OpenPorts::default(),
+            authority,
+            runtime: tokio::runtime::Handle::current(),
+            restrictions: IngressRestrictions::default(),
+            events: EventBus::default(),
+            fetcher,
+            logins,
+            delivery_mark: DeliveryMark::default(),
+            limit,
+            request_ids,
+            read_ahead: Arc::default(),
+            shutdown: Shutdown::default(),
+            is_open,
+            relays: Shutdown::default(),
+        })
+    }
+
     /// The timeouts as they are now.
     pub fn timeouts(&self) -> Timeouts {
         self.services.timeouts()

@@ -31,7 +31,7 @@ use crate::message::request_context::RequestContext;
 use crate::message::response_body::ResponseBody;
 use crate::message::upgrade;
 use crate::message::variables::ConnectionAttributes;
-use crate::message::visitor::Visitor;
+use crate::message::visitor::{Visitor, VisitorTls};
 use crate::metrics::RequestRecord;
 use crate::modules::module::{ModuleKind, Modules};
 use crate::modules::traffic_policy::ConnectionExecution;
@@ -410,10 +410,8 @@ impl HttpConnection {
         if is_internal(host) {
             return Err(error_response::NO_ENDPOINT);
         }
-        if let Some(tls) = &visitor.tls
-            && !tls.sni.is_empty()
-            && tls.sni != host
-        {
+        let is_other = |tls: &Arc<VisitorTls>| !tls.sni.is_empty() && tls.sni != host;
+        if visitor.tls.as_ref().is_some_and(is_other) {
             return Err(error_response::MISDIRECTED);
         }
         let found = self.gateway.table.hosts.find_ranked(host, port);
@@ -439,8 +437,7 @@ impl HttpConnection {
         if !has_tls
             && scheme != "https"
             && claim.port != port
-            && self.gateway.ports.https.get().is_some()
-            && let Some(url) = self.gateway.url_of(host, true)
+            && let Some(url) = self.https_url(host)
         {
             return Ok(HostMatch::Redirect(format!("{url}{uri}")));
         }
@@ -453,6 +450,11 @@ impl HttpConnection {
             return Err(error_response::MISDIRECTED);
         }
         Ok(HostMatch::VirtualHost(virtual_host))
+    }
+
+    /// The address of a host on the shared HTTPS port, if that is open.
+    fn https_url(&self, host: &str) -> Option<String> {
+        self.gateway.ports.https.get().and_then(|_| self.gateway.url_of(host, true))
     }
 
     fn admitted(&self) -> MutexGuard<'_, Vec<Arc<Route>>> {

@@ -4,6 +4,9 @@
 //! and what changes nothing and has had no byte of a response, then goes to another node that has the agent,
 //! or is served here, where the agent is here by now. A request that came from another node goes to none.
 
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
 use http::{Request, Response};
 
 use ginnel_base::address::RequestHost;
@@ -121,29 +124,14 @@ impl HttpConnection {
                     return attempts.end(Err(error_response::NO_ENDPOINT.into()), trace);
                 }
                 Ok(HostMatch::VirtualHost(virtual_host)) => {
-                    if !attempts.failed.is_empty() {
-                        *record = self.unrouted_record();
-                    }
-                    let may_move = attempts.served_here == 0
-                        && self.gateway.table.has_remote_hosts()
-                        && is_repeatable(&request);
-                    attempts.served_here += 1;
-                    let moves_on = may_move && !self.is_relayed();
-                    let spare = if moves_on { copy(&request) } else { None };
-                    let place = (virtual_host, Some((&*host, endpoint_port)), may_move);
-                    let served = self.serve_here(place, client, request, trace, record).await;
-                    let failure = match (&served, spare) {
-                        (Err(Rejection::Elsewhere), Some(again)) => {
-                            request = again;
-                            continue;
-                        }
-                        (Ok(response), Some(again)) if has_no_agent(response) => {
-                            request = again;
-                            served
-                        }
-                        _ => return served,
+                    let place = (virtual_host, (&*host, endpoint_port));
+                    request = match self
+                        .try_here(place, client, request, &mut attempts, (trace, record))
+                        .await
+                    {
+                        ControlFlow::Continue(request) => request,
+                        ControlFlow::Break(served) => return served,
                     };
-                    attempts.failure = attempts.failure.take().or(Some(failure));
                     continue;
                 }
                 Ok(HostMatch::Node(node)) => node,
@@ -155,36 +143,73 @@ impl HttpConnection {
                 // Whoever serves it counts it.
                 record.discard();
             }
-            let spare = if attempts.was_lost { None } else { copy(&request) };
-            trace.enter(RequestPhase::SendUpstream);
-            let outcome = self.relay(&node, request).await;
-            attempts.failed.push(node.target.key().to_owned());
-            request = match (outcome, spare) {
-                (NodeOutcome::Unsent(request), _) => request,
-                (NodeOutcome::Lost(error), Some(again)) => {
-                    tracing::debug!(node = node.target.key(), "a node was lost with a request");
-                    attempts.was_lost = true;
-                    attempts.failure = Some(Err(error.into()));
-                    again
-                }
-                (NodeOutcome::NoAgent(response), Some(again)) => {
-                    attempts.failure = Some(Ok(response));
-                    again
-                }
-                (NodeOutcome::Answered(response) | NodeOutcome::NoAgent(response), _) => {
-                    trace.discard();
-                    return Ok(response);
-                }
-                (NodeOutcome::Lost(error), None) => {
-                    trace.discard();
-                    return Err(error.into());
-                }
-                (NodeOutcome::Failed(rejection), _) => {
-                    trace.discard();
-                    return Err(rejection);
-                }
+            request = match self.ask_node(&node, request, &mut attempts, trace).await {
+                ControlFlow::Continue(request) => request,
+                ControlFlow::Break(served) => return served,
             };
         }
+    }
+
+    /// Serves a request at this node. Returns the request if another node may take it.
+    async fn try_here(
+        &self,
+        (virtual_host, place): (Arc<VirtualHost>, (&str, u16)),
+        client: &Requester,
+        request: Request<RequestBody>,
+        attempts: &mut NodeAttempts,
+        (trace, record): (&mut RequestTrace, &mut Option<RequestRecord>),
+    ) -> ControlFlow<Served, Request<RequestBody>> {
+        if !attempts.failed.is_empty() {
+            *record = self.unrouted_record();
+        }
+        let may_move = attempts.served_here == 0
+            && self.gateway.table.has_remote_hosts()
+            && is_repeatable(&request);
+        attempts.served_here += 1;
+        let moves_on = may_move && !self.is_relayed();
+        let spare = if moves_on { copy(&request) } else { None };
+        let place = (virtual_host, Some(place), may_move);
+        let served = self.serve_here(place, client, request, trace, record).await;
+        match (&served, spare) {
+            (Err(Rejection::Elsewhere), Some(again)) => ControlFlow::Continue(again),
+            (Ok(response), Some(again)) if has_no_agent(response) => {
+                attempts.failure.get_or_insert(served);
+                ControlFlow::Continue(again)
+            }
+            _ => ControlFlow::Break(served),
+        }
+    }
+
+    /// Sends a request to a node. Returns the request if another node may take it.
+    async fn ask_node(
+        &self,
+        node: &Upstream,
+        request: Request<RequestBody>,
+        attempts: &mut NodeAttempts,
+        trace: &mut RequestTrace,
+    ) -> ControlFlow<Served, Request<RequestBody>> {
+        let spare = if attempts.was_lost { None } else { copy(&request) };
+        trace.enter(RequestPhase::SendUpstream);
+        let outcome = self.relay(node, request).await;
+        attempts.failed.push(node.target.key().to_owned());
+        let served = match (outcome, spare) {
+            (NodeOutcome::Unsent(request), _) => return ControlFlow::Continue(request),
+            (NodeOutcome::Lost(error), Some(again)) => {
+                tracing::debug!(node = node.target.key(), "a node was lost with a request");
+                attempts.was_lost = true;
+                attempts.failure = Some(Err(error.into()));
+                return ControlFlow::Continue(again);
+            }
+            (NodeOutcome::NoAgent(response), Some(again)) => {
+                attempts.failure = Some(Ok(response));
+                return ControlFlow::Continue(again);
+            }
+            (NodeOutcome::Answered(response) | NodeOutcome::NoAgent(response), _) => Ok(response),
+            (NodeOutcome::Lost(error), None) => Err(error.into()),
+            (NodeOutcome::Failed(rejection), _) => Err(rejection),
+        };
+        trace.discard();
+        ControlFlow::Break(served)
     }
 
     /// Sends a request to the node that has its host, as it came; that node tells of it and counts it.
