@@ -1,4 +1,4 @@
-//! What other nodes serve, as the service finds out.
+//! The hosts of other nodes, as the service knows them.
 
 use std::sync::Arc;
 
@@ -37,14 +37,14 @@ pub trait RemoteHosts: Send + Sync + 'static {
     fn find(&self, host: &str, port: u16, failed: &[String])
     -> Option<(HostRank, Arc<dyn Target>)>;
 
-    /// Whether the TLS of any host's visitors ends at another node alone.
+    /// Returns true if the TLS of a host's visitors ends only at another node.
     fn end_tls(&self) -> bool;
 
-    /// The endpoint of another node that serves a host, where the TLS of visitors ends there alone, and
-    /// how well its name fits.
+    /// The endpoint of another node that serves a host if the TLS of visitors ends only there, and how well
+    /// its name fits.
     fn find_tls(&self, host: &str) -> Option<(HostRank, Arc<dyn Target>)>;
 
-    /// The endpoint at a port of its own at another node; none where no other node has one there.
+    /// The endpoint at a port of its own at another node, if another node has one there.
     fn at_port(&self, port: u16) -> Option<Arc<dyn Target>>;
 
     /// How well the name of a host fits that other nodes serve, of which none can be reached now.

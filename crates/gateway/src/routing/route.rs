@@ -1,4 +1,4 @@
-//! A route: what is done with requests, and where they go.
+//! Routes: the modules and the backend of a path.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -28,19 +28,19 @@ use crate::routing::backend::{
 use crate::upstream::forward::{ForwardOutcome, OutboundRequest, Upstream, send_upstream};
 use crate::upstream::target::DialError;
 
-/// Where requests go, and what happens to them on the way.
+/// The modules and the backend of a path.
 pub struct Route {
     /// The identifier; empty for the endpoint of an agent.
     pub id: Arc<str>,
     /// The identifier of the edge; empty for the endpoint of an agent.
     pub edge_id: Arc<str>,
-    /// What is done; none where nothing is.
+    /// The modules. `None` if the route has none.
     pub modules: Option<Modules>,
-    /// The `Host` that the target shall see.
+    /// The `Host` that the target gets.
     pub host_header: Option<HeaderValue>,
-    /// Where requests go.
+    /// The backend.
     pub backend: Arc<ArcSwap<Backend>>,
-    /// Where requests are counted; none where nobody scrapes.
+    /// The counters of the edge. `None` if metrics are off.
     pub metrics: Option<Arc<EdgeMetrics>>,
 }
 
@@ -94,7 +94,7 @@ impl Route {
         self.modules.as_ref().is_some_and(Modules::read_paths)
     }
 
-    /// Whether requests go to another node, which tells the target who asks.
+    /// Returns true if requests go to another node, which names the visitor to the target.
     pub fn leads_to_node(&self) -> bool {
         match &self.backend.load().kind {
             BackendKind::Upstream(upstream) => upstream.target.is_node(),
@@ -102,7 +102,7 @@ impl Route {
         }
     }
 
-    /// What the route belongs to: an edge, a cloud endpoint, or the endpoint of an agent while that is online.
+    /// The identifier of the owner: an edge, a cloud endpoint, or the endpoint of an agent while that is online.
     pub fn owner_id(&self) -> Arc<str> {
         let owner = if self.edge_id.is_empty() { &self.id } else { &self.edge_id };
         if !owner.is_empty() {
@@ -117,7 +117,7 @@ impl Route {
         upstream.and_then(|it| it.target.endpoint_id()).unwrap_or(owner).clone()
     }
 
-    /// What those are told who are led on from here.
+    /// The identifiers that targets get.
     pub fn route_ref(&self) -> RouteRef {
         RouteRef { edge_id: self.edge_id.clone(), route_id: self.id.clone() }
     }
@@ -150,7 +150,7 @@ impl Route {
         self.try_targets(targets, context, outbound).await
     }
 
-    /// A request as the backend shall see it.
+    /// Returns a request as the backend gets it.
     fn outbound(
         &self,
         context: &RequestContext<'_>,
@@ -242,7 +242,7 @@ impl Route {
                 (BackendCandidates::of(targets, self.backend.clone()), None);
             while let Some(candidate) = candidates.next_candidate() {
                 trace.note(|it| it.backend_id = candidates.from.clone());
-                // An answer in HTTP is nothing for a visitor who speaks something else.
+                // A visitor who does not speak HTTP cannot read a fixed response.
                 let BackendCandidate::Upstream(upstream) = candidate else { return Err(None) };
                 match upstream.dial(visitor, route_ref, dial_timeout).await {
                     Ok(io) => return Ok(io),
@@ -261,7 +261,7 @@ impl Route {
 
 /// Why targets have not taken a request so far.
 struct TargetFailures {
-    /// If true, the targets share an address. The end of one of them with the request is no reason to stop.
+    /// If true, the targets share an address, and another one may take the request that one has ended with.
     is_pool: bool,
     /// The error of a target that has ended with the request.
     lost: Option<ErrorResponse>,
@@ -294,7 +294,7 @@ impl TargetFailures {
                 self.last = Some(reason);
                 ControlFlow::Continue(*back)
             }
-            // The agent was there, but not what it forwards to.
+            // The agent was there, but its local service was not.
             (ForwardOutcome::Unreachable(_), Some(spare)) => {
                 self.last = Some(DialError::Unreachable(String::new()));
                 ControlFlow::Continue(spare)

@@ -1,4 +1,4 @@
-//! What public addresses lead to, on this node and on others.
+//! The hosts and routes of public addresses, on this node and on others.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,7 +23,7 @@ pub const HTTPS_PORT: u16 = 443;
 /// How often it is looked for meanwhile.
 const NODE_INTERVAL: Duration = Duration::from_millis(25);
 
-/// What public addresses lead to, on this node and on others.
+/// The hosts and routes of public addresses, on this node and on others.
 pub struct RouteTable {
     /// The hosts on the shared ports.
     pub hosts: Hosts,
@@ -33,7 +33,7 @@ pub struct RouteTable {
     pub targets: TargetDirectory,
     /// The number of TLS edges. Without any, no name is looked for in the first message of visitors.
     tls_edges: AtomicUsize,
-    /// `None` if there are no other nodes.
+    /// The hosts of other nodes. `None` on a single node.
     remote_hosts: ArcSwap<Option<Arc<dyn RemoteHosts>>>,
     /// Notified when an endpoint of this node leaves a port.
     pub port_freed: Notify,
@@ -75,13 +75,13 @@ impl RouteTable {
         self.remote_hosts.store(Arc::new(Some(remote)));
     }
 
-    /// The hosts of other nodes. `None` if there are no other nodes.
+    /// The hosts of other nodes. `None` on a single node.
     pub fn remote_hosts(&self) -> Option<Arc<dyn RemoteHosts>> {
         (**self.remote_hosts.load()).clone()
     }
 
-    /// The node that serves a host, where what this node has for it, if anything, fits less or is gone for now;
-    /// one of those that have failed only where there is no other.
+    /// Returns the node that serves a host, unless this node has a name that fits as well and is online. A node
+    /// among `failed` is returned only if it is the last one.
     pub fn remote_host(
         &self,
         host: &str,
@@ -93,7 +93,7 @@ impl RouteTable {
         self.better_than(own, || (**remote).as_ref()?.find(host, port, failed))
     }
 
-    /// Whether another node that can be reached has a host now, and this one has not.
+    /// Returns true if another node that can be reached has a host now, and this one has not.
     pub fn is_elsewhere(&self, host: &str, port: u16) -> bool {
         self.has_remote_hosts() && {
             let own = self.hosts.find_ranked(host, port);
@@ -101,7 +101,7 @@ impl RouteTable {
         }
     }
 
-    /// What another node has, where what this one has, if anything, fits less or is gone for now.
+    /// Returns the node that `find` gives, unless this node has a name that fits as well and is online.
     pub fn better_than(
         &self,
         own: Option<&(HostClaim, HostRank)>,
@@ -125,8 +125,8 @@ impl RouteTable {
         (!is_elsewhere).then_some(own.0.virtual_host)
     }
 
-    /// Waits for a moment for the way to the node of a host, where it is missing: this node may have just
-    /// started, that one may have ended, and then its agents are back at another, or here, in no time.
+    /// Waits for a moment if the node of a host cannot be reached: this node may have just started, or that one
+    /// has ended and its agents will be back at another node, or here, in a moment.
     pub async fn wait_for_node(&self, host: &str, port: u16) {
         let deadline = Instant::now() + NODE_TIMEOUT;
         let own = || self.hosts.find_ranked(host, port);
@@ -135,7 +135,7 @@ impl RouteTable {
         }
     }
 
-    /// Whether only nodes that cannot be reached have what fits a host best.
+    /// Returns true if only nodes that cannot be reached have the name that fits a host best.
     pub fn is_cut_off(&self, host: &str, port: u16, own: Option<&(HostClaim, HostRank)>) -> bool {
         let remote = self.remote_hosts.load();
         let Some(remote) = remote.as_ref() else { return false };
@@ -143,8 +143,8 @@ impl RouteTable {
             && remote.cut_off(host, port).is_some_and(|rank| is_better(rank, own))
     }
 
-    /// Connections at the port of an endpoint whose agent is gone for now, led to another node that has it;
-    /// none where no other one has.
+    /// Returns the virtual host that leads to another node with the endpoint at a port, if the agent is offline
+    /// here and such a node exists.
     pub fn elsewhere(
         &self,
         port: u16,
@@ -158,19 +158,19 @@ impl RouteTable {
         Some(led_to(self.targets.upstream(remote.at_port(port)?)))
     }
 
-    /// Whether there may be other nodes.
+    /// Returns true if there may be other nodes.
     pub fn has_remote_hosts(&self) -> bool {
         self.remote_hosts.load().is_some()
     }
 }
 
-/// Whether nothing elsewhere fits a host better than this.
+/// Returns true if no name elsewhere can fit a host better than this.
 fn is_best((claim, rank): &(HostClaim, HostRank)) -> bool {
     rank.is_best() && !claim.is_offline()
 }
 
-/// Whether a name elsewhere fits a host better than what is here, if anything, or as well as what is gone for
-/// now.
+/// Returns true if a name elsewhere fits a host better than the one here, or as well if the one here is
+/// offline.
 fn is_better(rank: HostRank, own: Option<&(HostClaim, HostRank)>) -> bool {
     own.is_none_or(|(claim, own)| rank > *own || (rank == *own && claim.is_offline()))
 }

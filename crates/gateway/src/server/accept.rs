@@ -21,7 +21,7 @@ use crate::routing::virtual_host::VirtualHost;
 use crate::server::gateway::GatewayState;
 use crate::upstream::forward::Upstream;
 
-/// Where the TLS of a visitor goes that is not for requests of this node.
+/// The destination of TLS that is not for requests of this node.
 pub enum TlsRoute {
     /// To the node where it ends.
     Node(Upstream),
@@ -30,7 +30,7 @@ pub enum TlsRoute {
 }
 
 impl GatewayState {
-    /// Where the TLS of a visitor goes as it is, or ends for bytes; none where it is for requests.
+    /// Returns the destination of TLS that passes through, or that ends for bytes. `None` if it is for requests.
     pub async fn tls_route(&self, stream: &TcpStream) -> Option<TlsRoute> {
         let remote = self.table.remote_hosts();
         let remote = remote.filter(|remote| remote.end_tls());
@@ -48,7 +48,7 @@ impl GatewayState {
             self.table.better_than(own.as_ref(), || remote.find_tls(&host))
         };
         match remote.and_then(elsewhere) {
-            // What it asks visitors for, this node does not know.
+            // This node does not know which certificates that node asks visitors for.
             Some(node) => Some(TlsRoute::Node(node)),
             None => self.table.tls_edge(&host).map(|edge| TlsRoute::Edge(edge, host)),
         }
@@ -90,12 +90,12 @@ pub async fn accept_tls(
         }
         if let Some(name) = hello.server_name().and_then(|name| HostName::parse(name).ok()) {
             if gateway.table.tls_edge(name.as_str()).is_some() {
-                // Its name came too late to be looked at, and what was read of it does not come back.
+                // The name came too late to be looked at, and the bytes that were read cannot be put back.
                 return None;
             }
             let claim = gateway.table.hosts.find(name.as_str(), 443);
             let virtual_host = claim.map(|claim| claim.virtual_host.load_full());
-            // Requests for what another node has are no business of the edge that has the wildcard.
+            // The edge that has the wildcard does not get requests for names of another node.
             let virtual_host = virtual_host.filter(|it| !it.carries_bytes);
             tls_policy = virtual_host.and_then(|it| it.tls_policy.clone());
         }
@@ -105,7 +105,7 @@ pub async fn accept_tls(
     Ok((stream, HostSelection::ByHost(tls_policy)))
 }
 
-/// What TLS has agreed on.
+/// Returns the parameters that TLS has agreed on.
 pub fn tls_info<S>(stream: &TlsStream<S>) -> VisitorTls {
     let (_, connection) = stream.get_ref();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

@@ -41,7 +41,7 @@ use crate::tls::authority::LocalAuthority;
 use crate::upstream::forward::Upstream;
 use crate::upstream::target::{Target, TunnelGroups};
 
-/// How often connections that nobody uses are looked at, at most and at least.
+/// Limits of the interval at which unused connections are looked at.
 const MIN_SWEEP_INTERVAL: Duration = Duration::from_millis(10);
 const MAX_SWEEP_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -51,15 +51,15 @@ const MAX_SWEEP_INTERVAL: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub struct Gateway(pub(super) Arc<GatewayState>);
 
-/// What all connections share. Only the server has it: other code gets the handles that it needs.
+/// The state that all connections share. Only the server has it: other code gets the handles that it needs.
 pub struct GatewayState {
-    /// What requests on their way need.
+    /// The services that requests on their way use.
     pub services: RequestServices,
-    /// What public addresses lead to.
+    /// The hosts and routes of public addresses.
     pub table: Arc<RouteTable>,
     /// The addresses that endpoints share.
     pub endpoint_pools: Arc<EndpointPools>,
-    /// What policies and modules may use.
+    /// The resources that policies and modules may use.
     pub policy_resources: Arc<PolicyResources>,
     /// The ports that are open.
     pub ports: OpenPorts,
@@ -79,7 +79,7 @@ pub struct GatewayState {
     pub shutdown: Shutdown,
     /// Set when visitors are served. Visitors wait until then.
     is_open: SetOnce<()>,
-    /// The shutdown of what is done for visitors of other nodes. It may go on without visitors here.
+    /// The shutdown of the work for visitors of other nodes, which may go on without visitors here.
     pub relays: Shutdown,
 }
 
@@ -107,17 +107,17 @@ impl OpenPorts {
 }
 
 impl Gateway {
-    /// Whether IP restrictions refuse anybody.
+    /// Returns true if IP restrictions reject addresses, and do not only warn.
     pub fn enforces_ip_restrictions(&self) -> bool {
         self.0.services.settings.enforce_ip_restrictions
     }
 
-    /// What rules may ask of the addresses of visitors.
+    /// The facts about visitor addresses that rules may use.
     pub fn known_addresses(&self) -> AddressKinds {
         self.0.policy_resources.address_kinds
     }
 
-    /// What the operator has at providers of OAuth.
+    /// The applications of the operator at OAuth providers.
     pub fn oauth_applications(&self) -> &Arc<OauthApplications> {
         &self.0.policy_resources.applications
     }
@@ -159,7 +159,7 @@ impl Gateway {
         self.0.services.notes_rules.store(true, Ordering::Relaxed);
     }
 
-    /// Serves visitors, where they have waited until now: all routes are known.
+    /// Serves the visitors who have waited, because all routes are known now.
     pub fn open(&self) {
         ignore(self.0.is_open.set(()), "whoever is served already stays so");
     }
@@ -184,12 +184,12 @@ impl Gateway {
         &self.0.limit
     }
 
-    /// What is counted of traffic; none where nobody scrapes.
+    /// The traffic counters. `None` if metrics are off.
     pub fn metrics(&self) -> Option<&Arc<GatewayMetrics>> {
         self.0.services.metrics.as_ref()
     }
 
-    /// Where the requests of an edge are counted.
+    /// The counters of an edge.
     pub fn edge_metrics(&self, edge_id: &str) -> Option<Arc<EdgeMetrics>> {
         self.0.services.metrics.as_ref().map(|metrics| metrics.edge(edge_id))
     }
@@ -202,7 +202,7 @@ impl Gateway {
         self.0.limit.set_caps(settings.connection_caps());
     }
 
-    /// Says who knows the tunnels of labels.
+    /// Finds the tunnels of labels in `groups` from now on.
     pub fn find_tunnels_in(&self, groups: Arc<dyn TunnelGroups>) {
         self.0.table.targets.find_tunnels_in(groups);
     }
@@ -217,7 +217,7 @@ impl Gateway {
         self.0.events.subscribe()
     }
 
-    /// The same for this node alone.
+    /// The same for only this node.
     pub fn own_events(&self) -> EventSubscriber {
         self.0.events.listen()
     }
@@ -238,23 +238,23 @@ impl Gateway {
         self.0.delivery_mark.set_key(key);
     }
 
-    /// Whether somebody wants to know what happens on other nodes.
+    /// Returns true if a subscriber wants the events of other nodes.
     pub fn wants_remote_events(&self) -> bool {
         self.0.events.wants_remote()
     }
 
-    /// Tells of what has happened on another node.
+    /// Publishes an event of another node.
     pub fn pass_on_event(&self, event: Event) {
         self.0.events.pass_on(event);
     }
 
-    /// Whether an agent's endpoint has a `host:port` now.
+    /// Returns true if an agent's endpoint has a `host:port` now.
     pub fn is_online(&self, hostport: &str) -> bool {
         let place = HostPortPattern::parse(hostport);
         place.is_ok_and(|it| self.0.table.hosts.has_agent(&it.host_pattern(), it.port()))
     }
 
-    /// Whether TLS for a name is carried on as it is.
+    /// Returns true if TLS for a name is passed through as it is.
     pub fn passes_tls(&self, name: &str) -> bool {
         self.0
             .table
@@ -273,12 +273,12 @@ impl Gateway {
         self.0.table.hosts.changed().await;
     }
 
-    /// Changes which virtual hosts the hosts on the shared ports lead to; nobody else does meanwhile.
+    /// Changes the virtual hosts of hosts on the shared ports. Other changes wait meanwhile.
     pub fn change_names(&self) -> HostChanges<'_> {
         self.0.table.hosts.change()
     }
 
-    /// Says how many TLS edges there are.
+    /// Sets the number of TLS edges.
     pub fn set_tls_edges(&self, count: usize) {
         self.0.table.set_tls_edges(count);
     }
@@ -295,12 +295,12 @@ impl Gateway {
         self.0.listen_tcp_now(port, virtual_host)
     }
 
-    /// Whether a port can be listened on now.
+    /// Returns true if a port can be listened on now.
     pub fn can_listen(&self, port: u16) -> bool {
         self.0.bind_port_now(port).is_ok()
     }
 
-    /// A port that nobody listens on now; none where there is none.
+    /// Returns a port that is free now, if there is one.
     pub fn free_port(&self) -> Option<u16> {
         self.0.free_port()
     }
@@ -310,12 +310,12 @@ impl Gateway {
         self.0.address_of(port)
     }
 
-    /// The address of a host on the shared ports; none where there is no port for it.
+    /// Returns the address of a host on the shared ports. `None` if the port for it is not open.
     pub fn url_of(&self, host: &str, secure: bool) -> Option<String> {
         self.0.url_of(host, secure)
     }
 
-    /// The port at which visitors reach the shared HTTPS port; none where TLS does not end here.
+    /// The port at which visitors reach the shared HTTPS port. `None` if TLS does not end here.
     pub fn tls_port(&self) -> Option<u16> {
         self.https_address().and_then(|_| self.0.public_port(true))
     }
@@ -325,7 +325,7 @@ impl Gateway {
         self.0.table.targets.upstream(target)
     }
 
-    /// Where the rules of an IP policy are found, whether it exists or not.
+    /// The place of the rules of an IP policy, which need not exist.
     pub fn ip_policy(&self, id: &str) -> Arc<ArcSwap<IpRules>> {
         self.0.policy_resources.ip_policies.of(id)
     }
@@ -340,7 +340,7 @@ impl Gateway {
         &self.0.restrictions
     }
 
-    /// Whether no more connections are taken.
+    /// Returns true if new connections are rejected.
     pub fn is_closing(&self) -> bool {
         self.0.shutdown.phase() >= ShutdownPhase::Graceful
     }
@@ -351,7 +351,7 @@ impl Gateway {
         self.0.table.targets.pools.close(key);
     }
 
-    /// Tells visitors to make their next connections elsewhere; those that they make here are served.
+    /// Asks visitors to make their next connections elsewhere. Connections that they make here are served.
     pub fn drain(&self) {
         self.0.shutdown.begin(ShutdownPhase::Draining);
     }

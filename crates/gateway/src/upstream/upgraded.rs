@@ -14,7 +14,7 @@ const COPY_BUFFER_BYTES: usize = 8 << 10;
 
 impl UpgradeContext {
     /// Lets a visitor and an upstream talk until one of them ends, each direction on its own. At a
-    /// graceful stop, a visitor who speaks WebSocket is told so in a close frame.
+    /// graceful stop, a visitor who speaks WebSocket gets a close frame.
     pub fn join(&self, visitor: VisitorUpgrade, link: Http1Connection, is_websocket: bool) {
         let shutdown = is_websocket.then(|| self.graceful_stop());
         self.carry_on(talk(visitor, link, shutdown, self.shutdown.clone()));
