@@ -20,6 +20,7 @@ pub mod documentation;
 mod error;
 mod handler;
 pub mod id;
+mod item;
 pub mod json;
 mod json_tree;
 pub mod kind;
@@ -41,6 +42,7 @@ pub use handler::{
     HandlerError, HandlerFuture, OperationHandler, PathOperations, error_response, json_response,
     on, success_response,
 };
+pub use item::{DeleteItem, GetItem, ListItems};
 pub use kind::{
     Base64, Description, Field, Flag, Kind, Metadata, Note, Number, Secret, Shape, Text,
     TextOrNumber, Timestamp, Trailers, Typed,

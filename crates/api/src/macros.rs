@@ -122,6 +122,8 @@ macro_rules! resource {
                 };
                 type Output = $crate::macros::resource!(@type $($output)?);
             }
+
+            $crate::macros::item_operation! { $Name($($req)*) [$($($opt)*)?] $($output)? }
         )+
 
         /// The resource as data.
@@ -140,6 +142,36 @@ macro_rules! resource {
     (@type) => { () };
     (@type [$field:ident : $item:ident]) => { $crate::Page<$item> };
     (@type $output:ident) => { $output };
+}
+
+/// Implements the traits of operations that are alike for every kind of item, for those whose parameters are alike.
+macro_rules! item_operation {
+    (List() [before_id limit] [$field:ident : $Item:ident]) => {
+        impl $crate::ListItems for List {
+            type Item = $Item;
+
+            fn into_window(self) -> (Option<String>, Option<i64>) {
+                (self.before_id, self.limit)
+            }
+        }
+    };
+    (Get(id) [] $Item:ident) => {
+        impl $crate::GetItem for Get {
+            fn into_id(self) -> String {
+                self.id
+            }
+        }
+    };
+    (Delete(id) []) => {
+        impl $crate::DeleteItem for Delete {
+            type Item = <Get as $crate::Operation>::Output;
+
+            fn into_id(self) -> String {
+                self.id
+            }
+        }
+    };
+    ($($other:tt)*) => {};
 }
 
 /// What `#[public(…)]` says of a field.
@@ -162,4 +194,4 @@ macro_rules! issues_secret {
     };
 }
 
-pub(crate) use {is_public, issues_secret, resource, wire};
+pub(crate) use {is_public, issues_secret, item_operation, resource, wire};

@@ -56,6 +56,16 @@ pub struct Caller {
     pub admin: bool,
 }
 
+impl Caller {
+    /// Rejects callers that are not admins; `action` is what only an admin may do.
+    pub(super) fn check_admin(&self, code: ErrorCode, action: &str) -> Result<(), Refusal> {
+        if self.admin {
+            return Ok(());
+        }
+        Err(Refusal::new(code, format!("only an admin may {action}")))
+    }
+}
+
 /// An agent that showed the token of a credential. What the credential allows is not part of it: that
 /// may change at any time, so it is looked up whenever it counts, with [`access_list`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -99,6 +99,29 @@ pub(super) struct Context {
 pub(super) trait StoredResource: Document + Send + 'static {
     /// Fills in what depends on the address of the service.
     fn locate(&mut self, base: &Base);
+
+    /// Fills in what is looked up in the database for each response.
+    fn complete(&mut self, _: &View<'_>, _has_acme: bool) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// Fills in what only a running service knows. Events do not contain it.
+    fn observe(&mut self, _: &ServiceState) {}
+
+    /// Rejects callers who may not read such resources.
+    fn check_reader(_: &Caller) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    /// Rejects callers who may not delete such resources.
+    fn check_writer(_: &Caller) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    /// Removes the resource with this identifier, and everything that belongs to it.
+    fn remove(change: &Transaction<'_>, id: &str, _: &Context) -> Result<(), Refusal> {
+        remove::<Self>(change, id)
+    }
 }
 
 impl ServiceState {
@@ -177,13 +200,24 @@ impl Context {
         &self,
         work: impl FnOnce(&Transaction<'_>) -> Result<R, Refusal> + Clone + Send + 'static,
     ) -> Result<R, Refusal> {
-        Ok(self.located(self.write(work).await?))
+        let has_acme = self.shared.has_acme;
+        let changed = self.write(move |change| {
+            let mut resource = work(change)?;
+            resource.complete(change, has_acme)?;
+            Ok(resource)
+        });
+        Ok(self.located(changed.await?))
     }
 
     /// The resource with this identifier, with its addresses.
     pub async fn find<R: StoredResource>(&self, id: String) -> Result<R, Refusal> {
-        let found = self.read(move |view| found::<R>(view, &id)).await?;
-        Ok(self.located(found))
+        let has_acme = self.shared.has_acme;
+        let read = self.read(move |view| {
+            let mut resource: R = found(view, &id)?;
+            resource.complete(view, has_acme)?;
+            Ok(resource)
+        });
+        Ok(self.located(read.await?))
     }
 
     /// One page of a list; `O` is the operation that lists.
@@ -195,10 +229,17 @@ impl Context {
         check_before(before.as_deref(), R::PREFIX)?;
         let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(100);
         // One more than is shown tells whether there is a next page.
-        let read = self.read(move |view| Ok(view.page::<R>(before.as_deref(), limit + 1)?));
-        let mut items = read.await?;
-        let more = items.len() > limit;
-        items.truncate(limit);
+        let has_acme = self.shared.has_acme;
+        let read = self.read(move |view| {
+            let mut items = view.page::<R>(before.as_deref(), limit + 1)?;
+            let more = items.len() > limit;
+            items.truncate(limit);
+            for item in &mut items {
+                item.complete(view, has_acme)?;
+            }
+            Ok((items, more))
+        });
+        let (items, more) = read.await?;
         let items = items.into_iter().map(|item| self.located(item)).collect::<Vec<R>>();
         Ok(self.page_of(&O::INFO, items, |item| item.id(), more.then_some(limit)))
     }
@@ -255,6 +296,7 @@ impl Context {
     /// The resource with its addresses.
     pub fn located<R: StoredResource>(&self, mut resource: R) -> R {
         resource.locate(&self.shared.base);
+        resource.observe(&self.shared);
         resource
     }
 }

@@ -60,11 +60,8 @@ pub(super) fn check_caller_of_policy(
 
 /// Refuses changes of IP restrictions by others than admins.
 pub(super) fn check_admin(caller: &Caller) -> Result<(), Refusal> {
-    if caller.admin {
-        return Ok(());
-    }
-    let message = "only an admin may change IP restrictions, and the IP policies that they use";
-    Err(Refusal::new(code::RESTRICTION_NEEDS_ADMIN, message))
+    let action = "change IP restrictions, and the IP policies that they use";
+    caller.check_admin(code::RESTRICTION_NEEDS_ADMIN, action)
 }
 
 fn allows(

@@ -1,30 +1,26 @@
 //! API keys: made with a token, shown without.
 
-use ginnel_api::id::prefix;
 use ginnel_api::remote::api_keys::{ApiKey, Create, Delete, Get, List, Update};
 
-use super::{Context, Handler, OperationResult, on, resource};
+use super::{
+    Context, Handler, OperationResult, changed_item, delete, get, list, new_item, on, resource,
+    stored,
+};
 use crate::accounts;
-use crate::context::{found, remove};
 
 resource! { ApiKey }
 
 pub(super) fn handlers() -> Vec<Handler> {
-    vec![on(create), on(list), on(get), on(update), on(delete)]
+    vec![on(create), list::<List>(), get::<Get>(), on(update), delete::<Delete>()]
 }
 
 async fn create(service: Context, params: Create) -> OperationResult<Create> {
     let caller = service.caller.clone();
     let create = service.change(move |change| {
         let owner_id = accounts::owner(change, &caller, params.owner_id)?;
-        let mut key = ApiKey {
-            id: change.new_id(prefix::API_KEY)?,
-            created_at: Some(change.now()),
-            description: Some(params.description.unwrap_or_default()),
-            metadata: Some(params.metadata.unwrap_or_default()),
+        let mut key = new_item!(change, params => ApiKey {
             owner_id: Some(owner_id.clone()),
-            ..ApiKey::default()
-        };
+        });
         change.put(&key)?;
         key.token = Some(accounts::issue(change, &key.id, &owner_id)?);
         Ok(key)
@@ -32,25 +28,9 @@ async fn create(service: Context, params: Create) -> OperationResult<Create> {
     create.await
 }
 
-async fn list(service: Context, params: List) -> OperationResult<List> {
-    service.page::<List, _>(params.before_id, params.limit).await
-}
-
-async fn get(service: Context, params: Get) -> OperationResult<Get> {
-    service.find(params.id).await
-}
-
 async fn update(service: Context, params: Update) -> OperationResult<Update> {
     let update = service.change(move |change| {
-        let mut key: ApiKey = found(change, &params.id)?;
-        key.description = params.description.or(key.description);
-        key.metadata = params.metadata.or(key.metadata);
-        change.put(&key)?;
-        Ok(key)
+        stored(change, changed_item!(change, params => ApiKey { description, metadata }))
     });
     update.await
-}
-
-async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
-    service.write(move |change| remove::<ApiKey>(change, &params.id)).await
 }

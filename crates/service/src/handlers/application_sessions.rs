@@ -3,9 +3,9 @@
 use ginnel_api::remote::Ref;
 use ginnel_api::remote::application_sessions::{ApplicationSession, Delete, Get, List};
 
-use super::{Context, Handler, OperationResult, on};
+use super::{Handler, delete, get, list};
 use crate::address::Base;
-use crate::context::{StoredResource, remove};
+use crate::context::StoredResource;
 
 impl StoredResource for ApplicationSession {
     fn locate(&mut self, base: &Base) {
@@ -22,17 +22,5 @@ impl StoredResource for ApplicationSession {
 }
 
 pub(super) fn handlers() -> Vec<Handler> {
-    vec![on(list), on(get), on(delete)]
-}
-
-async fn list(service: Context, params: List) -> OperationResult<List> {
-    service.page::<List, _>(params.before_id, params.limit).await
-}
-
-async fn get(service: Context, params: Get) -> OperationResult<Get> {
-    service.find(params.id).await
-}
-
-async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
-    service.write(move |change| remove::<ApplicationSession>(change, &params.id)).await
+    vec![list::<List>(), get::<Get>(), delete::<Delete>()]
 }

@@ -2,30 +2,26 @@
 
 use ginnel_api::remote::application_sessions::ApplicationSession;
 use ginnel_api::remote::application_users::{ApplicationUser, Delete, Get, List};
+use ginnel_store::Transaction;
 
-use super::{Context, Handler, OperationResult, on, resource};
-use crate::context::remove;
+use super::{Context, Handler, delete, get, list};
+use crate::Refusal;
+use crate::address::Base;
+use crate::context::{StoredResource, remove};
 use crate::logins::SESSIONS_OF_USER;
 
-resource! { ApplicationUser }
+impl StoredResource for ApplicationUser {
+    fn locate(&mut self, base: &Base) {
+        self.uri = base.of(&self.id);
+    }
+
+    fn remove(change: &Transaction<'_>, id: &str, _: &Context) -> Result<(), Refusal> {
+        let sessions = change.referrers(id, SESSIONS_OF_USER)?;
+        change.for_each(&sessions, |id| change.remove::<ApplicationSession>(id).map(drop))?;
+        remove::<Self>(change, id)
+    }
+}
 
 pub(super) fn handlers() -> Vec<Handler> {
-    vec![on(list), on(get), on(delete)]
-}
-
-async fn list(service: Context, params: List) -> OperationResult<List> {
-    service.page::<List, _>(params.before_id, params.limit).await
-}
-
-async fn get(service: Context, params: Get) -> OperationResult<Get> {
-    service.find(params.id).await
-}
-
-async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
-    let delete = service.write(move |change| {
-        let sessions = change.referrers(&params.id, SESSIONS_OF_USER)?;
-        remove::<ApplicationUser>(change, &params.id)?;
-        Ok(change.for_each(&sessions, |id| change.remove::<ApplicationSession>(id).map(drop))?)
-    });
-    delete.await
+    vec![list::<List>(), get::<Get>(), delete::<Delete>()]
 }

@@ -56,10 +56,7 @@ async fn get(service: Context, params: Get) -> OperationResult<Get> {
 
 /// The trail tells about everybody, so not everybody may read it.
 fn admins_only(service: &Context) -> Result<(), Refusal> {
-    if service.caller.admin {
-        return Ok(());
-    }
-    Err(Refusal::new(code::AUDIT_NEEDS_ADMIN, "only an admin may read audit events"))
+    service.caller.check_admin(code::AUDIT_NEEDS_ADMIN, "read audit events")
 }
 
 /// What the events must have; the term that the fewest of them have comes first.

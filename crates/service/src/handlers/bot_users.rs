@@ -6,8 +6,10 @@ use ginnel_api::remote::bot_users::{BotUser, Create, Delete, Get, List, Update};
 use ginnel_api::remote::credentials::Credential;
 use ginnel_store::Transaction;
 
-use super::{Context, Handler, OperationResult, on, resource};
-use crate::context::{found, remove};
+use super::{Context, Handler, OperationResult, changed_item, delete, get, list, on};
+use crate::accounts::Caller;
+use crate::address::Base;
+use crate::context::{StoredResource, remove};
 use crate::{Refusal, code};
 
 /// The longest name, in bytes.
@@ -15,14 +17,33 @@ const LONGEST_NAME: usize = 255;
 /// Where names are unique.
 const NAMES: &str = "bot_name";
 
-resource! { BotUser }
+impl StoredResource for BotUser {
+    fn locate(&mut self, base: &Base) {
+        self.uri = base.of(&self.id);
+    }
+
+    fn check_writer(caller: &Caller) -> Result<(), Refusal> {
+        caller.check_admin(code::BOT_NEEDS_ADMIN, "change bot users")
+    }
+
+    fn remove(change: &Transaction<'_>, id: &str, _: &Context) -> Result<(), Refusal> {
+        for owned in change.referrers(id, "owner")? {
+            if id::has_prefix(&owned, prefix::API_KEY) {
+                change.remove::<ApiKey>(&owned)?;
+            } else {
+                change.remove::<Credential>(&owned)?;
+            }
+        }
+        remove::<Self>(change, id)
+    }
+}
 
 pub(super) fn handlers() -> Vec<Handler> {
-    vec![on(create), on(list), on(get), on(update), on(delete)]
+    vec![on(create), list::<List>(), get::<Get>(), on(update), delete::<Delete>()]
 }
 
 pub(super) async fn create(service: Context, params: Create) -> OperationResult<Create> {
-    admins_only(&service)?;
+    BotUser::check_writer(&service.caller)?;
     check_name(&params.name)?;
     let create = service.change(move |change| {
         let bot = BotUser {
@@ -38,40 +59,15 @@ pub(super) async fn create(service: Context, params: Create) -> OperationResult<
     create.await
 }
 
-async fn list(service: Context, params: List) -> OperationResult<List> {
-    service.page::<List, _>(params.before_id, params.limit).await
-}
-
-async fn get(service: Context, params: Get) -> OperationResult<Get> {
-    service.find(params.id).await
-}
-
 pub(super) async fn update(service: Context, params: Update) -> OperationResult<Update> {
-    admins_only(&service)?;
+    BotUser::check_writer(&service.caller)?;
     params.name.as_deref().map_or(Ok(()), check_name)?;
     let update = service.change(move |change| {
-        let mut bot: BotUser = found(change, &params.id)?;
-        bot.name = params.name.or(bot.name);
-        bot.active = params.active.or(bot.active);
+        let bot = changed_item!(change, params => BotUser { name, active });
         keep(change, &bot)?;
         Ok(bot)
     });
     update.await
-}
-
-pub(super) async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
-    admins_only(&service)?;
-    let delete = service.write(move |change| {
-        for owned in change.referrers(&params.id, "owner")? {
-            if id::has_prefix(&owned, prefix::API_KEY) {
-                change.remove::<ApiKey>(&owned)?;
-            } else {
-                change.remove::<Credential>(&owned)?;
-            }
-        }
-        remove::<BotUser>(change, &params.id)
-    });
-    delete.await
 }
 
 fn keep(change: &Transaction<'_>, bot: &BotUser) -> Result<(), Refusal> {
@@ -82,13 +78,6 @@ fn keep(change: &Transaction<'_>, bot: &BotUser) -> Result<(), Refusal> {
         return Err(Refusal::new(code::BOT_NAME_TAKEN, message));
     }
     Ok(change.put(bot)?)
-}
-
-fn admins_only(service: &Context) -> Result<(), Refusal> {
-    if service.caller.admin {
-        return Ok(());
-    }
-    Err(Refusal::new(code::BOT_NEEDS_ADMIN, "only an admin may change bot users"))
 }
 
 fn check_name(name: &str) -> Result<(), Refusal> {

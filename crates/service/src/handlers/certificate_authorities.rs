@@ -1,13 +1,15 @@
 //! Certificate authorities: read when they are uploaded, kept as long as an edge uses them.
 
-use ginnel_api::id::prefix;
 use ginnel_api::remote::certificate_authorities::{
     CertificateAuthority, Create, Delete, Get, List, Update,
 };
 use ginnel_net::tls::x509::{self, CertificateFields};
 use ginnel_net::tls::{certificate, only_signed_by};
+use ginnel_store::Transaction;
 
-use super::{Context, Handler, OperationResult, on};
+use super::{
+    Context, Handler, OperationResult, check_unused, delete, get, list, new_item, on, stored,
+};
 use crate::address::Base;
 use crate::context::{StoredResource, found, remove};
 use crate::{Refusal, code};
@@ -23,40 +25,34 @@ impl StoredResource for CertificateAuthority {
         // Earlier versions kept the text as it was sent.
         self.ca_pem = self.ca_pem.take().map(certificate::without_private_keys);
     }
+
+    /// An edge that lost its authority would have to let in everybody or nobody, so it keeps it.
+    fn remove(change: &Transaction<'_>, id: &str, _: &Context) -> Result<(), Refusal> {
+        check_unused(change, id, &[AUTHORITY], "certificate authority", code::AUTHORITY_IN_USE)?;
+        remove::<Self>(change, id)
+    }
 }
 
 pub(super) fn handlers() -> Vec<Handler> {
-    vec![on(create), on(list), on(get), on(update), on(delete)]
+    vec![on(create), list::<List>(), get::<Get>(), on(update), delete::<Delete>()]
 }
 
 async fn create(service: Context, params: Create) -> OperationResult<Create> {
     let (ca_pem, certificate) = read(&params.ca_pem)?;
     let create = service.change(move |change| {
-        let authority = CertificateAuthority {
-            id: change.new_id(prefix::CERTIFICATE_AUTHORITY)?,
-            created_at: Some(change.now()),
-            description: Some(params.description.unwrap_or_default()),
-            metadata: Some(params.metadata.unwrap_or_default()),
-            ca_pem: Some(ca_pem),
-            subject_common_name: Some(certificate.common_name),
-            not_before: Some(certificate.not_before),
-            not_after: Some(certificate.not_after),
-            key_usages: Some(certificate.key_usages),
-            extended_key_usages: Some(certificate.extended_key_usages),
-            ..CertificateAuthority::default()
-        };
-        change.put(&authority)?;
-        Ok(authority)
+        stored(
+            change,
+            new_item!(change, params => CertificateAuthority {
+                ca_pem: Some(ca_pem),
+                subject_common_name: Some(certificate.common_name),
+                not_before: Some(certificate.not_before),
+                not_after: Some(certificate.not_after),
+                key_usages: Some(certificate.key_usages),
+                extended_key_usages: Some(certificate.extended_key_usages),
+            }),
+        )
     });
     create.await
-}
-
-async fn list(service: Context, params: List) -> OperationResult<List> {
-    service.page::<List, _>(params.before_id, params.limit).await
-}
-
-async fn get(service: Context, params: Get) -> OperationResult<Get> {
-    service.find(params.id).await
 }
 
 async fn update(service: Context, params: Update) -> OperationResult<Update> {
@@ -65,22 +61,9 @@ async fn update(service: Context, params: Update) -> OperationResult<Update> {
         authority.ca_pem = authority.ca_pem.take().map(certificate::without_private_keys);
         authority.description = params.description.or(authority.description);
         authority.metadata = params.metadata.or(authority.metadata);
-        change.put(&authority)?;
-        Ok(authority)
+        stored(change, authority)
     });
     update.await
-}
-
-/// An edge that lost its authority would have to let in everybody or nobody, so it keeps it.
-async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
-    let delete = service.write(move |change| {
-        if let Some(user) = change.referrers(&params.id, AUTHORITY)?.first() {
-            let message = format!("the certificate authority is in use by {user}");
-            return Err(Refusal::new(code::AUTHORITY_IN_USE, message));
-        }
-        remove::<CertificateAuthority>(change, &params.id)
-    });
-    delete.await
 }
 
 /// Why a certificate is not that of an authority.

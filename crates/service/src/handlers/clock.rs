@@ -6,7 +6,7 @@ use ginnel_api::Timestamp;
 use ginnel_api::remote::clock::{ClockState, Confirm, Get};
 
 use super::{Context, Handler, OperationResult, on};
-use crate::{Refusal, code};
+use crate::code;
 
 pub(super) fn handlers() -> Vec<Handler> {
     vec![on(get), on(confirm)]
@@ -19,10 +19,7 @@ async fn get(service: Context, _: Get) -> OperationResult<Get> {
 }
 
 async fn confirm(service: Context, _: Confirm) -> OperationResult<Confirm> {
-    if !service.caller.admin {
-        let message = "only an admin may confirm the clock";
-        return Err(Refusal::new(code::CLOCK_NEEDS_ADMIN, message));
-    }
+    service.caller.check_admin(code::CLOCK_NEEDS_ADMIN, "confirm the clock")?;
     let (now, ended_pause) = service.shared.store.confirm_clock().await?;
     let ended_pause_seconds = ended_pause.as_secs();
     tracing::warn!(ended_pause_seconds, "an operator has confirmed the clock");

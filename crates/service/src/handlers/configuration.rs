@@ -11,10 +11,7 @@ pub(super) fn handlers() -> Vec<Handler> {
 }
 
 async fn reload(service: Context, _: Reload) -> OperationResult<Reload> {
-    if !service.caller.admin {
-        let message = "only an admin may reload the configuration";
-        return Err(Refusal::new(code::RELOAD_NEEDS_ADMIN, message));
-    }
+    service.caller.check_admin(code::RELOAD_NEEDS_ADMIN, "reload the configuration")?;
     service.shared.reloads.ask().await.map_err(|error| match error {
         ReloadError::Nobody => {
             let message = "this service reads no configuration that could be reloaded";

@@ -1,11 +1,12 @@
 //! Credentials: authtokens of agents, kept as API keys are.
 
-use ginnel_api::id::prefix;
 use ginnel_api::remote::credentials::{Create, Credential, Delete, Get, List, Update};
 use ginnel_base::address::{HostPattern, HostPortPattern};
 
-use super::{Context, Handler, OperationResult, on, resource};
-use crate::context::{found, remove};
+use super::{
+    Context, Handler, OperationResult, changed_item, delete, get, list, new_item, on, resource,
+    stored,
+};
 use crate::{Refusal, accounts, code};
 
 /// The longest entry of an access list, in bytes.
@@ -16,7 +17,7 @@ const MAX_ACL_ENTRIES: usize = 256;
 resource! { Credential }
 
 pub(super) fn handlers() -> Vec<Handler> {
-    vec![on(create), on(list), on(get), on(update), on(delete)]
+    vec![on(create), list::<List>(), get::<Get>(), on(update), delete::<Delete>()]
 }
 
 async fn create(service: Context, params: Create) -> OperationResult<Create> {
@@ -24,15 +25,10 @@ async fn create(service: Context, params: Create) -> OperationResult<Create> {
     let caller = service.caller.clone();
     let create = service.change(move |change| {
         let owner_id = accounts::owner(change, &caller, params.owner_id)?;
-        let mut credential = Credential {
-            id: change.new_id(prefix::CREDENTIAL)?,
-            created_at: Some(change.now()),
-            description: Some(params.description.unwrap_or_default()),
-            metadata: Some(params.metadata.unwrap_or_default()),
+        let mut credential = new_item!(change, params => Credential {
             acl: Some(acl),
             owner_id: Some(owner_id.clone()),
-            ..Credential::default()
-        };
+        });
         change.put(&credential)?;
         credential.token = Some(accounts::issue(change, &credential.id, &owner_id)?);
         Ok(credential)
@@ -40,29 +36,14 @@ async fn create(service: Context, params: Create) -> OperationResult<Create> {
     create.await
 }
 
-async fn list(service: Context, params: List) -> OperationResult<List> {
-    service.page::<List, _>(params.before_id, params.limit).await
-}
-
-async fn get(service: Context, params: Get) -> OperationResult<Get> {
-    service.find(params.id).await
-}
-
 async fn update(service: Context, params: Update) -> OperationResult<Update> {
     let acl = params.acl.map(check_acl).transpose()?;
     let update = service.change(move |change| {
-        let mut credential: Credential = found(change, &params.id)?;
-        credential.description = params.description.or(credential.description);
-        credential.metadata = params.metadata.or(credential.metadata);
+        let mut credential = changed_item!(change, params => Credential { description, metadata });
         credential.acl = acl.or(credential.acl);
-        change.put(&credential)?;
-        Ok(credential)
+        stored(change, credential)
     });
     update.await
-}
-
-async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
-    service.write(move |change| remove::<Credential>(change, &params.id)).await
 }
 
 fn check_acl(acl: Vec<String>) -> Result<Vec<String>, Refusal> {

@@ -1,15 +1,16 @@
 //! Event destinations: seen and changed by admins, because events tell about everybody.
 
 use ginnel_api::Secret;
-use ginnel_api::id::prefix;
 use ginnel_api::remote::event_destinations::{
     Create, Delete, EventDestination, EventTarget, Get, List, Update, WebhookTarget,
 };
 use ginnel_store::Transaction;
 
 use super::event_subscriptions::admins_only;
-use super::{Context, Handler, OperationResult, on, resource};
-use crate::context::{found, remove};
+use super::{Context, Handler, OperationResult, changed_item, delete, get, list, new_item, on};
+use crate::accounts::Caller;
+use crate::address::Base;
+use crate::context::{StoredResource, remove};
 use crate::events::{
     DESTINATION, DestinationSecret, check_name, check_secret, checked_url, new_secret,
 };
@@ -20,7 +21,29 @@ const JSON: &str = "json";
 /// How many destinations there may be: each has a task of its own.
 const MAX_DESTINATIONS: usize = 100;
 
-resource! { EventDestination }
+impl StoredResource for EventDestination {
+    fn locate(&mut self, base: &Base) {
+        self.uri = base.of(&self.id);
+    }
+
+    fn check_reader(caller: &Caller) -> Result<(), Refusal> {
+        admins_only(caller)
+    }
+
+    fn check_writer(caller: &Caller) -> Result<(), Refusal> {
+        admins_only(caller)
+    }
+
+    fn remove(change: &Transaction<'_>, id: &str, _: &Context) -> Result<(), Refusal> {
+        if let Some(subscription) = change.referrers(id, DESTINATION)?.first() {
+            let message = format!("the event subscription {subscription} names the destination");
+            return Err(Refusal::new(code::DESTINATION_IN_USE, message));
+        }
+        DestinationSecret::remove(change, id)?;
+        // What waits for it may be much, and is removed step by step afterwards.
+        remove::<Self>(change, id)
+    }
+}
 
 /// A target that can be stored, and what is kept apart from it.
 #[derive(Clone)]
@@ -32,25 +55,20 @@ struct CheckedTarget {
 }
 
 pub(super) fn handlers() -> Vec<Handler> {
-    vec![on(create), on(list), on(get), on(update), on(delete)]
+    vec![on(create), list::<List>(), get::<Get>(), on(update), delete::<Delete>()]
 }
 
 async fn create(service: Context, params: Create) -> OperationResult<Create> {
-    admins_only(&service)?;
+    admins_only(&service.caller)?;
     check_format(params.format.as_deref())?;
     let checked = check_target(&service, params.target)?;
     let new = new_secret()?;
     let create = service.change(move |change| {
         check_count(change)?;
-        let mut destination = EventDestination {
-            id: change.new_id(prefix::EVENT_DESTINATION)?,
-            created_at: Some(change.now()),
-            description: Some(params.description.unwrap_or_default()),
-            metadata: Some(params.metadata.unwrap_or_default()),
+        let mut destination = new_item!(change, params => EventDestination {
             format: Some(JSON.to_owned()),
             target: Some(checked.target.clone()),
-            ..EventDestination::default()
-        };
+        });
         change.put(&destination)?;
         let made = keep_secret(change, &destination.id, checked, new, true)?;
         show_secret(&mut destination, made);
@@ -59,26 +77,16 @@ async fn create(service: Context, params: Create) -> OperationResult<Create> {
     create.await
 }
 
-async fn list(service: Context, params: List) -> OperationResult<List> {
-    admins_only(&service)?;
-    service.page::<List, _>(params.before_id, params.limit).await
-}
-
-async fn get(service: Context, params: Get) -> OperationResult<Get> {
-    admins_only(&service)?;
-    service.find(params.id).await
-}
-
 async fn update(service: Context, params: Update) -> OperationResult<Update> {
-    admins_only(&service)?;
+    admins_only(&service.caller)?;
     // Generated clients send an empty one for what their caller left out.
     check_format(params.format.as_deref().filter(|format| !format.is_empty()))?;
     let checked = params.target.map(|target| check_target(&service, target)).transpose()?;
     let new = new_secret()?;
     let update = service.change(move |change| {
-        let mut destination: EventDestination = found(change, &params.id)?;
-        destination.description = params.description.or(destination.description);
-        destination.metadata = params.metadata.or(destination.metadata);
+        let mut destination = changed_item!(
+            change, params => EventDestination { description, metadata }
+        );
         let target = checked.as_ref().map(|checked| checked.target.clone());
         let moves = webhook_url(target.as_ref()) != webhook_url(destination.target.as_ref());
         destination.target = target.or(destination.target);
@@ -90,21 +98,6 @@ async fn update(service: Context, params: Update) -> OperationResult<Update> {
         Ok(destination)
     });
     update.await
-}
-
-async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
-    admins_only(&service)?;
-    let delete = service.write(move |change| {
-        let subscriptions = change.referrers(&params.id, DESTINATION)?;
-        if let Some(subscription) = subscriptions.first() {
-            let message = format!("the event subscription {subscription} names the destination");
-            return Err(Refusal::new(code::DESTINATION_IN_USE, message));
-        }
-        DestinationSecret::remove(change, &params.id)?;
-        // What waits for it may be much, and is removed step by step afterwards.
-        remove::<EventDestination>(change, &params.id)
-    });
-    delete.await
 }
 
 fn check_format(format: Option<&str>) -> Result<(), Refusal> {

@@ -9,43 +9,44 @@ use ginnel_api::remote::{
 };
 use ginnel_api::{Operation, Resource};
 use ginnel_gateway::Gateway;
-use ginnel_store::{StoreError, View};
+use ginnel_store::View;
 
-use super::edges::https::with_routes;
 use super::endpoints::shown_cloud;
-use super::reserved_domains::shown as shown_domain;
 use crate::address::Base;
 use crate::cloud_endpoint::CloudEndpoint;
 use crate::context::StoredResource;
 use crate::events::EventObject;
 
-/// Resources that are shown as they are stored.
+/// Resources that are shown as their operation `get` shows them.
 macro_rules! plain {
-    ($base:ident: $($resource:ident),+ $(,)?) => {
-        [$(stored::<$resource::Get>(&$resource::RESOURCE, $base)),+]
+    ($base:ident, $has_acme:ident: $($resource:ident),+ $(,)?) => {
+        [$(stored::<$resource::Get>(&$resource::RESOURCE, $base, $has_acme)),+]
     };
 }
 
 /// Those that are made without the management API too: by commands, and by the start of a service.
 pub(crate) fn keys(base: &Base) -> Vec<EventObject> {
-    plain![base: api_keys, credentials].into()
+    let has_acme = false;
+    plain![base, has_acme: api_keys, credentials].into()
 }
 
 /// The resources whose changes are events.
 pub(crate) fn all(base: &Base, gateway: &Gateway, has_acme: bool) -> Vec<EventObject> {
     let mut objects = keys(base);
     objects.extend(plain![
-        base:
+        base, has_acme:
         bot_users,
         certificate_authorities,
         event_destinations,
         event_subscriptions,
         failover,
         http_response,
+        https,
         ip_policies,
         ip_policy_rules,
         ip_restrictions,
         reserved_addrs,
+        reserved_domains,
         routes,
         static_,
         tcp,
@@ -56,10 +57,6 @@ pub(crate) fn all(base: &Base, gateway: &Gateway, has_acme: bool) -> Vec<EventOb
         vaults,
         weighted,
     ]);
-    let edge = located(base, with_routes);
-    objects.push(EventObject::new::<https::Get, _>(&https::RESOURCE, edge));
-    let domain = located(base, move |view, domain| shown_domain(view, domain, has_acme));
-    objects.push(EventObject::new::<reserved_domains::Get, _>(&reserved_domains::RESOURCE, domain));
     let (base, gateway) = (base.clone(), gateway.clone());
     let endpoint = move |view: &View<'_>, endpoint: CloudEndpoint| {
         shown_cloud(view, &gateway, &base, endpoint)
@@ -68,26 +65,18 @@ pub(crate) fn all(base: &Base, gateway: &Gateway, has_acme: bool) -> Vec<EventOb
     objects
 }
 
-/// A resource that is shown as it is stored, with its addresses.
+/// A stored resource, completed and with its addresses.
 fn stored<Get: Operation<Output: StoredResource>>(
     resource: &'static Resource,
     base: &Base,
+    has_acme: bool,
 ) -> EventObject {
-    let show = located(base, |_, stored: Get::Output| Ok(stored));
-    EventObject::new::<Get, Get::Output>(resource, show)
-}
-
-/// What `complete` makes of a resource, with its addresses.
-fn located<R: StoredResource>(
-    base: &Base,
-    complete: impl Fn(&View<'_>, R) -> Result<R, StoreError> + Send + Sync + 'static,
-) -> impl Fn(&View<'_>, R) -> Result<R, StoreError> + Send + Sync + 'static {
     let base = base.clone();
-    move |view, stored| {
-        let mut shown = complete(view, stored)?;
-        shown.locate(&base);
-        Ok(shown)
-    }
+    EventObject::new::<Get, Get::Output>(resource, move |view, mut stored: Get::Output| {
+        stored.complete(view, has_acme)?;
+        stored.locate(&base);
+        Ok(stored)
+    })
 }
 
 #[cfg(test)]

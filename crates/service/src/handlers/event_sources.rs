@@ -17,7 +17,7 @@ pub(super) fn handlers() -> Vec<Handler> {
 }
 
 async fn create(service: Context, params: Create) -> OperationResult<Create> {
-    admins_only(&service)?;
+    admins_only(&service.caller)?;
     let Create { subscription_id, r#type: name, filter, fields } = params;
     let source = EventSourceReplace { r#type: name.clone(), filter, fields };
     check_source(&service, "", &source)?;
@@ -29,24 +29,24 @@ async fn create(service: Context, params: Create) -> OperationResult<Create> {
 }
 
 async fn list(service: Context, params: List) -> OperationResult<List> {
-    admins_only(&service)?;
+    admins_only(&service.caller)?;
     let subscription: EventSubscription = service.find(params.subscription_id).await?;
     let uri = format!("{}/sources", subscription.uri);
     Ok(EventSourceList { sources: subscription.sources, uri })
 }
 
 async fn get(service: Context, params: Get) -> OperationResult<Get> {
-    admins_only(&service)?;
+    admins_only(&service.caller)?;
     source_of(service.find(params.subscription_id).await?, &params.r#type)
 }
 
 async fn update(service: Context, params: Update) -> OperationResult<Update> {
-    admins_only(&service)?;
+    admins_only(&service.caller)?;
     source_of(service.find(params.subscription_id).await?, &params.r#type)
 }
 
 async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
-    admins_only(&service)?;
+    admins_only(&service.caller)?;
     let changed = change(&service, params.subscription_id, move |types| {
         types.remove(&params.r#type).then_some(()).ok_or_else(Refusal::not_found)
     });

@@ -10,9 +10,10 @@ use ginnel_api::remote::event_subscriptions::{
 };
 use ginnel_store::Transaction;
 
-use super::{Context, Handler, OperationResult, on};
+use super::{Context, Handler, OperationResult, changed_item, delete, get, list, new_item, on};
+use crate::accounts::Caller;
 use crate::address::Base;
-use crate::context::{StoredResource, found, remove, wrong_prefix};
+use crate::context::{StoredResource, remove, wrong_prefix};
 use crate::events::{DESTINATION, EVENT_TYPE, note_subscriptions};
 use crate::{Refusal, code};
 
@@ -32,72 +33,57 @@ impl StoredResource for EventSubscription {
             destination.uri = base.of(&destination.id);
         }
     }
+
+    fn check_reader(caller: &Caller) -> Result<(), Refusal> {
+        admins_only(caller)
+    }
+
+    fn check_writer(caller: &Caller) -> Result<(), Refusal> {
+        admins_only(caller)
+    }
+
+    fn remove(change: &Transaction<'_>, id: &str, _: &Context) -> Result<(), Refusal> {
+        remove::<Self>(change, id)?;
+        Ok(note_subscriptions(change)?)
+    }
 }
 
 pub(super) fn handlers() -> Vec<Handler> {
-    vec![on(create), on(list), on(get), on(update), on(delete)]
+    vec![on(create), list::<List>(), get::<Get>(), on(update), delete::<Delete>()]
 }
 
 async fn create(service: Context, params: Create) -> OperationResult<Create> {
-    admins_only(&service)?;
+    admins_only(&service.caller)?;
     let sources = check_sources(&service, params.sources.unwrap_or_default())?;
     let destinations = check_destinations(params.destination_ids.unwrap_or_default())?;
     let create = service.change(move |change| {
         check_count(change)?;
-        let subscription = EventSubscription {
-            id: change.new_id(prefix::EVENT_SUBSCRIPTION)?,
-            created_at: Some(change.now()),
-            description: Some(params.description.unwrap_or_default()),
-            metadata: Some(params.metadata.unwrap_or_default()),
-            ..EventSubscription::default()
-        };
+        let subscription = new_item!(change, params => EventSubscription {});
         keep(change, subscription, Some(sources), Some(destinations))
     });
     create.await
 }
 
-async fn list(service: Context, params: List) -> OperationResult<List> {
-    admins_only(&service)?;
-    service.page::<List, _>(params.before_id, params.limit).await
-}
-
-async fn get(service: Context, params: Get) -> OperationResult<Get> {
-    admins_only(&service)?;
-    service.find(params.id).await
-}
-
 async fn update(service: Context, params: Update) -> OperationResult<Update> {
-    admins_only(&service)?;
+    admins_only(&service.caller)?;
     // Generated clients send empty lists for what their caller left out.
     let sources = params.sources.filter(|sources| !sources.is_empty());
     let sources = sources.map(|sources| check_sources(&service, sources)).transpose()?;
     let destinations = params.destination_ids.filter(|ids| !ids.is_empty());
     let destinations = destinations.map(check_destinations).transpose()?;
     let update = service.change(move |change| {
-        let mut subscription: EventSubscription = found(change, &params.id)?;
-        subscription.description = params.description.or(subscription.description);
-        subscription.metadata = params.metadata.or(subscription.metadata);
+        let subscription = changed_item!(
+            change, params => EventSubscription { description, metadata }
+        );
         keep(change, subscription, sources, destinations)
     });
     update.await
 }
 
-async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
-    admins_only(&service)?;
-    let delete = service.write(move |change| {
-        remove::<EventSubscription>(change, &params.id)?;
-        Ok(note_subscriptions(change)?)
-    });
-    delete.await
-}
-
 /// Events tell about everybody, so not everybody may have them sent somewhere.
-pub(super) fn admins_only(service: &Context) -> Result<(), Refusal> {
-    if service.caller.admin {
-        return Ok(());
-    }
-    let message = "only an admin may see and change event destinations and subscriptions";
-    Err(Refusal::new(code::EVENTS_NEED_ADMIN, message))
+pub(super) fn admins_only(caller: &Caller) -> Result<(), Refusal> {
+    let action = "see and change event destinations and subscriptions";
+    caller.check_admin(code::EVENTS_NEED_ADMIN, action)
 }
 
 /// The names of the types, each once.

@@ -7,7 +7,7 @@ use ginnel_api::remote::Ref;
 use ginnel_api::remote::ip_policy_rules::{Create, Delete, Get, IpPolicyRule, List, Update};
 use ginnel_store::Transaction;
 
-use super::{Context, Handler, OperationResult, on};
+use super::{Context, Handler, OperationResult, changed_item, delete, get, list, new_item, on};
 use crate::accounts::Caller;
 use crate::address::Base;
 use crate::context::{StoredResource, found, remove, wrong_prefix};
@@ -24,10 +24,16 @@ impl StoredResource for IpPolicyRule {
             policy.uri = base.of(&policy.id);
         }
     }
+
+    fn remove(change: &Transaction<'_>, id: &str, service: &Context) -> Result<(), Refusal> {
+        let rule: Self = found(change, id)?;
+        remove::<Self>(change, id)?;
+        check_caller_of(change, &rule, &service.caller, service.restricted_address())
+    }
 }
 
 pub(super) fn handlers() -> Vec<Handler> {
-    vec![on(create), on(list), on(get), on(update), on(delete)]
+    vec![on(create), list::<List>(), get::<Get>(), on(update), delete::<Delete>()]
 }
 
 async fn create(service: Context, params: Create) -> OperationResult<Create> {
@@ -40,16 +46,11 @@ async fn create(service: Context, params: Create) -> OperationResult<Create> {
     let create = service.change(move |change| {
         let policy = Ref { id: params.ip_policy_id, ..Ref::default() };
         check_policy(change, &policy.id)?;
-        let rule = IpPolicyRule {
-            id: change.new_id(prefix::IP_POLICY_RULE)?,
-            created_at: Some(change.now()),
-            description: Some(params.description.unwrap_or_default()),
-            metadata: Some(params.metadata.unwrap_or_default()),
+        let rule = new_item!(change, params => IpPolicyRule {
             cidr: Some(params.cidr),
             ip_policy: Some(policy),
             action: Some(params.action),
-            ..IpPolicyRule::default()
-        };
+        });
         keep(change, &rule)?;
         check_caller_of(change, &rule, &caller, address)?;
         Ok(rule)
@@ -57,37 +58,16 @@ async fn create(service: Context, params: Create) -> OperationResult<Create> {
     create.await
 }
 
-async fn list(service: Context, params: List) -> OperationResult<List> {
-    service.page::<List, _>(params.before_id, params.limit).await
-}
-
-async fn get(service: Context, params: Get) -> OperationResult<Get> {
-    service.find(params.id).await
-}
-
 async fn update(service: Context, params: Update) -> OperationResult<Update> {
     params.cidr.as_deref().map_or(Ok(()), check_cidr)?;
     let (caller, address) = (service.caller.clone(), service.restricted_address());
     let update = service.change(move |change| {
-        let mut rule: IpPolicyRule = found(change, &params.id)?;
-        rule.cidr = params.cidr.or(rule.cidr);
-        rule.description = params.description.or(rule.description);
-        rule.metadata = params.metadata.or(rule.metadata);
+        let rule = changed_item!(change, params => IpPolicyRule { cidr, description, metadata });
         keep(change, &rule)?;
         check_caller_of(change, &rule, &caller, address)?;
         Ok(rule)
     });
     update.await
-}
-
-async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
-    let (caller, address) = (service.caller.clone(), service.restricted_address());
-    let delete = service.write(move |change| {
-        let rule: IpPolicyRule = found(change, &params.id)?;
-        remove::<IpPolicyRule>(change, &params.id)?;
-        check_caller_of(change, &rule, &caller, address)
-    });
-    delete.await
 }
 
 /// Refuses a change of a rule after which its caller could not use the API.

@@ -10,9 +10,12 @@ use ginnel_api::remote::ip_restrictions::{
 use ginnel_gateway::Ingress;
 use ginnel_store::Transaction;
 
-use super::{Context, Handler, OperationResult, on};
+use super::{
+    Context, Handler, OperationResult, changed_item, delete, get, list, new_item, on, stored,
+};
+use crate::accounts::Caller;
 use crate::address::Base;
-use crate::context::{StoredResource, found, remove, wrong_prefix};
+use crate::context::{StoredResource, wrong_prefix};
 use crate::restrictions::{INGRESS, POLICY_OF_RESTRICTION, check_admin, check_caller};
 use crate::{Refusal, code};
 
@@ -26,10 +29,14 @@ impl StoredResource for AccountIpRestriction {
             policy.uri = base.of(&policy.id);
         }
     }
+
+    fn check_writer(caller: &Caller) -> Result<(), Refusal> {
+        check_admin(caller)
+    }
 }
 
 pub(super) fn handlers() -> Vec<Handler> {
-    vec![on(create), on(list), on(get), on(update), on(delete)]
+    vec![on(create), list::<List>(), get::<Get>(), on(update), delete::<Delete>()]
 }
 
 async fn create(service: Context, params: Create) -> OperationResult<Create> {
@@ -38,28 +45,15 @@ async fn create(service: Context, params: Create) -> OperationResult<Create> {
     let policies = policies(params.ip_policy_ids)?;
     let address = service.restricted_address();
     let create = service.change(move |change| {
-        let restriction = AccountIpRestriction {
-            id: change.new_id(prefix::IP_RESTRICTION)?,
-            created_at: Some(change.now()),
-            description: Some(params.description.unwrap_or_default()),
-            metadata: Some(params.metadata.unwrap_or_default()),
+        let restriction = new_item!(change, params => AccountIpRestriction {
             enforced: Some(params.enforced.unwrap_or(false)),
             r#type: Some(params.r#type),
-            ..AccountIpRestriction::default()
-        };
+        });
         let restriction = keep(change, restriction, Some(policies))?;
         check_caller(change, address)?;
         Ok(restriction)
     });
     create.await
-}
-
-async fn list(service: Context, params: List) -> OperationResult<List> {
-    service.page::<List, _>(params.before_id, params.limit).await
-}
-
-async fn get(service: Context, params: Get) -> OperationResult<Get> {
-    service.find(params.id).await
 }
 
 async fn update(service: Context, params: Update) -> OperationResult<Update> {
@@ -69,20 +63,14 @@ async fn update(service: Context, params: Update) -> OperationResult<Update> {
     let policies = ids.map(policies).transpose()?;
     let address = service.restricted_address();
     let update = service.change(move |change| {
-        let mut restriction: AccountIpRestriction = found(change, &params.id)?;
-        restriction.description = params.description.or(restriction.description);
-        restriction.metadata = params.metadata.or(restriction.metadata);
-        restriction.enforced = params.enforced.or(restriction.enforced);
+        let restriction = changed_item!(
+            change, params => AccountIpRestriction { description, metadata, enforced }
+        );
         let restriction = keep(change, restriction, policies)?;
         check_caller(change, address)?;
         Ok(restriction)
     });
     update.await
-}
-
-async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
-    check_admin(&service.caller)?;
-    service.write(move |change| remove::<AccountIpRestriction>(change, &params.id)).await
 }
 
 fn check_type(name: &str) -> Result<(), Refusal> {
@@ -138,6 +126,5 @@ fn keep(
         restriction.ip_policies = Some(policies);
     }
     change.link(&restriction.id, INGRESS, restriction.r#type.as_deref())?;
-    change.put(&restriction)?;
-    Ok(restriction)
+    stored(change, restriction)
 }

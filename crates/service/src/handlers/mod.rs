@@ -23,6 +23,7 @@ mod nodes;
 pub(super) mod reserved_addrs;
 pub(super) mod reserved_domains;
 mod service_users;
+mod stored;
 mod tls_certificates;
 mod tunnel_sessions;
 mod tunnels;
@@ -33,6 +34,7 @@ use ginnel_api::{Info, OperationHandler, PathOperations, on};
 
 use super::Refusal;
 use super::context::{Context, OperationResult};
+use stored::{changed_item, check_unused, delete, get, list, new_item, resource, stored};
 
 /// A handler with its types erased.
 pub(super) type Handler = OperationHandler<Context, Refusal>;
@@ -77,16 +79,3 @@ pub(super) fn all() -> Vec<Handler> {
 pub fn operations() -> Vec<&'static Info> {
     all().into_iter().map(|handler| handler.info).collect()
 }
-
-/// Implements `StoredResource` for resources with one address.
-macro_rules! resource {
-    ($($Name:ident),+ $(,)?) => {$(
-        impl $crate::context::StoredResource for $Name {
-            fn locate(&mut self, base: &$crate::address::Base) {
-                self.uri = base.of(&self.id);
-            }
-        }
-    )+};
-}
-
-use resource;

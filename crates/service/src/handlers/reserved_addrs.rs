@@ -9,11 +9,14 @@ use ginnel_api::remote::edges::tcp::TcpEdge;
 use ginnel_api::remote::reserved_addrs::{Create, Delete, Get, List, ReservedAddr, Update};
 use ginnel_store::{Changes, StoreError, Transaction};
 
-use super::{Context, Handler, OperationResult, on, resource};
+use super::{
+    Context, Handler, OperationResult, check_unused, delete, get, list, new_item, on, stored,
+};
 use crate::accounts::{self, Caller};
+use crate::address::Base;
 use crate::check::host_port;
 use crate::cluster::EndpointKey;
-use crate::context::{ServiceState, found, remove};
+use crate::context::{ServiceState, StoredResource, found, remove};
 use crate::domains::{ADDRESS, HOSTPORTS_OWNER, PORTS, address_at};
 use crate::references::HOSTPORTS;
 use crate::{Refusal, code};
@@ -21,10 +24,21 @@ use crate::{Refusal, code};
 /// How many free ports are tried until one is reserved by nobody.
 const MAX_TRIED_PORTS: usize = 16;
 
-resource! { ReservedAddr }
+impl StoredResource for ReservedAddr {
+    fn locate(&mut self, base: &Base) {
+        self.uri = base.of(&self.id);
+    }
+
+    /// An edge that lost its address would lose its port to others.
+    fn remove(change: &Transaction<'_>, id: &str, service: &Context) -> Result<(), Refusal> {
+        check_owner(&found(change, id)?, &service.caller)?;
+        check_unused(change, id, &[ADDRESS], "reserved address", code::ADDR_IN_USE)?;
+        remove::<Self>(change, id)
+    }
+}
 
 pub(super) fn handlers() -> Vec<Handler> {
-    vec![on(create), on(list), on(get), on(update), on(delete)]
+    vec![on(create), list::<List>(), get::<Get>(), on(update), delete::<Delete>()]
 }
 
 async fn create(service: Context, params: Create) -> OperationResult<Create> {
@@ -39,33 +53,19 @@ async fn create(service: Context, params: Create) -> OperationResult<Create> {
             Some(port) => check_free(change, port, &owner_id).map(|()| port)?,
             None => unclaimed(change, &candidates)?,
         };
-        let address = ReservedAddr {
-            id: change.new_id(prefix::RESERVED_ADDR)?,
-            created_at: Some(change.now()),
-            description: Some(params.description.unwrap_or_default()),
-            metadata: Some(params.metadata.unwrap_or_default()),
+        let address = new_item!(change, params => ReservedAddr {
             addr: Some(shared.gateway.address_of(port)),
             region: Some(params.region.unwrap_or_default()),
             owner_id: Some(owner_id.clone()),
-            ..ReservedAddr::default()
-        };
+        });
         let has_edge = adopt_edges(change, &address.id, port, &owner_id, caller.admin)?;
         check_online(&shared, port, &owner_id, has_edge)?;
         change.claim(PORTS, &port.to_string(), &address.id)?;
-        change.put(&address)?;
-        Ok(address)
+        stored(change, address)
     });
     let address = create.await?;
     end_tunnel_of_another(&service.shared, &address);
     Ok(address)
-}
-
-async fn list(service: Context, params: List) -> OperationResult<List> {
-    service.page::<List, _>(params.before_id, params.limit).await
-}
-
-async fn get(service: Context, params: Get) -> OperationResult<Get> {
-    service.find(params.id).await
 }
 
 async fn update(service: Context, params: Update) -> OperationResult<Update> {
@@ -75,24 +75,9 @@ async fn update(service: Context, params: Update) -> OperationResult<Update> {
         check_owner(&address, &caller)?;
         address.description = params.description.or(address.description);
         address.metadata = params.metadata.or(address.metadata);
-        change.put(&address)?;
-        Ok(address)
+        stored(change, address)
     });
     update.await
-}
-
-/// An edge that lost its address would lose its port to others.
-async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
-    let caller = service.caller.clone();
-    let delete = service.write(move |change| {
-        check_owner(&found(change, &params.id)?, &caller)?;
-        if let Some(edge) = change.referrers(&params.id, ADDRESS)?.first() {
-            let message = format!("the reserved address is in use by {edge}");
-            return Err(Refusal::new(code::ADDR_IN_USE, message));
-        }
-        remove::<ReservedAddr>(change, &params.id)
-    });
-    delete.await
 }
 
 fn check_owner(address: &ReservedAddr, caller: &Caller) -> Result<(), Refusal> {

@@ -15,7 +15,7 @@ use ginnel_api::{Timestamp, mask};
 use ginnel_base::address::HostPattern;
 use ginnel_store::{Changes, StoreError, Transaction, View};
 
-use super::{Context, Handler, OperationResult, on};
+use super::{Context, Handler, OperationResult, check_unused, delete, get, list, new_item, on};
 use crate::accounts::{self, Caller};
 use crate::address::Base;
 use crate::agents::OnlineTunnel;
@@ -38,15 +38,40 @@ impl StoredResource for ReservedDomain {
             certificate.uri = base.of(&certificate.id);
         }
     }
+
+    /// An edge that lost its domain would lose its certificate, and its name to others.
+    fn remove(change: &Transaction<'_>, id: &str, service: &Context) -> Result<(), Refusal> {
+        check_owner(&found(change, id)?, &service.caller)?;
+        check_unused(change, id, &[DOMAIN], "reserved domain", code::DOMAIN_IN_USE)?;
+        remove::<Self>(change, id)
+    }
+
+    fn complete(&mut self, view: &View<'_>, has_acme: bool) -> Result<(), StoreError> {
+        let name = self.domain.as_deref().unwrap_or_default();
+        if !has_acme || self.certificate.is_some() || name.starts_with('*') {
+            self.certificate_management_policy = None;
+            return Ok(());
+        }
+        let policy = CertificateManagementPolicy {
+            authority: Some(AUTHORITIES[0].to_owned()),
+            private_key_type: Some(KEY_TYPE.to_owned()),
+        };
+        let managed = ManagedName::find(view, name)?.unwrap_or_default();
+        self.certificate_management_policy.get_or_insert(policy);
+        self.certificate_management_status = Some(status(&managed));
+        let certificate = managed.certificate_id;
+        self.certificate = certificate.map(|id| Ref { id, uri: String::new() });
+        Ok(())
+    }
 }
 
 pub(super) fn handlers() -> Vec<Handler> {
     vec![
         on(create),
-        on(list),
-        on(get),
+        list::<List>(),
+        get::<Get>(),
         on(update),
-        on(delete),
+        delete::<Delete>(),
         on(delete_certificate),
         on(delete_policy),
     ]
@@ -66,40 +91,18 @@ async fn create(service: Context, params: Create) -> OperationResult<Create> {
         let owner_id = accounts::owner(change, &caller, params.owner_id)?;
         check_free(change, &name, &owner_id)?;
         check_online(&shared, &name, &owner_id)?;
-        let mut domain = ReservedDomain {
-            id: change.new_id(prefix::RESERVED_DOMAIN)?,
-            created_at: Some(change.now()),
-            description: Some(params.description.unwrap_or_default()),
-            metadata: Some(params.metadata.unwrap_or_default()),
+        let mut domain = new_item!(change, params => ReservedDomain {
             domain: Some(name.clone()),
             region: Some(params.region.unwrap_or_default()),
             owner_id: Some(owner_id.clone()),
-            ..ReservedDomain::default()
-        };
+        });
         certificate.apply(change, &mut domain)?;
         change.claim(DOMAINS, &name, &domain.id)?;
         adopt_edges(change, &domain, &name, &owner_id)?;
         change.put(&domain)?;
-        Ok(shown(change, domain, shared.has_acme)?)
+        Ok(domain)
     });
     create.await
-}
-
-async fn list(service: Context, params: List) -> OperationResult<List> {
-    let mut page = service.page::<List, ReservedDomain>(params.before_id, params.limit).await?;
-    let (has_acme, items) = (service.shared.has_acme, std::mem::take(&mut page.items));
-    let read = service.read(move |view| {
-        let shown = items.into_iter().map(|domain| shown(view, domain, has_acme));
-        Ok(shown.collect::<Result<Vec<_>, StoreError>>()?)
-    });
-    page.items = read.await?.into_iter().map(|domain| service.located(domain)).collect();
-    Ok(page)
-}
-
-async fn get(service: Context, params: Get) -> OperationResult<Get> {
-    let has_acme = service.shared.has_acme;
-    let read = service.read(move |view| Ok(shown(view, found(view, &params.id)?, has_acme)?));
-    Ok(service.located(read.await?))
 }
 
 async fn update(service: Context, params: Update) -> OperationResult<Update> {
@@ -109,7 +112,7 @@ async fn update(service: Context, params: Update) -> OperationResult<Update> {
         params.certificate_id,
         params.certificate_management_policy,
     )?;
-    let (caller, has_acme) = (service.caller.clone(), service.shared.has_acme);
+    let caller = service.caller.clone();
     let update = service.change(move |change| {
         let mut domain: ReservedDomain = found(change, &params.id)?;
         check_owner(&domain, &caller)?;
@@ -118,23 +121,9 @@ async fn update(service: Context, params: Update) -> OperationResult<Update> {
         domain.region = params.region.or(domain.region);
         certificate.apply(change, &mut domain)?;
         change.put(&domain)?;
-        Ok(shown(change, domain, has_acme)?)
+        Ok(domain)
     });
     update.await
-}
-
-/// An edge that lost its domain would lose its certificate, and its name to others.
-async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
-    let caller = service.caller.clone();
-    let delete = service.write(move |change| {
-        check_owner(&found(change, &params.id)?, &caller)?;
-        if let Some(edge) = change.referrers(&params.id, DOMAIN)?.first() {
-            let message = format!("the reserved domain is in use by {edge}");
-            return Err(Refusal::new(code::DOMAIN_IN_USE, message));
-        }
-        remove::<ReservedDomain>(change, &params.id)
-    });
-    delete.await
 }
 
 async fn delete_certificate(
@@ -418,29 +407,6 @@ fn check_covers(view: &View<'_>, id: &str, domain: &str) -> Result<(), Refusal> 
         return Ok(());
     }
     Err(invalid(format!("the certificate is for {}, not for {domain:?}", names.join(", "))))
-}
-
-/// A domain as responses show it.
-pub(super) fn shown(
-    view: &View<'_>,
-    mut domain: ReservedDomain,
-    has_acme: bool,
-) -> Result<ReservedDomain, StoreError> {
-    let name = domain.domain.as_deref().unwrap_or_default();
-    if !has_acme || domain.certificate.is_some() || name.starts_with('*') {
-        domain.certificate_management_policy = None;
-        return Ok(domain);
-    }
-    let policy = CertificateManagementPolicy {
-        authority: Some(AUTHORITIES[0].to_owned()),
-        private_key_type: Some(KEY_TYPE.to_owned()),
-    };
-    domain.certificate_management_policy.get_or_insert(policy);
-    let managed = ManagedName::find(view, name)?.unwrap_or_default();
-    domain.certificate_management_status = Some(status(&managed));
-    let certificate = managed.certificate_id;
-    domain.certificate = certificate.map(|id| Ref { id, uri: String::new() });
-    Ok(domain)
 }
 
 fn status(managed: &ManagedName) -> CertificateManagementStatus {

@@ -2,9 +2,12 @@
 
 use ginnel_api::remote::bot_users::{self, BotUser};
 use ginnel_api::remote::service_users::{Create, Delete, Get, List, ServiceUser, Update};
+use ginnel_store::Transaction;
 
 use super::bot_users as bots;
-use super::{Context, Handler, OperationResult, on};
+use super::{Context, Handler, OperationResult, delete, get, list, on};
+use crate::Refusal;
+use crate::accounts::Caller;
 use crate::address::Base;
 use crate::context::StoredResource;
 
@@ -16,6 +19,14 @@ impl StoredResource for ServiceUser {
     fn locate(&mut self, base: &Base) {
         self.uri = base.at(&format!("{LIST}/{}", self.id));
     }
+
+    fn check_writer(caller: &Caller) -> Result<(), Refusal> {
+        BotUser::check_writer(caller)
+    }
+
+    fn remove(change: &Transaction<'_>, id: &str, service: &Context) -> Result<(), Refusal> {
+        BotUser::remove(change, id, service)
+    }
 }
 
 fn service_user(bot: BotUser) -> ServiceUser {
@@ -24,7 +35,7 @@ fn service_user(bot: BotUser) -> ServiceUser {
 }
 
 pub(super) fn handlers() -> Vec<Handler> {
-    vec![on(create), on(list), on(get), on(update), on(delete)]
+    vec![on(create), list::<List>(), get::<Get>(), on(update), delete::<Delete>()]
 }
 
 async fn create(service: Context, params: Create) -> OperationResult<Create> {
@@ -33,20 +44,8 @@ async fn create(service: Context, params: Create) -> OperationResult<Create> {
     Ok(service.located(service_user(bot)))
 }
 
-async fn list(service: Context, params: List) -> OperationResult<List> {
-    service.page::<List, _>(params.before_id, params.limit).await
-}
-
-async fn get(service: Context, params: Get) -> OperationResult<Get> {
-    service.find(params.id).await
-}
-
 async fn update(service: Context, params: Update) -> OperationResult<Update> {
     let Update { id, name, active } = params;
     let bot = bots::update(service.clone(), bot_users::Update { id, name, active }).await?;
     Ok(service.located(service_user(bot)))
-}
-
-async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
-    bots::delete(service, bot_users::Delete { id: params.id }).await
 }

@@ -5,8 +5,9 @@ use ginnel_api::id::prefix;
 use ginnel_api::remote::tls_certificates::{Create, Delete, Get, List, TlsCertificate, Update};
 use ginnel_net::tls::certificate::{self, Unusable};
 use ginnel_net::tls::x509::LeafFields;
+use ginnel_store::Transaction;
 
-use super::{Context, Handler, OperationResult, on};
+use super::{Context, Handler, OperationResult, check_unused, delete, get, list, on, stored};
 use crate::address::Base;
 use crate::certificates::{self, CERTIFICATE};
 use crate::context::{StoredResource, found};
@@ -21,10 +22,16 @@ impl StoredResource for TlsCertificate {
         // Earlier versions kept the text as it was sent.
         self.certificate_pem = self.certificate_pem.take().map(certificate::without_private_keys);
     }
+
+    /// A domain that lost its certificate would show one that nobody trusts, so it keeps it.
+    fn remove(change: &Transaction<'_>, id: &str, _: &Context) -> Result<(), Refusal> {
+        check_unused(change, id, &[CERTIFICATE], "TLS certificate", code::CERTIFICATE_IN_USE)?;
+        certificates::remove(change, id)?.then_some(()).ok_or_else(Refusal::not_found)
+    }
 }
 
 pub(super) fn handlers() -> Vec<Handler> {
-    vec![on(create), on(list), on(get), on(update), on(delete)]
+    vec![on(create), list::<List>(), get::<Get>(), on(update), delete::<Delete>()]
 }
 
 async fn create(service: Context, params: Create) -> OperationResult<Create> {
@@ -45,14 +52,6 @@ async fn create(service: Context, params: Create) -> OperationResult<Create> {
     create.await
 }
 
-async fn list(service: Context, params: List) -> OperationResult<List> {
-    service.page::<List, _>(params.before_id, params.limit).await
-}
-
-async fn get(service: Context, params: Get) -> OperationResult<Get> {
-    service.find(params.id).await
-}
-
 async fn update(service: Context, params: Update) -> OperationResult<Update> {
     let update = service.change(move |change| {
         let mut certificate: TlsCertificate = found(change, &params.id)?;
@@ -60,25 +59,9 @@ async fn update(service: Context, params: Update) -> OperationResult<Update> {
         certificate.certificate_pem = text.map(certificate::without_private_keys);
         certificate.description = params.description.or(certificate.description);
         certificate.metadata = params.metadata.or(certificate.metadata);
-        change.put(&certificate)?;
-        Ok(certificate)
+        stored(change, certificate)
     });
     update.await
-}
-
-/// A domain that lost its certificate would show one that nobody trusts, so it keeps it.
-async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
-    let delete = service.write(move |change| {
-        if let Some(user) = change.referrers(&params.id, CERTIFICATE)?.first() {
-            let message = format!("the TLS certificate is in use by {user}");
-            return Err(Refusal::new(code::CERTIFICATE_IN_USE, message));
-        }
-        match certificates::remove(change, &params.id)? {
-            true => Ok(()),
-            false => Err(Refusal::not_found()),
-        }
-    });
-    delete.await
 }
 
 /// The certificates as they are kept, without what else the text has, such as their key; and what the first

@@ -8,7 +8,7 @@ use ginnel_api::remote::vaults::Vault;
 use ginnel_store::{Transaction, View};
 
 use super::vaults::{check_name, check_secrets_unread};
-use super::{Context, Handler, OperationResult, on};
+use super::{Context, Handler, OperationResult, delete, get, list, on};
 use crate::address::Base;
 use crate::context::{StoredResource, found, remove, wrong_prefix};
 use crate::vaults::{SECRET_NAMES, SECRETS_OF_VAULT, StoredSecret, VAULT_NAMES, secret_claim};
@@ -31,10 +31,16 @@ impl StoredResource for VaultSecret {
             vault.uri = base.of(&vault.id);
         }
     }
+
+    fn remove(change: &Transaction<'_>, id: &str, service: &Context) -> Result<(), Refusal> {
+        check_secrets_unread(change, &[found(change, id)?], "deleted")?;
+        remove::<StoredSecret>(change, id)?;
+        Ok(service.shared.vault_key.forget_without_secrets(change)?)
+    }
 }
 
 pub(super) fn handlers() -> Vec<Handler> {
-    vec![on(create), on(list), on(get), on(update), on(delete)]
+    vec![on(create), list::<List>(), get::<Get>(), on(update), delete::<Delete>()]
 }
 
 async fn create(service: Context, params: Create) -> OperationResult<Create> {
@@ -74,14 +80,6 @@ async fn create(service: Context, params: Create) -> OperationResult<Create> {
     create.await
 }
 
-async fn list(service: Context, params: List) -> OperationResult<List> {
-    service.page::<List, _>(params.before_id, params.limit).await
-}
-
-async fn get(service: Context, params: Get) -> OperationResult<Get> {
-    service.find(params.id).await
-}
-
 async fn update(service: Context, params: Update) -> OperationResult<Update> {
     params.name.as_deref().map_or(Ok(()), |name| check_name("name", name))?;
     params.value.as_ref().map_or(Ok(()), check_value)?;
@@ -106,17 +104,6 @@ async fn update(service: Context, params: Update) -> OperationResult<Update> {
         Ok(secret.shown)
     });
     update.await
-}
-
-async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
-    let key = service.shared.vault_key.clone();
-    let delete = service.write(move |change| {
-        let secret: StoredSecret = found(change, &params.id)?;
-        check_secrets_unread(change, &[secret], "deleted")?;
-        remove::<StoredSecret>(change, &params.id)?;
-        Ok(key.forget_without_secrets(change)?)
-    });
-    delete.await
 }
 
 /// The vault that a call names, by identifier or by name; generated clients send the other one empty.

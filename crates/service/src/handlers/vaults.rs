@@ -7,8 +7,9 @@ use ginnel_api::{Operation, Page};
 use ginnel_policy::secrets::{NAME_LENGTH, is_name};
 use ginnel_store::Transaction;
 
-use super::{Context, Handler, OperationResult, on, resource};
-use crate::context::{check_before, found, remove};
+use super::{Context, Handler, OperationResult, delete, get, list, on, stored};
+use crate::address::Base;
+use crate::context::{StoredResource, check_before, found, remove};
 use crate::vaults::{SECRETS_OF_VAULT, StoredSecret, VAULT_NAMES, readers};
 use crate::{Refusal, code};
 
@@ -17,10 +18,30 @@ const PAGE_ITEMS: usize = 100;
 /// How many of those who read a secret a refusal names.
 const MAX_NAMED_READERS: usize = 10;
 
-resource! { Vault }
+impl StoredResource for Vault {
+    fn locate(&mut self, base: &Base) {
+        self.uri = base.of(&self.id);
+    }
+
+    fn remove(change: &Transaction<'_>, id: &str, service: &Context) -> Result<(), Refusal> {
+        let vault: Self = found(change, id)?;
+        check_unread(change, &vault, "deleted")?;
+        let secrets = change.referrers(id, SECRETS_OF_VAULT)?;
+        change.for_each(&secrets, |id| change.remove::<StoredSecret>(id).map(drop))?;
+        remove::<Self>(change, id)?;
+        Ok(service.shared.vault_key.forget_without_secrets(change)?)
+    }
+}
 
 pub(super) fn handlers() -> Vec<Handler> {
-    vec![on(create), on(list), on(get_secrets_by_vault), on(get), on(update), on(delete)]
+    vec![
+        on(create),
+        list::<List>(),
+        on(get_secrets_by_vault),
+        get::<Get>(),
+        on(update),
+        delete::<Delete>(),
+    ]
 }
 
 async fn create(service: Context, params: Create) -> OperationResult<Create> {
@@ -40,18 +61,9 @@ async fn create(service: Context, params: Create) -> OperationResult<Create> {
             ..Vault::default()
         };
         claim(change, &vault)?;
-        change.put(&vault)?;
-        Ok(vault)
+        stored(change, vault)
     });
     create.await
-}
-
-async fn list(service: Context, params: List) -> OperationResult<List> {
-    service.page::<List, _>(params.before_id, params.limit).await
-}
-
-async fn get(service: Context, params: Get) -> OperationResult<Get> {
-    service.find(params.id).await
 }
 
 async fn get_secrets_by_vault(
@@ -101,23 +113,9 @@ async fn update(service: Context, params: Update) -> OperationResult<Update> {
         vault.metadata = params.metadata.or(vault.metadata);
         vault.updated_at = Some(change.now());
         vault.last_updated_by = Some(caller);
-        change.put(&vault)?;
-        Ok(vault)
+        stored(change, vault)
     });
     update.await
-}
-
-async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
-    let key = service.shared.vault_key.clone();
-    let delete = service.write(move |change| {
-        let vault: Vault = found(change, &params.id)?;
-        check_unread(change, &vault, "deleted")?;
-        let secrets = change.referrers(&vault.id, SECRETS_OF_VAULT)?;
-        change.for_each(&secrets, |id| change.remove::<StoredSecret>(id).map(drop))?;
-        remove::<Vault>(change, &params.id)?;
-        Ok(key.forget_without_secrets(change)?)
-    });
-    delete.await
 }
 
 /// Refuses what would take a secret away from a policy.

@@ -2,23 +2,35 @@
 
 use std::collections::BTreeMap;
 
-use ginnel_api::id::prefix;
 use ginnel_api::remote::backends::http_response::{
     Create, Delete, Get, HttpResponseBackend, List, Update,
 };
 use ginnel_gateway::modules::header_edits::check_header;
+use ginnel_store::Transaction;
 
-use super::{Context, Handler, OperationResult, delete_unused, on, resource};
-use crate::context::found;
+use super::{
+    Context, Handler, OperationResult, changed_item, delete, delete_unused, get, list, new_item,
+    on, stored,
+};
+use crate::address::Base;
+use crate::context::StoredResource;
 use crate::{Refusal, code};
 
 /// The longest body, in bytes (remote API sheet, section 6).
 const LONGEST_BODY: usize = 64 * 1024;
 
-resource! { HttpResponseBackend }
+impl StoredResource for HttpResponseBackend {
+    fn locate(&mut self, base: &Base) {
+        self.uri = base.of(&self.id);
+    }
+
+    fn remove(change: &Transaction<'_>, id: &str, _: &Context) -> Result<(), Refusal> {
+        delete_unused::<Self>(change, id)
+    }
+}
 
 pub(super) fn handlers() -> Vec<Handler> {
-    vec![on(create), on(list), on(get), on(update), on(delete)]
+    vec![on(create), list::<List>(), get::<Get>(), on(update), delete::<Delete>()]
 }
 
 async fn create(service: Context, params: Create) -> OperationResult<Create> {
@@ -26,28 +38,16 @@ async fn create(service: Context, params: Create) -> OperationResult<Create> {
     let headers = check_headers(params.headers.unwrap_or_default())?;
     let status_code = check_status(params.status_code.unwrap_or(200))?;
     let create = service.change(move |change| {
-        let backend = HttpResponseBackend {
-            id: change.new_id(prefix::HTTP_RESPONSE)?,
-            created_at: Some(change.now()),
-            description: Some(params.description.unwrap_or_default()),
-            metadata: Some(params.metadata.unwrap_or_default()),
-            body: Some(body),
-            headers: Some(headers),
-            status_code: Some(status_code),
-            ..HttpResponseBackend::default()
-        };
-        change.put(&backend)?;
-        Ok(backend)
+        stored(
+            change,
+            new_item!(change, params => HttpResponseBackend {
+                body: Some(body),
+                headers: Some(headers),
+                status_code: Some(status_code),
+            }),
+        )
     });
     create.await
-}
-
-async fn list(service: Context, params: List) -> OperationResult<List> {
-    service.page::<List, _>(params.before_id, params.limit).await
-}
-
-async fn get(service: Context, params: Get) -> OperationResult<Get> {
-    service.find(params.id).await
 }
 
 async fn update(service: Context, params: Update) -> OperationResult<Update> {
@@ -55,20 +55,15 @@ async fn update(service: Context, params: Update) -> OperationResult<Update> {
     let headers = params.headers.map(check_headers).transpose()?;
     let status_code = params.status_code.map(check_status).transpose()?;
     let update = service.change(move |change| {
-        let mut backend: HttpResponseBackend = found(change, &params.id)?;
-        backend.description = params.description.or(backend.description);
-        backend.metadata = params.metadata.or(backend.metadata);
+        let mut backend = changed_item!(
+            change, params => HttpResponseBackend { description, metadata }
+        );
         backend.body = body.or(backend.body);
         backend.headers = headers.or(backend.headers);
         backend.status_code = status_code.or(backend.status_code);
-        change.put(&backend)?;
-        Ok(backend)
+        stored(change, backend)
     });
     update.await
-}
-
-async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
-    service.write(move |change| delete_unused::<HttpResponseBackend>(change, &params.id)).await
 }
 
 fn check_body(body: String) -> Result<String, Refusal> {

@@ -9,7 +9,10 @@ mod weighted;
 
 use ginnel_store::{Document, Transaction, View};
 
-use super::{Context, Handler, OperationResult, on, resource};
+use super::{
+    Context, Handler, OperationResult, changed_item, check_unused, delete, get, list, new_item, on,
+    stored,
+};
 use crate::context::remove;
 use crate::{Refusal, code};
 
@@ -39,11 +42,6 @@ pub(super) fn check_exists(view: &View<'_>, place: &str, id: &str) -> Result<(),
 
 /// Deletes a backend that nothing refers to.
 fn delete_unused<D: Document>(change: &Transaction<'_>, id: &str) -> Result<(), Refusal> {
-    for role in [CHILD, TARGET] {
-        if let Some(user) = change.referrers(id, role)?.first() {
-            let message = format!("the backend is in use by {user}");
-            return Err(Refusal::new(code::BACKEND_IN_USE, message));
-        }
-    }
+    check_unused(change, id, &[CHILD, TARGET], "backend", code::BACKEND_IN_USE)?;
     remove::<D>(change, id)
 }

@@ -1,17 +1,20 @@
 //! Static backends: one fixed address, with or without TLS.
 
-use ginnel_api::id::prefix;
 use ginnel_api::mask;
 use ginnel_api::remote::backends::static_::{
     Create, Delete, Get, List, StaticBackend, StaticBackendTls, Update,
 };
 use ginnel_base::address::Host;
 use ginnel_net::tls::{self, certificate};
+use ginnel_store::Transaction;
 
-use super::{Context, Handler, OperationResult, delete_unused, on};
+use super::{
+    Context, Handler, OperationResult, changed_item, delete, delete_unused, get, list, new_item,
+    on, stored,
+};
 use crate::address::Base;
 use crate::check::{Flaw, host_port};
-use crate::context::{StoredResource, found};
+use crate::context::StoredResource;
 use crate::{Refusal, code};
 
 /// The longest text of certificates, in bytes.
@@ -27,41 +30,33 @@ impl StoredResource for StaticBackend {
         tls.ca.get_or_insert_default();
         tls.server_name.get_or_insert_default();
     }
+
+    fn remove(change: &Transaction<'_>, id: &str, _: &Context) -> Result<(), Refusal> {
+        delete_unused::<Self>(change, id)
+    }
 }
 
 pub(super) fn handlers() -> Vec<Handler> {
-    vec![on(create), on(list), on(get), on(update), on(delete)]
+    vec![on(create), list::<List>(), get::<Get>(), on(update), delete::<Delete>()]
 }
 
 async fn create(service: Context, params: Create) -> OperationResult<Create> {
     let address = checked_address(&params.address)?;
     let tls = params.tls.map(checked_tls).transpose()?.unwrap_or_default();
     let create = service.change(move |change| {
-        let backend = StaticBackend {
-            id: change.new_id(prefix::STATIC)?,
-            created_at: Some(change.now()),
-            description: Some(params.description.unwrap_or_default()),
-            metadata: Some(params.metadata.unwrap_or_default()),
-            address: Some(address),
-            tls: Some(StaticBackendTls {
-                enabled: Some(tls.enabled.unwrap_or(false)),
-                verify: Some(tls.verify.unwrap_or(true)),
-                ..tls
+        stored(
+            change,
+            new_item!(change, params => StaticBackend {
+                address: Some(address),
+                tls: Some(StaticBackendTls {
+                    enabled: Some(tls.enabled.unwrap_or(false)),
+                    verify: Some(tls.verify.unwrap_or(true)),
+                    ..tls
+                }),
             }),
-            ..StaticBackend::default()
-        };
-        change.put(&backend)?;
-        Ok(backend)
+        )
     });
     create.await
-}
-
-async fn list(service: Context, params: List) -> OperationResult<List> {
-    service.page::<List, _>(params.before_id, params.limit).await
-}
-
-async fn get(service: Context, params: Get) -> OperationResult<Get> {
-    service.find(params.id).await
 }
 
 async fn update(service: Context, mut params: Update) -> OperationResult<Update> {
@@ -70,21 +65,15 @@ async fn update(service: Context, mut params: Update) -> OperationResult<Update>
     params.address = address.as_deref().map(checked_address).transpose()?;
     params.tls = params.tls.map(checked_tls).transpose()?;
     let update = service.change(move |change| {
-        let mut backend: StaticBackend = found(change, &params.id)?;
-        backend.description = params.description.or(backend.description);
-        backend.metadata = params.metadata.or(backend.metadata);
-        backend.address = params.address.or(backend.address);
+        let mut backend = changed_item!(
+            change, params => StaticBackend { description, metadata, address }
+        );
         if let Some(tls) = params.tls {
             backend.tls = Some(updated(backend.tls.unwrap_or_default(), tls));
         }
-        change.put(&backend)?;
-        Ok(backend)
+        stored(change, backend)
     });
     update.await
-}
-
-async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
-    service.write(move |change| delete_unused::<StaticBackend>(change, &params.id)).await
 }
 
 /// The stored settings with those of a request; fields that the request omits keep their value.

@@ -2,80 +2,66 @@
 
 use std::collections::BTreeMap;
 
-use ginnel_api::id::prefix;
 use ginnel_api::remote::Ref;
 use ginnel_api::remote::backends::tunnel_group::{
     Create, Delete, Get, List, MAX_LABEL_BYTES, MOST_LABELS, TunnelGroupBackend, Update,
 };
+use ginnel_store::Transaction;
 
-use super::{Context, Handler, OperationResult, delete_unused, on};
+use super::{
+    Context, Handler, OperationResult, changed_item, delete, delete_unused, get, list, new_item,
+    on, stored,
+};
 use crate::Refusal;
 use crate::address::Base;
 use crate::code::{self, ErrorCode};
-use crate::context::{StoredResource, found};
+use crate::context::{ServiceState, StoredResource};
 
 impl StoredResource for TunnelGroupBackend {
     fn locate(&mut self, base: &Base) {
         self.uri = base.of(&self.id);
     }
+
+    /// The tunnels that serve its labels now.
+    fn observe(&mut self, service: &ServiceState) {
+        let labels = self.labels.clone().unwrap_or_default();
+        let refer = |id: &str| Ref { id: id.to_owned(), uri: service.base.of(id) };
+        let serving = service.registry.serving(&labels);
+        self.tunnels = Some(serving.iter().map(|tunnel| refer(&tunnel.id)).collect());
+    }
+
+    fn remove(change: &Transaction<'_>, id: &str, _: &Context) -> Result<(), Refusal> {
+        delete_unused::<Self>(change, id)
+    }
 }
 
 pub(super) fn handlers() -> Vec<Handler> {
-    vec![on(create), on(list), on(get), on(update), on(delete)]
+    vec![on(create), list::<List>(), get::<Get>(), on(update), delete::<Delete>()]
 }
 
 async fn create(service: Context, params: Create) -> OperationResult<Create> {
     let labels = check_labels(params.labels.unwrap_or_default())?;
     let create = service.change(move |change| {
-        let backend = TunnelGroupBackend {
-            id: change.new_id(prefix::TUNNEL_GROUP)?,
-            created_at: Some(change.now()),
-            description: Some(params.description.unwrap_or_default()),
-            metadata: Some(params.metadata.unwrap_or_default()),
-            labels: Some(labels),
-            ..TunnelGroupBackend::default()
-        };
-        change.put(&backend)?;
-        Ok(backend)
+        stored(
+            change,
+            new_item!(change, params => TunnelGroupBackend {
+                labels: Some(labels),
+            }),
+        )
     });
-    Ok(with_tunnels(&service, create.await?))
-}
-
-async fn list(service: Context, params: List) -> OperationResult<List> {
-    let mut page = service.page::<List, _>(params.before_id, params.limit).await?;
-    page.items = page.items.into_iter().map(|backend| with_tunnels(&service, backend)).collect();
-    Ok(page)
-}
-
-async fn get(service: Context, params: Get) -> OperationResult<Get> {
-    Ok(with_tunnels(&service, service.find(params.id).await?))
+    create.await
 }
 
 async fn update(service: Context, params: Update) -> OperationResult<Update> {
     let labels = params.labels.map(check_labels).transpose()?;
     let update = service.change(move |change| {
-        let mut backend: TunnelGroupBackend = found(change, &params.id)?;
-        backend.description = params.description.or(backend.description);
-        backend.metadata = params.metadata.or(backend.metadata);
+        let mut backend = changed_item!(
+            change, params => TunnelGroupBackend { description, metadata }
+        );
         backend.labels = labels.or(backend.labels);
-        change.put(&backend)?;
-        Ok(backend)
+        stored(change, backend)
     });
-    Ok(with_tunnels(&service, update.await?))
-}
-
-/// The backend with the tunnels that serve its labels now.
-fn with_tunnels(service: &Context, mut backend: TunnelGroupBackend) -> TunnelGroupBackend {
-    let labels = backend.labels.clone().unwrap_or_default();
-    let serving = service.shared.registry.serving(&labels).into_iter();
-    let base = &service.shared.base;
-    let refer = |id: &str| Ref { id: id.to_owned(), uri: base.of(id) };
-    backend.tunnels = Some(serving.map(|tunnel| refer(&tunnel.id)).collect());
-    backend
-}
-
-async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
-    service.write(move |change| delete_unused::<TunnelGroupBackend>(change, &params.id)).await
+    update.await
 }
 
 fn check_labels(labels: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, Refusal> {

@@ -8,55 +8,47 @@ use ginnel_gateway::modules::backend::check_backend_id;
 use ginnel_store::Transaction;
 
 use super::children::{check_count, hold};
-use super::{Context, Handler, OperationResult, delete_unused, on, resource};
-use crate::context::found;
+use super::{
+    Context, Handler, OperationResult, changed_item, delete, delete_unused, get, list, new_item,
+    on, stored,
+};
+use crate::address::Base;
+use crate::context::StoredResource;
 use crate::{Refusal, code};
 
 /// The largest weight (remote API sheet, section 6).
 const LARGEST_WEIGHT: i64 = 10_000;
 
-resource! { WeightedBackend }
+impl StoredResource for WeightedBackend {
+    fn locate(&mut self, base: &Base) {
+        self.uri = base.of(&self.id);
+    }
+
+    fn remove(change: &Transaction<'_>, id: &str, _: &Context) -> Result<(), Refusal> {
+        delete_unused::<Self>(change, id)
+    }
+}
 
 pub(super) fn handlers() -> Vec<Handler> {
-    vec![on(create), on(list), on(get), on(update), on(delete)]
+    vec![on(create), list::<List>(), get::<Get>(), on(update), delete::<Delete>()]
 }
 
 async fn create(service: Context, params: Create) -> OperationResult<Create> {
     let backends = check_children(params.backends.unwrap_or_default())?;
     let create = service.change(move |change| {
-        let backend = WeightedBackend {
-            id: change.new_id(prefix::WEIGHTED)?,
-            created_at: Some(change.now()),
-            description: Some(params.description.unwrap_or_default()),
-            metadata: Some(params.metadata.unwrap_or_default()),
-            ..WeightedBackend::default()
-        };
+        let backend = new_item!(change, params => WeightedBackend {});
         keep(change, backend, Some(backends))
     });
     create.await
 }
 
-async fn list(service: Context, params: List) -> OperationResult<List> {
-    service.page::<List, _>(params.before_id, params.limit).await
-}
-
-async fn get(service: Context, params: Get) -> OperationResult<Get> {
-    service.find(params.id).await
-}
-
 async fn update(service: Context, params: Update) -> OperationResult<Update> {
     let backends = params.backends.map(check_children).transpose()?;
     let update = service.change(move |change| {
-        let mut backend: WeightedBackend = found(change, &params.id)?;
-        backend.description = params.description.or(backend.description);
-        backend.metadata = params.metadata.or(backend.metadata);
+        let backend = changed_item!(change, params => WeightedBackend { description, metadata });
         keep(change, backend, backends)
     });
     update.await
-}
-
-async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
-    service.write(move |change| delete_unused::<WeightedBackend>(change, &params.id)).await
 }
 
 /// Stores a backend, with new children if there are any.
@@ -69,8 +61,7 @@ fn keep(
         hold(change, &backend.id, children.keys())?;
         backend.backends = Some(children);
     }
-    change.put(&backend)?;
-    Ok(backend)
+    stored(change, backend)
 }
 
 fn check_children(children: BTreeMap<String, i64>) -> Result<BTreeMap<String, i64>, Refusal> {

@@ -18,33 +18,6 @@ const MAX_HOSTPORTS: usize = 100;
 /// The port that stands for the shared HTTPS port.
 const TLS_EDGE_PORT: u16 = 443;
 
-/// Whose host names an edge may have.
-#[derive(Clone)]
-pub(super) struct NamesOwner {
-    owner_id: String,
-    only_reserved: bool,
-}
-
-impl NamesOwner {
-    pub(super) fn of(service: &Context) -> Self {
-        let owner_id = service.caller.owner_id.clone();
-        Self { owner_id, only_reserved: service.shared.reserved_domains_only }
-    }
-
-    /// Gives an edge these hosts in place of those that it had.
-    pub(super) fn claim(
-        &self,
-        change: &Transaction<'_>,
-        edge_id: &str,
-        hostports: &[String],
-    ) -> Result<(), Refusal> {
-        claim(change, edge_id, hostports)?;
-        let Self { owner_id, only_reserved } = self;
-        let domains = DomainClaim { owner_id, only_reserved: *only_reserved };
-        take_domains(change, edge_id, hostports, &domains)
-    }
-}
-
 /// Returns the entries in their normal form, with international names as `xn--`. A host may start with `*.`.
 ///
 /// # Errors
@@ -183,7 +156,7 @@ pub(super) fn take_addresses(
 }
 
 /// Refuses hosts of an edge that its owner may not have; notes the domains that they belong to.
-fn take_domains(
+pub(super) fn take_domains(
     change: &Transaction<'_>,
     edge_id: &str,
     hostports: &[String],
