@@ -4,12 +4,48 @@
 ///
 /// A field that the specification lets a server leave out is an `Option`. Texts of a field are shown to others
 /// than who may fetch the resource, as in events, where it says `#[public(text)]`, and nowhere else.
+///
+/// Fields that most resources have come from `item { … }` at the beginning of a type: identifier, address, time,
+/// description and metadata.
 macro_rules! wire {
-    ($(
+    (
         $(#[doc = $doc:literal])+
         pub struct $Name:ident {
+            item {
+                prefix: $prefix:literal, noun: $noun:literal, created: $created:literal,
+                description: $description:literal
+            }
+            $($fields:tt)*
+        }
+        $($others:tt)*
+    ) => {
+        $crate::macros::wire! {
+            $(#[doc = $doc])+
+            pub struct $Name {
+                #[doc = concat!(" Unique identifier, `", $prefix, "_` and 27 characters.")]
+                #[public(text)]
+                pub id: String,
+                #[doc = concat!(" The address of this ", $noun, ".")]
+                #[public(text)]
+                pub uri: String,
+                #[doc = concat!(" ", $created)]
+                pub created_at: Option<$crate::Timestamp>,
+                #[doc = concat!(" ", $description, "; at most 255 bytes.")]
+                #[public(text)]
+                pub description: Option<$crate::Description>,
+                /// Arbitrary text that the service stores and returns unchanged; at most 4096 bytes.
+                #[public(text)]
+                pub metadata: Option<$crate::Metadata>,
+                $($fields)*
+            }
+            $($others)*
+        }
+    };
+    ($(
+        $(#[doc = $doc:expr])+
+        pub struct $Name:ident {
             $(
-                $(#[doc = $field_doc:literal])+
+                $(#[doc = $field_doc:expr])+
                 $(#[public($public:ident)])?
                 pub $field:ident : $type:ty,
             )*

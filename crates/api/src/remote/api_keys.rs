@@ -1,25 +1,12 @@
 //! API keys: they authenticate calls to the management API.
 
 use crate::macros::{resource, wire};
-use crate::{Description, Metadata, Secret, Timestamp};
+use crate::{Description, Metadata, Secret};
 
 wire! {
     /// A key that authenticates calls to the management API.
     pub struct ApiKey {
-        /// Unique identifier, `ak_` and 27 characters.
-        #[public(text)]
-        pub id: String,
-        /// The address of this key.
-        #[public(text)]
-        pub uri: String,
-        /// When the key was created.
-        pub created_at: Option<Timestamp>,
-        /// A description of what uses the key; at most 255 bytes.
-        #[public(text)]
-        pub description: Option<Description>,
-        /// Arbitrary text that the service stores and returns unchanged; at most 4096 bytes.
-        #[public(text)]
-        pub metadata: Option<Metadata>,
+        item { prefix: "ak", noun: "key", created: "When the key was created.", description: "A description of what uses the key" }
         /// The bearer token; present only in the response to `create`.
         pub token: Option<Secret>,
         /// The user or bot that owns the key.

@@ -6,20 +6,7 @@ use crate::{Description, Metadata, Timestamp};
 wire! {
     /// A certificate authority that verifies visitors.
     pub struct CertificateAuthority {
-        /// Unique identifier, `ca_` and 27 characters.
-        #[public(text)]
-        pub id: String,
-        /// The address of this certificate authority.
-        #[public(text)]
-        pub uri: String,
-        /// When the certificate authority was created.
-        pub created_at: Option<Timestamp>,
-        /// Human-readable description of the authority; at most 255 bytes.
-        #[public(text)]
-        pub description: Option<Description>,
-        /// Arbitrary text that the service stores and returns unchanged; at most 4096 bytes.
-        #[public(text)]
-        pub metadata: Option<Metadata>,
+        item { prefix: "ca", noun: "certificate authority", created: "When the certificate authority was created.", description: "Human-readable description of the authority" }
         /// The certificate as PEM; several may follow one another.
         #[public(text)]
         pub ca_pem: Option<String>,

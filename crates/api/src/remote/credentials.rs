@@ -1,25 +1,12 @@
 //! Credentials: authtokens with which agents start sessions.
 
 use crate::macros::{resource, wire};
-use crate::{Description, Metadata, Secret, Timestamp};
+use crate::{Description, Metadata, Secret};
 
 wire! {
     /// An authtoken with which agents start sessions.
     pub struct Credential {
-        /// Unique identifier, `cr_` and 27 characters.
-        #[public(text)]
-        pub id: String,
-        /// The address of this credential.
-        #[public(text)]
-        pub uri: String,
-        /// When the credential was created.
-        pub created_at: Option<Timestamp>,
-        /// A description of what uses the credential; at most 255 bytes.
-        #[public(text)]
-        pub description: Option<Description>,
-        /// Arbitrary text that the service stores and returns unchanged; at most 4096 bytes.
-        #[public(text)]
-        pub metadata: Option<Metadata>,
+        item { prefix: "cr", noun: "credential", created: "When the credential was created.", description: "A description of what uses the credential" }
         /// The authtoken; present only in the response to `create`.
         pub token: Option<Secret>,
         /// What the credential may bind: `*`, or `bind:` and a domain, address or label; everything

@@ -3,25 +3,12 @@
 use serde_json::{Map, Value};
 
 use crate::macros::{resource, wire};
-use crate::{Description, Metadata, Secret, Timestamp};
+use crate::{Description, Metadata, Secret};
 
 wire! {
     /// Where events are sent, and how.
     pub struct EventDestination {
-        /// Unique identifier, `ed_` and 27 characters.
-        #[public(text)]
-        pub id: String,
-        /// The address of this event destination.
-        #[public(text)]
-        pub uri: String,
-        /// When the event destination was created.
-        pub created_at: Option<Timestamp>,
-        /// Human-readable description of the event destination; at most 255 bytes.
-        #[public(text)]
-        pub description: Option<Description>,
-        /// Arbitrary text that the service stores and returns unchanged; at most 4096 bytes.
-        #[public(text)]
-        pub metadata: Option<Metadata>,
+        item { prefix: "ed", noun: "event destination", created: "When the event destination was created.", description: "Human-readable description of the event destination" }
         /// How events are written: `json`.
         #[public(text)]
         pub format: Option<String>,

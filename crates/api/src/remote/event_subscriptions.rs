@@ -3,25 +3,12 @@
 use crate::macros::{resource, wire};
 use crate::remote::Ref;
 use crate::remote::event_sources::EventSource;
-use crate::{Description, Metadata, Timestamp};
+use crate::{Description, Metadata};
 
 wire! {
     /// Which events are sent to which destinations.
     pub struct EventSubscription {
-        /// Unique identifier, `esb_` and 27 characters.
-        #[public(text)]
-        pub id: String,
-        /// The address of this event subscription.
-        #[public(text)]
-        pub uri: String,
-        /// When the event subscription was created.
-        pub created_at: Option<Timestamp>,
-        /// Human-readable description of the event subscription; at most 255 bytes.
-        #[public(text)]
-        pub description: Option<Description>,
-        /// Arbitrary text that the service stores and returns unchanged; at most 4096 bytes.
-        #[public(text)]
-        pub metadata: Option<Metadata>,
+        item { prefix: "esb", noun: "event subscription", created: "When the event subscription was created.", description: "Human-readable description of the event subscription" }
         /// The types of events that are sent.
         pub sources: Option<Vec<EventSource>>,
         /// Where they are sent.

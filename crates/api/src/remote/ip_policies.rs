@@ -1,25 +1,12 @@
 //! IP policies: reusable groups of CIDR rules.
 
 use crate::macros::{resource, wire};
-use crate::{Description, Metadata, Timestamp};
+use crate::{Description, Metadata};
 
 wire! {
     /// A reusable group of CIDR rules.
     pub struct IpPolicy {
-        /// Unique identifier, `ipp_` and 27 characters.
-        #[public(text)]
-        pub id: String,
-        /// The address of this IP policy.
-        #[public(text)]
-        pub uri: String,
-        /// When the IP policy was created.
-        pub created_at: Option<Timestamp>,
-        /// A description of the source addresses; at most 255 bytes.
-        #[public(text)]
-        pub description: Option<Description>,
-        /// Arbitrary text that the service stores and returns unchanged; at most 4096 bytes.
-        #[public(text)]
-        pub metadata: Option<Metadata>,
+        item { prefix: "ipp", noun: "IP policy", created: "When the IP policy was created.", description: "A description of the source addresses" }
     }
 }
 

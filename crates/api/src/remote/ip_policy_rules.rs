@@ -2,25 +2,12 @@
 
 use crate::macros::{resource, wire};
 use crate::remote::Ref;
-use crate::{Description, Metadata, Timestamp};
+use crate::{Description, Metadata};
 
 wire! {
     /// One CIDR of an IP policy, allowed or denied.
     pub struct IpPolicyRule {
-        /// Unique identifier, `ipr_` and 27 characters.
-        #[public(text)]
-        pub id: String,
-        /// The address of this rule.
-        #[public(text)]
-        pub uri: String,
-        /// When the rule was created.
-        pub created_at: Option<Timestamp>,
-        /// Human-readable description of the rule; at most 255 bytes.
-        #[public(text)]
-        pub description: Option<Description>,
-        /// Arbitrary text that the service stores and returns unchanged; at most 4096 bytes.
-        #[public(text)]
-        pub metadata: Option<Metadata>,
+        item { prefix: "ipr", noun: "rule", created: "When the rule was created.", description: "Human-readable description of the rule" }
         /// A network in CIDR notation, IPv4 or IPv6, with no host bits set.
         #[public(text)]
         pub cidr: Option<String>,

@@ -2,25 +2,12 @@
 
 use crate::macros::{resource, wire};
 use crate::remote::Ref;
-use crate::{Description, Metadata, Timestamp};
+use crate::{Description, Metadata};
 
 wire! {
     /// Which addresses may come in at one place of the service.
     pub struct AccountIpRestriction {
-        /// Unique identifier, `ipx_` and 27 characters.
-        #[public(text)]
-        pub id: String,
-        /// The address of this IP restriction.
-        #[public(text)]
-        pub uri: String,
-        /// When the IP restriction was created.
-        pub created_at: Option<Timestamp>,
-        /// Human-readable description of the IP restriction; at most 255 bytes.
-        #[public(text)]
-        pub description: Option<Description>,
-        /// Arbitrary text that the service stores and returns unchanged; at most 4096 bytes.
-        #[public(text)]
-        pub metadata: Option<Metadata>,
+        item { prefix: "ipx", noun: "IP restriction", created: "When the IP restriction was created.", description: "Human-readable description of the IP restriction" }
         /// True if other addresses are refused, false if the service only logs a warning.
         pub enforced: Option<bool>,
         /// What it holds for: `api`, `dashboard` (the console), `agent` or `endpoints`.

@@ -1,25 +1,12 @@
 //! Reserved addresses: TCP ports that belong to their owner.
 
 use crate::macros::{resource, wire};
-use crate::{Description, Metadata, Timestamp};
+use crate::{Description, Metadata};
 
 wire! {
     /// A TCP port that only its owner's edges and agents may use.
     pub struct ReservedAddr {
-        /// Unique identifier, `ra_` and 27 characters.
-        #[public(text)]
-        pub id: String,
-        /// The address of this resource in the API.
-        #[public(text)]
-        pub uri: String,
-        /// When the address was reserved.
-        pub created_at: Option<Timestamp>,
-        /// Human-readable description of the address; at most 255 bytes.
-        #[public(text)]
-        pub description: Option<Description>,
-        /// Arbitrary text that the service stores and returns unchanged; at most 4096 bytes.
-        #[public(text)]
-        pub metadata: Option<Metadata>,
+        item { prefix: "ra", noun: "resource in the API", created: "When the address was reserved.", description: "Human-readable description of the address" }
         /// The address for visitors, `host:port`; edges take it as a hostport, agents as `remote_addr`.
         #[public(text)]
         pub addr: Option<String>,

@@ -7,20 +7,7 @@ use crate::{Description, Metadata, Timestamp};
 wire! {
     /// A host name that only its owner's edges and agents may use.
     pub struct ReservedDomain {
-        /// Unique identifier, `rd_` and 27 characters.
-        #[public(text)]
-        pub id: String,
-        /// The address of this reserved domain.
-        #[public(text)]
-        pub uri: String,
-        /// When the domain was reserved.
-        pub created_at: Option<Timestamp>,
-        /// Human-readable description of the domain; at most 255 bytes.
-        #[public(text)]
-        pub description: Option<Description>,
-        /// Arbitrary text that the service stores and returns unchanged; at most 4096 bytes.
-        #[public(text)]
-        pub metadata: Option<Metadata>,
+        item { prefix: "rd", noun: "reserved domain", created: "When the domain was reserved.", description: "Human-readable description of the domain" }
         /// The host name; the first label may be `*` for all names below the rest.
         #[public(text)]
         pub domain: Option<String>,

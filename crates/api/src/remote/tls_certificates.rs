@@ -6,20 +6,7 @@ use crate::{Description, Metadata, Secret, Timestamp};
 wire! {
     /// A certificate with a private key that the service keeps.
     pub struct TlsCertificate {
-        /// Unique identifier, `cert_` and 27 characters.
-        #[public(text)]
-        pub id: String,
-        /// The address of this certificate.
-        #[public(text)]
-        pub uri: String,
-        /// When the certificate was uploaded, or first obtained.
-        pub created_at: Option<Timestamp>,
-        /// Human-readable description of the certificate; at most 255 bytes.
-        #[public(text)]
-        pub description: Option<Description>,
-        /// Arbitrary text that the service stores and returns unchanged; at most 4096 bytes.
-        #[public(text)]
-        pub metadata: Option<Metadata>,
+        item { prefix: "cert", noun: "certificate", created: "When the certificate was uploaded, or first obtained.", description: "Human-readable description of the certificate" }
         /// The certificate as PEM, followed by those that signed it.
         #[public(text)]
         pub certificate_pem: Option<String>,

@@ -1,25 +1,12 @@
 //! Failover backends: ordered lists of other backends.
 
 use crate::macros::{resource, wire};
-use crate::{Description, Metadata, Timestamp};
+use crate::{Description, Metadata};
 
 wire! {
     /// An ordered list of backends; the first that can be reached takes the traffic.
     pub struct FailoverBackend {
-        /// Unique identifier, `bkdfo_` and 27 characters.
-        #[public(text)]
-        pub id: String,
-        /// The address of this backend.
-        #[public(text)]
-        pub uri: String,
-        /// When the backend was created.
-        pub created_at: Option<Timestamp>,
-        /// Human-readable description of the backend; at most 255 bytes.
-        #[public(text)]
-        pub description: Option<Description>,
-        /// Arbitrary text that the service stores and returns unchanged; at most 4096 bytes.
-        #[public(text)]
-        pub metadata: Option<Metadata>,
+        item { prefix: "bkdfo", noun: "backend", created: "When the backend was created.", description: "Human-readable description of the backend" }
         /// The identifiers of the child backends, in order.
         #[public(text)]
         pub backends: Option<Vec<String>>,

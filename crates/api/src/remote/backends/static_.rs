@@ -3,25 +3,12 @@
 use ginnel_base::address::{AddressError, HostPort};
 
 use crate::macros::{resource, wire};
-use crate::{Description, Metadata, Timestamp, mask};
+use crate::{Description, Metadata, mask};
 
 wire! {
     /// A backend at one fixed address.
     pub struct StaticBackend {
-        /// Unique identifier, `bkdsc_` and 27 characters.
-        #[public(text)]
-        pub id: String,
-        /// The address of this backend.
-        #[public(text)]
-        pub uri: String,
-        /// When the backend was created.
-        pub created_at: Option<Timestamp>,
-        /// Human-readable description of the backend; at most 255 bytes.
-        #[public(text)]
-        pub description: Option<Description>,
-        /// Arbitrary text that the service stores and returns unchanged; at most 4096 bytes.
-        #[public(text)]
-        pub metadata: Option<Metadata>,
+        item { prefix: "bkdsc", noun: "backend", created: "When the backend was created.", description: "Human-readable description of the backend" }
         /// Where to connect to, `host:port`.
         #[public(text)]
         pub address: Option<String>,

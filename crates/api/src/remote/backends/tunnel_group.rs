@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::macros::{resource, wire};
 use crate::remote::Ref;
-use crate::{Description, Metadata, Timestamp};
+use crate::{Description, Metadata};
 
 /// How many labels there may be (remote API sheet, section 5).
 pub const MOST_LABELS: usize = 32;
@@ -14,20 +14,7 @@ pub const MAX_LABEL_BYTES: usize = 255;
 wire! {
     /// A backend that selects tunnels by their labels.
     pub struct TunnelGroupBackend {
-        /// Unique identifier, `bkdtg_` and 27 characters.
-        #[public(text)]
-        pub id: String,
-        /// The address of this backend.
-        #[public(text)]
-        pub uri: String,
-        /// When the backend was created.
-        pub created_at: Option<Timestamp>,
-        /// Human-readable description of the backend; at most 255 bytes.
-        #[public(text)]
-        pub description: Option<Description>,
-        /// Arbitrary text that the service stores and returns unchanged; at most 4096 bytes.
-        #[public(text)]
-        pub metadata: Option<Metadata>,
+        item { prefix: "bkdtg", noun: "backend", created: "When the backend was created.", description: "Human-readable description of the backend" }
         /// The labels that a tunnel must carry to be selected; none select nothing.
         #[public(text)]
         pub labels: Option<BTreeMap<String, String>>,

@@ -3,25 +3,12 @@
 use std::collections::BTreeMap;
 
 use crate::macros::{resource, wire};
-use crate::{Description, Metadata, Timestamp};
+use crate::{Description, Metadata};
 
 wire! {
     /// Backends that are picked at random in proportion to their weights.
     pub struct WeightedBackend {
-        /// Unique identifier, `bkdwd_` and 27 characters.
-        #[public(text)]
-        pub id: String,
-        /// The address of this backend.
-        #[public(text)]
-        pub uri: String,
-        /// When the backend was created.
-        pub created_at: Option<Timestamp>,
-        /// Human-readable description of the backend; at most 255 bytes.
-        #[public(text)]
-        pub description: Option<Description>,
-        /// Arbitrary text that the service stores and returns unchanged; at most 4096 bytes.
-        #[public(text)]
-        pub metadata: Option<Metadata>,
+        item { prefix: "bkdwd", noun: "backend", created: "When the backend was created.", description: "Human-readable description of the backend" }
         /// The weight of each child backend by its identifier, 0 to 10000.
         pub backends: Option<BTreeMap<String, i64>>,
     }

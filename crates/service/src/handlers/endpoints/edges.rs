@@ -99,9 +99,8 @@ fn of_https_edge(
         return Ok(Vec::new());
     }
     let hostports = edge.hostports.iter().flatten();
-    let online = hostports.filter_map(|hostport| {
-        of_edge(hostport, &url_of_host(shared, hostport)?, EdgeText::of_https(&edge))
-    });
+    let online = hostports
+        .filter_map(|hostport| of_edge(hostport, &url_of_host(shared, hostport)?, edge.text()));
     Ok(online.collect())
 }
 
@@ -114,7 +113,7 @@ fn of_tcp_edge(missing: &[(String, u16)], edge: TcpEdge) -> Vec<Endpoint> {
     let online = hostports.filter_map(|hostport| {
         let (_, port) = host_port(hostport).ok()?;
         let is_missing = missing.iter().any(|(id, its)| *id == edge.id && *its == port);
-        let endpoint = of_edge(hostport, &format!("tcp://{hostport}"), EdgeText::of_tcp(&edge));
+        let endpoint = of_edge(hostport, &format!("tcp://{hostport}"), edge.text());
         endpoint.filter(|_| !is_missing)
     });
     online.collect()
@@ -126,7 +125,7 @@ fn of_tls_edge(shared: &ServiceState, edge: &TlsEdge) -> Vec<Endpoint> {
     let hostports = port.and(edge.hostports.as_ref()).into_iter().flatten();
     let online = hostports.filter_map(|hostport| {
         let host = HostPortPattern::parse(hostport).ok()?.host_pattern();
-        of_edge(hostport, &format!("tls://{host}:{}", port?), EdgeText::of_tls(edge))
+        of_edge(hostport, &format!("tls://{host}:{}", port?), edge.text())
     });
     online.collect()
 }
@@ -139,34 +138,27 @@ struct EdgeText {
     metadata: Option<Metadata>,
 }
 
-impl EdgeText {
-    fn of_https(edge: &HttpsEdge) -> Self {
-        Self {
-            id: edge.id.clone(),
-            created_at: edge.created_at.clone(),
-            description: edge.description.clone(),
-            metadata: edge.metadata.clone(),
-        }
-    }
-
-    fn of_tcp(edge: &TcpEdge) -> Self {
-        Self {
-            id: edge.id.clone(),
-            created_at: edge.created_at.clone(),
-            description: edge.description.clone(),
-            metadata: edge.metadata.clone(),
-        }
-    }
-
-    fn of_tls(edge: &TlsEdge) -> Self {
-        Self {
-            id: edge.id.clone(),
-            created_at: edge.created_at.clone(),
-            description: edge.description.clone(),
-            metadata: edge.metadata.clone(),
-        }
-    }
+/// An edge of any kind.
+trait Edge {
+    fn text(&self) -> EdgeText;
 }
+
+macro_rules! edges {
+    ($($Edge:ident),+) => {$(
+        impl Edge for $Edge {
+            fn text(&self) -> EdgeText {
+                EdgeText {
+                    id: self.id.clone(),
+                    created_at: self.created_at.clone(),
+                    description: self.description.clone(),
+                    metadata: self.metadata.clone(),
+                }
+            }
+        }
+    )+};
+}
+
+edges! { HttpsEdge, TcpEdge, TlsEdge }
 
 /// The address of an edge's host on the shared ports; none where there is no such port.
 fn url_of_host(shared: &ServiceState, hostport: &str) -> Option<String> {
