@@ -15,12 +15,16 @@ mod forward;
 pub mod address;
 pub mod files;
 pub mod fork;
+mod hex;
 mod jitter;
 pub mod letters;
 pub mod logging;
+mod sliding_window;
 pub mod thread_runtime;
 
+pub use hex::hex;
 pub use jitter::random_fraction;
+pub use sliding_window::SlidingWindow;
 /// For `or_debug!` in other crates.
 #[doc(hidden)]
 pub use tracing;

@@ -1,9 +1,10 @@
 //! A limit of how many requests a client sends in a time.
 
-use std::collections::VecDeque;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use ginnel_base::SlidingWindow;
 
 /// The largest number of requests that a limit may have.
 const MAX_REQUESTS_PER_WINDOW: usize = 1_000_000;
@@ -13,8 +14,8 @@ const MAX_REQUESTS_PER_WINDOW: usize = 1_000_000;
 pub(super) struct RequestRateLimit {
     requests: usize,
     window: Duration,
-    /// When requests were sent in the last window, and will be, in their order.
-    slots: Mutex<VecDeque<Instant>>,
+    /// When requests were sent in the last window, and will be.
+    slots: Mutex<SlidingWindow<Instant>>,
 }
 
 /// The right to send a request at a time; what is dropped unused is free for others.
@@ -36,22 +37,15 @@ impl RequestRateLimit {
         latest: Option<Instant>,
     ) -> Result<RateLimitSlot, Duration> {
         let mut slots = self.lock();
-        while slots.front().is_some_and(|first| *first + self.window <= now) {
-            slots.pop_front();
-        }
-        // The one that must be a window ago when this one is sent.
-        let before = slots.len().checked_sub(self.requests).and_then(|time| slots.get(time));
-        let time = before.map_or(now, |before| (*before + self.window).max(now));
-        // In the order of coming, also where a slot before others has become free.
-        let time = slots.back().map_or(time, |last| time.max(*last));
+        let time = slots.next(now, self.requests, self.window);
         if latest.is_some_and(|latest| time > latest) {
             return Err(time.saturating_duration_since(now));
         }
-        slots.push_back(time);
+        slots.reserve(time);
         Ok(RateLimitSlot { limit: self.clone(), time, is_used: false })
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Instant>> {
+    fn lock(&self) -> MutexGuard<'_, SlidingWindow<Instant>> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -65,12 +59,9 @@ impl RateLimitSlot {
 
 impl Drop for RateLimitSlot {
     fn drop(&mut self) {
-        if self.is_used {
-            return;
+        if !self.is_used {
+            self.limit.lock().release(self.time);
         }
-        let mut slots = self.limit.lock();
-        let position = slots.iter().rposition(|time| *time == self.time);
-        position.and_then(|time| slots.remove(time));
     }
 }
 

@@ -50,13 +50,7 @@ pub(super) fn pause(next: u32, asked: Option<Duration>) -> Option<Duration> {
         return Some(asked).filter(|asked| *asked <= MAX_SERVER_PAUSE);
     }
     let ceiling = FIRST_PAUSE.saturating_mul(1 << next.saturating_sub(2).min(8)).min(MAX_PAUSE);
-    let mut random = [0; 4];
-    // Without randomness the whole pause is as good.
-    let fraction = match getrandom::fill(&mut random) {
-        Ok(()) => f64::from(u32::from_le_bytes(random)) / f64::from(u32::MAX),
-        Err(_) => 1.0,
-    };
-    Some(ceiling.mul_f64(fraction))
+    Some(ceiling.mul_f64(ginnel_base::random_fraction()))
 }
 
 #[cfg(test)]

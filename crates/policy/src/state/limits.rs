@@ -1,4 +1,7 @@
 //! How many requests there were lately: windows that slide in tenths.
+//!
+//! `ginnel_base::SlidingWindow` keeps each moment. These windows keep ten counts instead, because visitors choose how many
+//! buckets there are: 100,000 of them take 12 MB, whatever their capacity is.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

@@ -1,6 +1,8 @@
 //! How many orders are made at most, so that a mistake here does not use up what an authority allows.
 
-use std::collections::VecDeque;
+use std::time::Duration;
+
+use ginnel_base::SlidingWindow;
 
 use crate::certificates::ManagedName;
 
@@ -18,7 +20,7 @@ const NAME_WINDOW: u64 = 7 * 24 * 60 * 60;
 
 /// The orders of late.
 #[derive(Default)]
-pub(super) struct OrderBudget(VecDeque<u64>);
+pub(super) struct OrderBudget(SlidingWindow<Duration>);
 
 impl OrderBudget {
     /// Takes one order from the budget, which so many nodes share.
@@ -26,16 +28,9 @@ impl OrderBudget {
     /// # Errors
     /// When there is none left, with the moment at which there is.
     pub fn take(&mut self, now: u64, nodes: usize) -> Result<(), u64> {
-        while self.0.front().is_some_and(|first| first + ORDER_WINDOW <= now) {
-            self.0.pop_front();
-        }
-        match self.0.front() {
-            Some(first) if self.0.len() >= (MAX_ORDERS / nodes).max(1) => Err(first + ORDER_WINDOW),
-            _ => {
-                self.0.push_back(now);
-                Ok(())
-            }
-        }
+        let (max, window) = ((MAX_ORDERS / nodes).max(1), Duration::from_secs(ORDER_WINDOW));
+        let taken = self.0.take(Duration::from_secs(now), max, window);
+        taken.map_err(|free| free.as_secs())
     }
 }
 
