@@ -20,6 +20,8 @@ pub mod admin;
 #[cfg(feature = "server")]
 mod api_server;
 #[cfg(feature = "server")]
+mod channel_body;
+#[cfg(feature = "server")]
 mod connection_limit;
 #[cfg(feature = "server")]
 pub mod descriptors;
@@ -47,6 +49,7 @@ pub mod tls;
 #[cfg(feature = "server")]
 pub use self::{
     api_server::{ApiService, ApiTimeouts, PeerAddress, routed, serve_api},
+    channel_body::ChannelBody,
     connection_limit::{ConnectionCaps, ConnectionCounts, ConnectionLimit, Permit, SourceAddress},
     listener::{AcceptedConnection, ConnectionTask, Listener},
     outbound_client::{OutboundClient, OutboundError, OutboundOptions, refusal_of},

@@ -1,18 +1,13 @@
 //! Exports in the HTTP Archive format, version 1.2.
 
-use std::convert::Infallible;
-use std::pin::Pin;
-use std::task::{Context, Poll};
-
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use bytes::Bytes;
 use chrono::SecondsFormat;
-use hyper::body::{Body, Frame};
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 
 use ginnel_api::mask::{self, CallMask, CallSide};
+use ginnel_net::ChannelBody;
 
 use super::content;
 use super::view::{HeaderView, MessageView, TimingView, call_of, url};
@@ -20,34 +15,17 @@ use crate::archive::{RAW_TARGET, is_kept_by_url};
 use crate::capture::{CaptureRecord, CapturedMessage, ExchangeTiming};
 use crate::inner::AgentInner;
 
-/// An archive as the body of an answer, made while it is read: small bodies may be large ones
-/// without their encoding, and many of them more than there is memory.
-pub(super) struct HarBody(mpsc::Receiver<Bytes>);
-
 /// Takes the next piece; false when nobody reads any more.
 pub(super) type SendChunk<'a> = &'a dyn Fn(String) -> bool;
 
-impl HarBody {
-    /// What `write` sends.
-    pub fn of(write: impl FnOnce(SendChunk<'_>) + Send + 'static) -> Self {
-        let (sender, pieces) = mpsc::channel(1);
-        tokio::task::spawn_blocking(move || {
-            write(&|piece| sender.blocking_send(piece.into()).is_ok());
-        });
-        Self(pieces)
-    }
-}
-
-impl Body for HarBody {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.0.poll_recv(context).map(|piece| piece.map(|piece| Ok(Frame::data(piece))))
-    }
+/// The body of a response that `write` writes while it is read: small bodies may be large ones without their encoding,
+/// and many of them more than there is memory.
+pub(super) fn body_of(write: impl FnOnce(SendChunk<'_>) + Send + 'static) -> ChannelBody {
+    let (sender, pieces) = mpsc::channel(1);
+    tokio::task::spawn_blocking(move || {
+        write(&|piece| sender.blocking_send(piece.into()).is_ok());
+    });
+    ChannelBody(pieces)
 }
 
 /// Writes the archive of some records, oldest first.

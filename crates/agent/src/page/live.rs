@@ -4,19 +4,15 @@
 //! records that changed since, whether it asks for them or has been away. So nothing is queued for
 //! a page: a slow one gets fewer and larger updates.
 
-use std::convert::Infallible;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use hyper::body::{Body, Frame};
 use serde::Serialize;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use ginnel_net::ShutdownPhase;
+use ginnel_net::{ChannelBody, ShutdownPhase};
 
 use super::filter::RequestFilter;
 use super::view::RequestSummary;
@@ -170,7 +166,7 @@ async fn stream(
     shared: Arc<AgentInner>,
     filter: RequestFilter,
     mut since: Option<Cursor>,
-    pages: mpsc::Sender<LiveUpdate>,
+    pages: mpsc::Sender<Bytes>,
 ) {
     let mut shutdown = shared.shutdown.signal();
     let mut state = shared.state.subscribe();
@@ -189,7 +185,7 @@ async fn stream(
         .await;
         let Ok(update) = outcome else { return };
         since = Cursor::read(&update.cursor);
-        if pages.send(update).await.is_err() {
+        if pages.send(event(&update).into()).await.is_err() {
             return;
         }
         let sent = Instant::now();
@@ -209,29 +205,15 @@ async fn stream(
     }
 }
 
-/// The stream of updates for one page, as the body of an answer.
-pub(super) struct LiveEvents(mpsc::Receiver<LiveUpdate>);
-
-impl LiveEvents {
-    /// Sends what comes after a cursor.
-    pub fn start(shared: Arc<AgentInner>, filter: RequestFilter, since: Option<Cursor>) -> Self {
-        let (sender, updates) = mpsc::channel(MAX_QUEUED_UPDATES);
-        tokio::spawn(stream(shared, filter, since, sender));
-        Self(updates)
-    }
-}
-
-impl Body for LiveEvents {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let update = self.0.poll_recv(context);
-        update.map(|update| update.map(|update| Ok(Frame::data(event(&update).into()))))
-    }
+/// The body of a response that sends what comes after a cursor, for one page.
+pub(super) fn start(
+    shared: Arc<AgentInner>,
+    filter: RequestFilter,
+    since: Option<Cursor>,
+) -> ChannelBody {
+    let (sender, updates) = mpsc::channel(MAX_QUEUED_UPDATES);
+    tokio::spawn(stream(shared, filter, since, sender));
+    ChannelBody(updates)
 }
 
 /// An update as an event of a stream.

@@ -222,7 +222,7 @@ async fn events(
     let filter = query.filter()?;
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok());
     let since = last.or(query.since.as_deref()).and_then(Cursor::read);
-    let events = live::LiveEvents::start(state.shared.clone(), filter, since);
+    let events = live::start(state.shared.clone(), filter, since);
     Ok(([(CONTENT_TYPE, "text/event-stream")], Body::new(events)).into_response())
 }
 
@@ -237,7 +237,7 @@ async fn traffic_data(State(state): State<Arc<WebState>>, query: PageQuery) -> R
 
 async fn export(State(state): State<Arc<WebState>>, query: PageQuery) -> WebAnswer<Response> {
     let filter = query.filter()?;
-    let archive = har::HarBody::of(move |send| {
+    let archive = har::body_of(move |send| {
         let all = state.shared.captures.list(usize::MAX, None);
         let matching = all.iter().rev().filter(|record| match query.ids.is_empty() {
             true => filter.holds(record),

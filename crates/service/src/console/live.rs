@@ -2,16 +2,12 @@
 //!
 //! A slow page misses events and learns how many; nobody waits for it.
 
-use std::convert::Infallible;
 use std::net::IpAddr;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, header};
-use hyper::body::{Body, Frame};
 use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::interval;
@@ -19,7 +15,7 @@ use tokio::time::interval;
 use ginnel_base::logging::ignore;
 use ginnel_gateway::Ingress;
 use ginnel_gateway::{Event, EventDelivery, EventSubscriber};
-use ginnel_net::{ShutdownPhase, ShutdownSignal};
+use ginnel_net::{ChannelBody, ShutdownPhase, ShutdownSignal};
 
 use super::event_filter::TrafficFilter;
 use super::sessions::{ConsoleSessions, SessionDigest};
@@ -119,30 +115,13 @@ impl EventUpdate {
     }
 }
 
-/// The stream of updates for one page, as the body of a response.
-pub(super) struct EventStream(mpsc::Receiver<Bytes>);
-
-impl EventStream {
-    /// Sends what happens from now on; `permit` is for one of so many streams.
-    pub fn start(watch: EventWatch, permit: OwnedSemaphorePermit) -> Self {
-        let (page, updates) = mpsc::channel(MAX_QUEUED_UPDATES);
-        let events = watch.shared.gateway.events();
-        tokio::spawn(async move {
-            watch.run(events, page).await;
-            drop(permit);
-        });
-        Self(updates)
-    }
-}
-
-impl Body for EventStream {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.0.poll_recv(context).map(|update| update.map(|update| Ok(Frame::data(update))))
-    }
+/// The body of a response that sends what happens from now on; `permit` is for one of so many streams.
+pub(super) fn start(watch: EventWatch, permit: OwnedSemaphorePermit) -> ChannelBody {
+    let (page, updates) = mpsc::channel(MAX_QUEUED_UPDATES);
+    let events = watch.shared.gateway.events();
+    tokio::spawn(async move {
+        watch.run(events, page).await;
+        drop(permit);
+    });
+    ChannelBody(updates)
 }

@@ -46,7 +46,7 @@ use agents::AgentRows;
 use deliveries::WaitingDeliveries;
 use event_filter::TrafficFilter;
 use history::TrafficHistory;
-use live::{EventStream, EventWatch};
+use live::EventWatch;
 use overview::Overview;
 use policies::PolicyDraft;
 use sessions::{ConsoleSessions, SessionDigest};
@@ -301,7 +301,7 @@ impl ServiceConsole {
                 shutdown: self.shutdown.signal(),
                 filter,
             };
-            let stream = EventStream::start(watch, permit);
+            let stream = live::start(watch, permit);
             let mut response = Response::new(Body::new(stream));
             set(&mut response, CONTENT_TYPE, "text/event-stream");
             Ok(response)
