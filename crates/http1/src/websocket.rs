@@ -1,4 +1,7 @@
-//! WebSockets that pass through: where frames end, so that a close frame can be put between two.
+//! Frames of WebSockets: where they end, what their heads contain, and a close frame between two of them.
+//!
+//! All parts that read frames use this parser. `tungstenite` is not used: it rejects the bits of extensions, which
+//! compressed messages that pass through have, and it has buffers of 128 KiB for each connection.
 
 use std::io;
 use std::pin::Pin;
@@ -33,6 +36,8 @@ pub struct FrameHead {
     pub first: u8,
     /// What the payload is masked with.
     pub mask: Option<[u8; 4]>,
+    /// How long the payload is, in bytes.
+    pub length: u64,
 }
 
 /// A part of a frame.
@@ -67,7 +72,8 @@ impl FrameBoundary {
             _ => 2,
         };
         let mask = self.head.get(start..).and_then(|rest| rest.first_chunk().copied());
-        FrameHead { first, mask: mask.filter(|_| second & 0x80 != 0) }
+        let mask = mask.filter(|_| second & 0x80 != 0);
+        FrameHead { first, mask, length: self.payload_left }
     }
 
     /// True where a frame may begin.

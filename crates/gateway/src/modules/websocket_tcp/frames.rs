@@ -1,5 +1,7 @@
 //! The frames of a WebSocket, as a visitor sends them; knows nothing of sockets.
 
+use ginnel_http1::{FrameBoundary, FrameHead, FramePart};
+
 /// The longest message of the protocol itself, such as a ping, in bytes.
 const CONTROL: usize = 125;
 
@@ -21,14 +23,14 @@ pub struct WebSocketError;
 /// Takes the frames of a visitor apart, wherever reads may cut them.
 #[derive(Debug, Default)]
 pub struct FrameReader {
-    head: Vec<u8>,
-    /// The frame that is being read.
-    frame: Option<Frame>,
+    boundary: FrameBoundary,
+    frame: Frame,
     /// True after the first part of a message, until its last.
     within: bool,
 }
 
-#[derive(Debug)]
+/// The frame that is being read.
+#[derive(Debug, Default)]
 struct Frame {
     opcode: u8,
     missing: u64,
@@ -43,61 +45,43 @@ impl FrameReader {
     /// Takes bytes, and gives what they say.
     pub fn take(&mut self, mut bytes: &[u8]) -> Result<Vec<FramePiece>, WebSocketError> {
         let mut pieces = Vec::new();
-        loop {
-            let Some(frame) = &mut self.frame else {
-                let Some((byte, rest)) = bytes.split_first() else { return Ok(pieces) };
-                bytes = rest;
-                self.head.push(*byte);
-                self.frame = self.begin()?;
-                continue;
-            };
-            let here = usize::try_from(frame.missing).unwrap_or(usize::MAX).min(bytes.len());
-            if here == 0 && frame.missing > 0 {
-                return Ok(pieces);
-            }
-            let (now, rest) = bytes.split_at(here);
-            bytes = rest;
-            pieces.extend(frame.unmask(now));
-            if frame.missing == 0 {
-                self.frame = None;
+        while !bytes.is_empty() {
+            let (used, part) = self.boundary.follow_part(bytes);
+            bytes = bytes.get(used..).unwrap_or_default();
+            match part {
+                Some(FramePart::Head(head)) => {
+                    self.begin(head)?;
+                    // Without a payload, the frame is complete.
+                    pieces.extend((head.length == 0).then(|| self.frame.unmask(&[])).flatten());
+                }
+                Some(FramePart::Payload(payload)) => pieces.extend(self.frame.unmask(payload)),
+                None => {}
             }
         }
+        Ok(pieces)
     }
 
-    /// A frame, when its head is complete.
-    fn begin(&mut self) -> Result<Option<Frame>, WebSocketError> {
-        let [first, second, ..] = self.head[..] else { return Ok(None) };
-        let extended = match second & 0x7f {
-            126 => 2,
-            127 => 8,
-            _ => 0,
-        };
-        if self.head.len() < 2 + extended + 4 {
-            return Ok(None);
-        }
+    /// Begins a frame, if the protocol allows it here.
+    fn begin(&mut self, head: FrameHead) -> Result<(), WebSocketError> {
+        let FrameHead { first, mask, length } = head;
         let (opcode, is_last) = (first & 0x0f, first & 0x80 != 0);
-        let missing = match extended {
-            0 => u64::from(second & 0x7f),
-            _ => self.head[2..2 + extended].iter().fold(0, |all, byte| all << 8 | u64::from(*byte)),
-        };
         let is_control = opcode >= 8;
-        let fits = !is_control || (is_last && missing <= CONTROL as u64);
+        let fits = !is_control || (is_last && length <= CONTROL as u64);
         let in_order = match opcode {
             0 => self.within,
             1 | 2 => !self.within,
             8..=10 => true,
             _ => false,
         };
-        if first & 0x70 != 0 || second & 0x80 == 0 || !fits || !in_order || missing >> 63 != 0 {
+        let mask = mask.ok_or(WebSocketError)?;
+        if first & 0x70 != 0 || !fits || !in_order || length >> 63 != 0 {
             return Err(WebSocketError);
         }
         if !is_control {
             self.within = !is_last;
         }
-        let mut mask = [0; 4];
-        mask.copy_from_slice(&self.head[2 + extended..]);
-        self.head.clear();
-        Ok(Some(Frame { opcode, missing, mask, turn: 0, control: Vec::new() }))
+        self.frame = Frame { opcode, missing: length, mask, turn: 0, control: Vec::new() };
+        Ok(())
     }
 }
 
