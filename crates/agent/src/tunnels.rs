@@ -140,7 +140,7 @@ impl RunningTunnel {
     ) -> Result<Self, getrandom::Error> {
         let mut id = [0; 16];
         getrandom::fill(&mut id)?;
-        let id = id.iter().map(|byte| format!("{byte:02x}")).collect();
+        let id = ginnel_base::hex(id);
         let (binding, shutdown) = Default::default();
         Ok(Self { id, name, definition, proto, options, metrics, service, binding, shutdown })
     }

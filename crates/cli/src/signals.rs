@@ -1,5 +1,12 @@
 //! The signals that ask the process to end, or to leave its terminal to the shell.
 
+#[cfg(unix)]
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+#[cfg(unix)]
+use rustix::process::getpgrp;
+#[cfg(unix)]
+use rustix::termios::tcgetpgrp;
+
 use super::error::CliError;
 #[cfg(unix)]
 use super::error::Exit;
@@ -64,11 +71,11 @@ pub(super) fn on_hangup(_: impl FnMut() + Send + 'static) -> Result<(), CliError
 /// Whether the terminal on the standard output is gone: closed, or its connection lost.
 #[cfg(unix)]
 pub(super) fn is_terminal_gone() -> bool {
-    let mut terminal = libc::pollfd { fd: libc::STDOUT_FILENO, events: 0, revents: 0 };
-    // SAFETY: one structure is passed, and its number; the call does not wait.
-    let events = unsafe { libc::poll(&raw mut terminal, 1, 0) };
-    let gone = libc::POLLHUP | libc::POLLERR | libc::POLLNVAL;
-    events == 1 && terminal.revents & gone != 0
+    let output = std::io::stdout();
+    let mut terminal = [PollFd::new(&output, PollFlags::empty())];
+    let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+    poll(&mut terminal, Some(&Timespec::default())).is_ok()
+        && terminal[0].revents().intersects(gone)
 }
 
 /// Nobody says.
@@ -171,13 +178,7 @@ impl JobControl {
 
     /// Whether the terminal is ours to write on; another job may have it.
     pub fn has_terminal() -> bool {
-        // SAFETY: both calls only ask.
-        unsafe {
-            match libc::tcgetpgrp(libc::STDOUT_FILENO) {
-                -1 => true,
-                group => group == libc::getpgrp(),
-            }
-        }
+        tcgetpgrp(std::io::stdout()).map_or(true, |group| group == getpgrp())
     }
 }
 

@@ -25,7 +25,8 @@
 //! Both need a runtime that a blocking caller would have to drive and an event loop would have to be
 //! woken from. Measured in one run (`docs/benchmarks.md`), that is a third of a call with one thread and
 //! half of it with one call in flight on asyncio, and retries inside a pool are attempts that nobody
-//! counts. Proxies take 560 lines here (`proxy`). The service uses reqwest for outgoing requests.
+//! counts. Proxies take 570 lines here (`proxy`). Where a runtime runs anyway, `ginnel_net::OutboundClient` uses reqwest:
+//! for the requests of policies and logins, for ACME and event deliveries, and for the files of the `ngrok` command.
 //!
 //! # Invariants
 //!

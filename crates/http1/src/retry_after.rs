@@ -35,7 +35,7 @@ fn http_date(text: &str, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
 }
 
 /// A date such as `Sunday, 06-Nov-94 08:49:37 GMT`, in the century that puts it less than 50 years
-/// into the future.
+/// into the future, as RFC 9110 asks. `httpdate` takes 70 to 99 for the last century in any year.
 fn rfc850_date(text: &str, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
     // The name of the day says nothing that the date does not, and depends on the century.
     let (_, date) = text.split_once(", ")?;

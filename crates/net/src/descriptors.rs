@@ -1,12 +1,14 @@
 //! How many file descriptors the process may have, and what they are for.
 
-/// What is taken where the system names no limit, and the most that is planned with.
 use ginnel_base::logging::ignore;
+#[cfg(unix)]
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+/// What is taken where the system names no limit, and the most that is planned with.
 const MAX_DESCRIPTORS: usize = 1 << 20;
 /// What some systems allow at most, although they say that there is no limit.
 #[cfg(unix)]
-const OPEN_MAX: libc::rlim_t = 10_240;
+const OPEN_MAX: u64 = 10_240;
 
 /// Descriptors of the service that are for no connection of its clients, at least.
 const MIN_OWN_DESCRIPTORS: usize = 32;
@@ -24,19 +26,27 @@ impl DescriptorLimit {
     /// The limit of this process as it is now.
     pub fn now() -> Self {
         #[cfg(unix)]
-        let soft = limits().map_or(libc::RLIM_INFINITY, |limits| limits.rlim_cur);
+        let soft = getrlimit(Resource::Nofile).current;
         #[cfg(not(unix))]
-        let soft = u64::MAX;
-        Self(usize::try_from(soft).unwrap_or(usize::MAX).min(MAX_DESCRIPTORS))
+        let soft: Option<u64> = None;
+        let soft = soft.and_then(|soft| usize::try_from(soft).ok());
+        Self(soft.map_or(MAX_DESCRIPTORS, |soft| soft.min(MAX_DESCRIPTORS)))
     }
 
     /// Raises the limit of this process as far as the system allows; only for programs of our own,
     /// since children inherit it.
     pub fn raise() -> Self {
         #[cfg(unix)]
-        if let Some(limits) = limits() {
-            let more = [limits.rlim_max, limits.rlim_max.min(OPEN_MAX)];
-            let raised = more.into_iter().filter(|it| *it > limits.rlim_cur).any(set_soft);
+        {
+            let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+            let allowed = maximum.map_or(OPEN_MAX, |most| most.min(OPEN_MAX));
+            // No limit is more than any.
+            let is_more =
+                |soft: &Option<u64>| soft.unwrap_or(u64::MAX) > current.unwrap_or(u64::MAX);
+            let raised = [maximum, Some(allowed)]
+                .into_iter()
+                .filter(is_more)
+                .any(|soft| setrlimit(Resource::Nofile, Rlimit { current: soft, maximum }).is_ok());
             ignore(raised, "where it cannot be raised, it stays as it is, and is planned with");
         }
         Self::now()
@@ -74,22 +84,6 @@ pub fn share_of_one_address(total: usize) -> usize {
 pub fn visitors_per_address(total: usize) -> usize {
     let (least, most) = VISITORS_PER_ADDRESS.into_inner();
     (total / 4).clamp(least, most).min(share_of_one_address(total))
-}
-
-#[cfg(unix)]
-fn limits() -> Option<libc::rlimit> {
-    let mut limits = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: getrlimit writes to the struct that it is given, and to nothing else.
-    let done = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limits) };
-    (done == 0).then_some(limits)
-}
-
-#[cfg(unix)]
-fn set_soft(soft: libc::rlim_t) -> bool {
-    let Some(limits) = limits() else { return false };
-    let limits = libc::rlimit { rlim_cur: soft, ..limits };
-    // SAFETY: setrlimit reads the struct that it is given, and nothing else.
-    unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limits) == 0 }
 }
 
 #[cfg(test)]

@@ -1,5 +1,9 @@
 //! What `User-Agent` says of the program of a visitor, as far as programs are known. Anybody can say
 //! anything there: it is for statistics and for those who mean well.
+//!
+//! `woothee` has had no release since 2023, and stays: it is tables in code, without I/O and without a file of regular
+//! expressions, which parsers on the data of `uap-core` read at the start. What it does not know, newer robots for example,
+//! is read from the header itself below.
 
 use woothee::parser::{Parser, WootheeResult};
 

@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use sha2::{Digest, Sha256};
 
+use ginnel_base::hex;
+
 use super::schema::{self, Table};
 use super::sqlite::STATE;
 use super::tables::{Param, Value};
@@ -211,10 +213,6 @@ impl TableDigest {
     }
 
     fn finish(self, table: &Table) -> CopiedTable {
-        CopiedTable {
-            name: table.name,
-            rows: self.rows,
-            digest: format!("{:x}", self.hash.finalize()),
-        }
+        CopiedTable { name: table.name, rows: self.rows, digest: hex(self.hash.finalize()) }
     }
 }

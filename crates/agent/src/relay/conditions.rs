@@ -2,20 +2,21 @@
 //! sections 13 and 14).
 
 use std::ops::Range;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use chrono::{DateTime, NaiveDateTime, Utc};
+use httpdate::{HttpDate, parse_http_date};
 
 use ginnel_http1::{HeadWriter, behind_first_line, fields_in};
 
-/// How dates are written in headers.
-const HTTP_DATE: &str = "%a, %d %b %Y %H:%M:%S GMT";
+/// The end of the year 9999, the last one that headers can name, in seconds since 1970.
+const END_OF_DATES: u64 = 253_402_300_800;
 
 /// A file at one moment.
 #[derive(Debug, Clone)]
 pub(super) struct FileVersion {
     pub length: u64,
-    modified: Option<DateTime<Utc>>,
+    /// How long after 1970 it was changed.
+    modified: Option<Duration>,
 }
 
 /// What is sent of a file.
@@ -34,21 +35,26 @@ pub(super) enum FileSelection {
 impl FileVersion {
     pub fn new(length: u64, modified: Option<SystemTime>) -> Self {
         // Before 1970 there are no files, and no dates of them.
-        let modified = modified.filter(|modified| *modified >= UNIX_EPOCH).map(DateTime::from);
+        let modified = modified.and_then(|modified| modified.duration_since(UNIX_EPOCH).ok());
+        let modified = modified.filter(|modified| modified.as_secs() < END_OF_DATES);
         Self { length, modified }
     }
 
     /// Writes the headers that name this version.
     pub fn write<'w, 'o>(&self, head: &'w mut HeadWriter<'o>) -> &'w mut HeadWriter<'o> {
         head.field("ETag", self.tag());
-        match self.modified {
-            Some(modified) => head.display("Last-Modified", modified.format(HTTP_DATE)),
+        match self.date() {
+            Some(date) => head.display("Last-Modified", date),
             None => head,
         }
     }
 
+    fn date(&self) -> Option<HttpDate> {
+        self.modified.map(|modified| HttpDate::from(UNIX_EPOCH + modified))
+    }
+
     fn tag(&self) -> String {
-        let modified = self.modified.map_or(0, |modified| modified.timestamp_micros());
+        let modified = self.modified.map_or(0, |modified| modified.as_micros());
         format!("\"{modified:x}-{:x}\"", self.length)
     }
 
@@ -90,12 +96,12 @@ impl FileVersion {
 
     /// Whether it has not changed since a date; none for what is no date.
     fn is_as_old_as(&self, date: &str) -> Option<bool> {
-        let date = NaiveDateTime::parse_from_str(date, HTTP_DATE).ok()?.and_utc();
-        Some(self.modified?.timestamp() <= date.timestamp())
+        let date = parse_http_date(date).ok()?.duration_since(UNIX_EPOCH).unwrap_or_default();
+        Some(self.modified?.as_secs() <= date.as_secs())
     }
 
     fn is_from(&self, date: &str) -> bool {
-        self.modified.is_some_and(|modified| modified.format(HTTP_DATE).to_string() == date)
+        self.date().is_some_and(|modified| modified.to_string() == date)
     }
 
     /// The part that a range names; none for what is no range, or more than one.

@@ -134,7 +134,7 @@ async fn open(place: &Path) -> Result<(File, FileVersion), OpenError> {
     let mut options = OpenOptions::new();
     // It may have become something else meanwhile.
     #[cfg(unix)]
-    options.custom_flags(libc::O_NONBLOCK);
+    options.custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
     let file = options.read(true).open(place).await.map_err(|_| OpenError::Failed)?;
     let opened = file.metadata().await.map_err(|_| OpenError::Failed)?;
     if !opened.is_file() {

@@ -1,4 +1,7 @@
 //! Bodies in parts (`multipart/form-data` and its like), even where they are cut off.
+//!
+//! `multer` and `multra` cannot do this: they are asynchronous, read only `multipart/form-data`, and reject a body that is
+//! cut off, as captured ones often are.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;

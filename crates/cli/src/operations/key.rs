@@ -3,6 +3,9 @@
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
+#[cfg(unix)]
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+
 use ginnel_api::{Secret, mask};
 use ginnel_base::logging::or_debug;
 use ginnel_net::secret_file::read_secret;
@@ -46,22 +49,17 @@ fn ask() -> Result<Secret, CliError> {
 
 /// A terminal that shows nothing of what is typed.
 #[cfg(unix)]
-struct EchoOff(Option<libc::termios>);
+struct EchoOff(Option<Termios>);
 
 #[cfg(unix)]
 impl EchoOff {
     fn new() -> Self {
-        // SAFETY: the structure is plain data, and filled by the call before it is used.
-        unsafe {
-            let mut before: libc::termios = std::mem::zeroed();
-            if libc::tcgetattr(libc::STDIN_FILENO, &raw mut before) != 0 {
-                return Self(None);
-            }
-            let mut quiet = before;
-            quiet.c_lflag &= !libc::ECHO;
-            libc::tcsetattr(libc::STDIN_FILENO, libc::TCSAFLUSH, &raw const quiet);
-            Self(Some(before))
+        let before = tcgetattr(std::io::stdin()).ok();
+        if let Some(mut quiet) = before.clone() {
+            quiet.local_modes.remove(LocalModes::ECHO);
+            set_mode(&quiet);
         }
+        Self(before)
     }
 }
 
@@ -69,8 +67,13 @@ impl EchoOff {
 impl Drop for EchoOff {
     fn drop(&mut self) {
         if let Some(before) = &self.0 {
-            // SAFETY: the settings that the terminal had.
-            unsafe { libc::tcsetattr(libc::STDIN_FILENO, libc::TCSAFLUSH, before) };
+            set_mode(before);
         }
     }
+}
+
+#[cfg(unix)]
+fn set_mode(mode: &Termios) {
+    let set = tcsetattr(std::io::stdin(), OptionalActions::Flush, mode);
+    or_debug!(set, "the terminal keeps its mode");
 }

@@ -122,8 +122,7 @@ fn address(bytes: &[u8]) -> Option<String> {
 
 /// The number without the zeros before it.
 fn serial_number(bytes: &[u8]) -> String {
-    let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    digits.trim_start_matches('0').to_owned()
+    ginnel_base::hex(bytes).trim_start_matches('0').to_owned()
 }
 
 fn algorithm(oid: &Oid<'_>) -> String {

@@ -115,9 +115,7 @@ impl<T> CacheEntries<T> {
 }
 
 fn hash_of(content: &impl Serialize) -> Option<ContentHash> {
-    let mut hash = Sha256::new();
-    serde_json::to_writer(&mut hash, content).ok()?;
-    Some(hash.finalize().into())
+    Some(Sha256::digest(serde_json::to_vec(content).ok()?).into())
 }
 
 #[cfg(test)]

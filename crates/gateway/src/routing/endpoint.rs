@@ -352,7 +352,7 @@ impl PoolTerms {
         let chain = ends.and_then(|it| it.certificate.as_ref()).map(|(chain, _)| chain);
         let versions = ends.map(|it| it.versions);
         let text = format!("{host:?} {proto:?} {versions:?} {chain:?} {mutual_tls_cas:?}");
-        Sha256::digest(text).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+        ginnel_base::hex(&Sha256::digest(text)[..8])
     }
 }
 

@@ -28,7 +28,6 @@ use ginnel_net::tls::x509::CertificateFields;
 use crate::tls::authority_key::{AuthorityFiles, AuthorityKey};
 use crate::tls::certificate_error::CertificateError;
 use crate::tls::challenges::Challenges;
-use crate::tls::interfaces;
 use crate::tls::leaf::{certified_key, leaf_params};
 use crate::tls::named::NamedCertificates;
 use crate::tls::policy::TlsParams;
@@ -91,7 +90,9 @@ impl LocalCertificate {
         let mut names = self.hosts.clone();
         names.extend(LOCAL_NAMES.map(str::to_owned));
         if self.everywhere {
-            names.extend(interfaces::addresses().iter().map(IpAddr::to_string));
+            // Where the system does not name its interfaces, there are only the names above.
+            let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
+            names.extend(interfaces.iter().map(|interface| interface.ip().to_string()));
         }
         names
     }

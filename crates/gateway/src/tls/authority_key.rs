@@ -61,7 +61,7 @@ impl AuthorityKey {
 fn authority_params(key: &KeyPair) -> CertificateParams {
     let mut params = CertificateParams::default();
     let id = params.key_identifier(key);
-    let digits: String = id.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    let digits = ginnel_base::hex(&id[..id.len().min(4)]);
     params.distinguished_name = rcgen::DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, format!("ginnel local authority {digits}"));
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

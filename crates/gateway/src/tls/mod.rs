@@ -4,7 +4,6 @@ pub mod authority;
 pub mod authority_key;
 pub mod certificate_error;
 pub mod challenges;
-mod interfaces;
 mod leaf;
 pub mod named;
 mod nodes;

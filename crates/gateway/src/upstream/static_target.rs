@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 use tokio_rustls::TlsConnector;
 
 use ginnel_base::address::{AddressError, Host, HostPort};
+use ginnel_base::hex;
 use ginnel_http1::reuse::PolledSocket;
 use ginnel_net::{DialRole, dial, tls};
 
@@ -161,8 +162,8 @@ fn target_key(address: &HostPort, tls: Option<StaticTls<'_>>) -> String {
             format!("tls://{address} as {server_name}")
         }
         Some(StaticTls { verify: true, ca, server_name }) => {
-            let trusted = Sha256::digest(ca.as_bytes());
-            format!("tls://{address} as {server_name} verified by {trusted:x}")
+            let trusted = hex(Sha256::digest(ca.as_bytes()));
+            format!("tls://{address} as {server_name} verified by {trusted}")
         }
     }
 }

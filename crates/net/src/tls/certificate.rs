@@ -80,7 +80,7 @@ fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     // It may have become something else meanwhile.
     #[cfg(unix)]
-    options.custom_flags(libc::O_NONBLOCK);
+    options.custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
     options.read(true).open(path)
 }
 

@@ -120,7 +120,7 @@ impl LeafFields {
             dns_names,
             ips,
             issuer_common_name: first(certificate.issuer().iter_common_name()),
-            serial_number: certificate.raw_serial().iter().map(|it| format!("{it:02x}")).collect(),
+            serial_number: ginnel_base::hex(certificate.raw_serial()),
             key_type: key_type(&certificate),
         })
     }

@@ -228,7 +228,7 @@ fn user_id(config: &LoginConfig, identity: &Identity) -> String {
     };
     let text = format!("{} {provider} {}", provider.len(), identity.subject);
     let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
-    digest.as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    ginnel_base::hex(&digest.as_ref()[..16])
 }
 
 /// What an upstream is told; an address that the issuer does not call verified is none.

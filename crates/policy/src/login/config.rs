@@ -234,7 +234,7 @@ fn hash<'t>(texts: impl IntoIterator<Item = &'t str>) -> String {
         digest.update(&(text.len() as u64).to_be_bytes());
         digest.update(text.as_bytes());
     }
-    digest.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    ginnel_base::hex(digest.finish())
 }
 
 /// What an issuer is asked for, unless somebody says otherwise.

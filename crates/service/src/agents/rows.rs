@@ -27,8 +27,7 @@ pub fn session_row(online: &OnlineAgent) -> SessionDocument {
 
 /// What other nodes know of what an agent names to come back: to name it is half of a proof.
 pub(super) fn client_digest(client_id: &str) -> String {
-    let digest = Sha256::digest(client_id);
-    digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    ginnel_base::hex(&Sha256::digest(client_id)[..16])
 }
 
 /// The row of a tunnel, with its endpoint if it has one of its own.

@@ -108,7 +108,7 @@ fn user_name(new: &NewLoginSession) -> String {
         .chain_update(provider)
         .chain_update(&new.identity.subject)
         .finalize();
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    ginnel_base::hex(digest)
 }
 
 fn provider(url: &str) -> IdentityProvider {

@@ -3,11 +3,17 @@
 //! Keys come one by one and unseen, but Ctrl-C and Ctrl-Z stay the signals that they are: so only two
 //! flags of the terminal are changed, where the "raw mode" of libraries changes all.
 
+#[cfg(unix)]
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crossterm::event::{self, Event, KeyCode, KeyModifiers};
+#[cfg(unix)]
+use rustix::termios::{
+    LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
+};
 use tokio::sync::mpsc;
 
 use ginnel_base::logging::or_debug;
@@ -29,9 +35,9 @@ pub(super) struct Keyboard {
 /// The mode of the terminal before, and while the view is shown.
 struct TerminalMode {
     #[cfg(unix)]
-    before: libc::termios,
+    before: Termios,
     #[cfg(unix)]
-    during: libc::termios,
+    during: Termios,
 }
 
 impl Keyboard {
@@ -78,18 +84,11 @@ impl Drop for Keyboard {
 #[cfg(unix)]
 impl TerminalMode {
     fn of_input() -> Option<Self> {
-        // SAFETY: the structure is plain data, which the call fills or leaves alone.
-        let before = unsafe {
-            let mut mode: libc::termios = std::mem::zeroed();
-            match libc::tcgetattr(libc::STDIN_FILENO, &raw mut mode) {
-                0 => mode,
-                _ => return None,
-            }
-        };
-        let mut during = before;
-        during.c_lflag &= !(libc::ICANON | libc::ECHO);
-        during.c_cc[libc::VMIN] = 1;
-        during.c_cc[libc::VTIME] = 0;
+        let before = tcgetattr(io::stdin()).ok()?;
+        let mut during = before.clone();
+        during.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
+        during.special_codes[SpecialCodeIndex::VMIN] = 1;
+        during.special_codes[SpecialCodeIndex::VTIME] = 0;
         Some(Self { before, during })
     }
 
@@ -101,14 +100,12 @@ impl TerminalMode {
         Self::set(&self.before);
     }
 
-    fn set(mode: &libc::termios) {
+    fn set(mode: &Termios) {
         if !JobControl::has_terminal() {
             return;
         }
         // Not after what is still to be written: a terminal that is held takes nothing.
-        // SAFETY: the structure came from the terminal.
-        if unsafe { libc::tcsetattr(libc::STDIN_FILENO, libc::TCSANOW, mode) } != 0 {
-            let error = std::io::Error::last_os_error();
+        if let Err(error) = tcsetattr(io::stdin(), OptionalActions::Now, mode) {
             tracing::debug!(%error, "the terminal keeps its mode");
         }
     }

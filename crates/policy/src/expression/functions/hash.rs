@@ -4,6 +4,8 @@ use md5::Md5;
 use sha1::Sha1;
 use sha2::{Digest, Sha256, Sha512};
 
+use ginnel_base::hex;
+
 use super::super::value;
 use super::Argument::{Any, Text};
 use super::{
@@ -13,7 +15,7 @@ use super::{
 
 mod checksum;
 
-use self::checksum::{crc32, crc64, xxhash64};
+use self::checksum::{crc64, xxhash64};
 
 pub(super) const FUNCTIONS: &[Function] = &[
     global("hash.md5", &[Any], md5),
@@ -63,7 +65,7 @@ fn sha512<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
 }
 
 fn checksum_32<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
-    hash(&arguments, |bytes| crc32(bytes).to_be_bytes().to_vec())
+    hash(&arguments, |bytes| crc32fast::hash(bytes).to_be_bytes().to_vec())
 }
 
 fn checksum_64<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
@@ -86,11 +88,6 @@ fn hash<'b, 'v>(
         "base64" => some_text(value::base64(&digest)),
         other => Err(failure("hash", format!("there is no notation {other}"))),
     }
-}
-
-/// Bytes in hexadecimal digits.
-pub(in super::super::super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

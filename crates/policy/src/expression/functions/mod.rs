@@ -23,7 +23,7 @@ use cel::{DeclarationError, Env, ExecutionError, extensions};
 
 use super::value::unexpected;
 
-pub(in super::super) use self::hash::hex;
+pub(in super::super) use ginnel_base::hex;
 
 /// What a function is given; the receiver of a method comes first.
 type Arguments<'b, 'v> = Vec<CowVal<'b, 'v>>;

@@ -1,6 +1,5 @@
-//! Checksums: CRC-32 (IEEE), CRC-64 (ISO 3309, as Go has it) and XXH64 with seed 0.
+//! Checksums: CRC-64 (ISO 3309, as Go has it) and XXH64 with seed 0. CRC-32 is from `crc32fast`.
 
-const CRC_32: u32 = 0xedb8_8320;
 const CRC_64: u64 = 0xd800_0000_0000_0000;
 
 const PRIMES: [u64; 5] = [
@@ -10,12 +9,6 @@ const PRIMES: [u64; 5] = [
     0x85eb_ca77_c2b2_ae63,
     0x27d4_eb2f_1656_67c5,
 ];
-
-pub(super) fn crc32(bytes: &[u8]) -> u32 {
-    !bytes.iter().fold(u32::MAX, |sum, byte| {
-        (0..8).fold(sum ^ u32::from(*byte), |sum, _| (sum >> 1) ^ (CRC_32 * (sum & 1)))
-    })
-}
 
 pub(super) fn crc64(bytes: &[u8]) -> u64 {
     !bytes.iter().fold(u64::MAX, |sum, byte| {
@@ -86,7 +79,7 @@ mod tests {
 
     #[test]
     fn checksums_have_their_check_values() {
-        assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
+        assert_eq!(crc32fast::hash(b"123456789"), 0xcbf4_3926);
         assert_eq!(crc64(b"123456789"), 0xb909_56c7_75a4_1001);
     }
 
