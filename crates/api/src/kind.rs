@@ -45,6 +45,25 @@ pub enum Kind {
     Record(&'static Shape),
 }
 
+impl Kind {
+    /// True for secrets, and for what has secrets inside.
+    pub fn has_secrets(&self) -> bool {
+        match self {
+            Self::Secret => true,
+            Self::List(inner) | Self::Map(inner) => inner.has_secrets(),
+            Self::Record(shape) => shape.has_secrets(),
+            _ => false,
+        }
+    }
+}
+
+impl Shape {
+    /// True if a field is a secret, or has secrets inside.
+    pub fn has_secrets(&self) -> bool {
+        self.fields.iter().any(|field| field.kind.has_secrets())
+    }
+}
+
 /// A type of the wire: its name and its fields.
 #[derive(Debug, PartialEq)]
 pub struct Shape {

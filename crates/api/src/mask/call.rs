@@ -82,8 +82,8 @@ impl CallMask {
 
     fn has_secrets(&self, side: CallSide) -> bool {
         self.0.iter().any(|info| match side {
-            CallSide::Request => info.parameters.iter().any(|it| has_secrets(&it.kind)),
-            CallSide::Response => output(info).is_some_and(|(_, shape)| shape_has_secrets(shape)),
+            CallSide::Request => info.parameters.iter().any(|it| it.kind.has_secrets()),
+            CallSide::Response => output(info).is_some_and(|(_, shape)| shape.has_secrets()),
         })
     }
 }
@@ -209,24 +209,11 @@ fn each(kind: &Kind, name: &str, shown: &mut Value, mask: &MaskField) {
         }
         (Kind::Record(shape), Value::Object(_)) => members(shape.fields, shown, mask),
         // A value that is not as it is declared may be anything.
-        (Kind::List(inner) | Kind::Map(inner), _) if has_secrets(inner) => {
+        (Kind::List(inner) | Kind::Map(inner), _) if inner.has_secrets() => {
             each(inner, name, shown, mask);
         }
         _ => mask(kind, name, shown),
     }
-}
-
-fn has_secrets(kind: &Kind) -> bool {
-    match kind {
-        Kind::Secret => true,
-        Kind::List(inner) | Kind::Map(inner) => has_secrets(inner),
-        Kind::Record(shape) => shape_has_secrets(shape),
-        _ => false,
-    }
-}
-
-fn shape_has_secrets(shape: &Shape) -> bool {
-    shape.fields.iter().any(|field| has_secrets(&field.kind))
 }
 
 /// Returns true if a path ends with the segments of a template, in which `{…}` matches any segment.

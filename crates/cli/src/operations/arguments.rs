@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use ginnel_api::{Field, Info, Kind, Output, ParameterLocation, json, mask};
 use ginnel_net::secret_file::{read_secret_lines, secret_text};
 
-use super::tree::{holds_secret, is_plain, names_file};
+use super::tree::{is_plain, names_file};
 use super::{FILE_ARG, dashed};
 use crate::error::CliError;
 use crate::help;
@@ -132,7 +132,7 @@ fn typed(info: &Info, parameter: &Field, matches: &ArgMatches) -> Result<Option<
             None => None,
         },
         _ => match one() {
-            Some(text) if holds_secret(&parameter.kind) && !text.starts_with('@') => {
+            Some(text) if parameter.kind.has_secrets() && !text.starts_with('@') => {
                 return Err(CliError::usage(format!(
                     "{option} holds secrets, and command lines are visible to other users: use @FILE"
                 )));

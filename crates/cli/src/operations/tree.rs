@@ -141,7 +141,7 @@ fn flag(info: &Info, parameter: &'static Field) -> Arg {
                 .value_parser(value_parser!(PathBuf))
                 .help(format!("A file that holds the value: {help}"));
         }
-        _ if holds_secret(&parameter.kind) => {
+        _ if parameter.kind.has_secrets() => {
             help.push_str("; as JSON in a file, or @- for standard input");
             arg.value_name("@FILE")
         }
@@ -173,16 +173,6 @@ pub(super) fn names_file(info: &Info, parameter: &Field) -> bool {
     let (known, name) = FILE_OF_KEY;
     let is_operation = (info.resource, info.name) == (known.resource, known.name);
     is_operation && parameter.kind == Kind::Secret && parameter.name == name
-}
-
-/// True for what has secrets inside, and so has no place on a command line.
-pub(super) fn holds_secret(kind: &Kind) -> bool {
-    match kind {
-        Kind::Secret => true,
-        Kind::List(item) | Kind::Map(item) => holds_secret(item),
-        Kind::Record(shape) => shape.fields.iter().any(|field| holds_secret(&field.kind)),
-        _ => false,
-    }
 }
 
 /// True for what is written without JSON.
