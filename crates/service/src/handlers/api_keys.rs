@@ -1,18 +1,13 @@
 //! API keys: made with a token, shown without.
 
-use ginnel_api::remote::api_keys::{ApiKey, Create, Delete, Get, List, Update};
+use ginnel_api::remote::api_keys::{ApiKey, Create, Update};
 
-use super::{
-    Context, Handler, OperationResult, changed_item, delete, get, list, new_item, on, resource,
-    stored,
-};
+use super::{Context, OperationResult, changed_item, new_item, resource, stored, usual_handlers};
 use crate::accounts;
 
 resource! { ApiKey }
 
-pub(super) fn handlers() -> Vec<Handler> {
-    vec![on(create), list::<List>(), get::<Get>(), on(update), delete::<Delete>()]
-}
+usual_handlers! { api_keys }
 
 async fn create(service: Context, params: Create) -> OperationResult<Create> {
     let caller = service.caller.clone();

@@ -2,11 +2,11 @@
 
 use ginnel_api::id::{self, prefix};
 use ginnel_api::remote::api_keys::ApiKey;
-use ginnel_api::remote::bot_users::{BotUser, Create, Delete, Get, List, Update};
+use ginnel_api::remote::bot_users::{BotUser, Create, Update};
 use ginnel_api::remote::credentials::Credential;
 use ginnel_store::Transaction;
 
-use super::{Context, Handler, OperationResult, changed_item, delete, get, list, on};
+use super::{Context, OperationResult, changed_item, usual_handlers};
 use crate::accounts::Caller;
 use crate::address::Base;
 use crate::context::{StoredResource, remove};
@@ -38,9 +38,7 @@ impl StoredResource for BotUser {
     }
 }
 
-pub(super) fn handlers() -> Vec<Handler> {
-    vec![on(create), list::<List>(), get::<Get>(), on(update), delete::<Delete>()]
-}
+usual_handlers! { bot_users }
 
 pub(super) async fn create(service: Context, params: Create) -> OperationResult<Create> {
     BotUser::check_writer(&service.caller)?;

@@ -1,15 +1,11 @@
 //! Certificate authorities: read when they are uploaded, kept as long as an edge uses them.
 
-use ginnel_api::remote::certificate_authorities::{
-    CertificateAuthority, Create, Delete, Get, List, Update,
-};
+use ginnel_api::remote::certificate_authorities::{CertificateAuthority, Create, Update};
 use ginnel_net::tls::x509::{self, CertificateFields};
 use ginnel_net::tls::{certificate, only_signed_by};
 use ginnel_store::Transaction;
 
-use super::{
-    Context, Handler, OperationResult, check_unused, delete, get, list, new_item, on, stored,
-};
+use super::{Context, OperationResult, check_unused, new_item, stored, usual_handlers};
 use crate::address::Base;
 use crate::context::{StoredResource, found, remove};
 use crate::{Refusal, code};
@@ -33,9 +29,7 @@ impl StoredResource for CertificateAuthority {
     }
 }
 
-pub(super) fn handlers() -> Vec<Handler> {
-    vec![on(create), list::<List>(), get::<Get>(), on(update), delete::<Delete>()]
-}
+usual_handlers! { certificate_authorities }
 
 async fn create(service: Context, params: Create) -> OperationResult<Create> {
     let (ca_pem, certificate) = read(&params.ca_pem)?;

@@ -1,12 +1,9 @@
 //! Credentials: authtokens of agents, kept as API keys are.
 
-use ginnel_api::remote::credentials::{Create, Credential, Delete, Get, List, Update};
+use ginnel_api::remote::credentials::{Create, Credential, Update};
 use ginnel_base::address::{HostPattern, HostPortPattern};
 
-use super::{
-    Context, Handler, OperationResult, changed_item, delete, get, list, new_item, on, resource,
-    stored,
-};
+use super::{Context, OperationResult, changed_item, new_item, resource, stored, usual_handlers};
 use crate::{Refusal, accounts, code};
 
 /// The longest entry of an access list, in bytes.
@@ -16,9 +13,7 @@ const MAX_ACL_ENTRIES: usize = 256;
 
 resource! { Credential }
 
-pub(super) fn handlers() -> Vec<Handler> {
-    vec![on(create), list::<List>(), get::<Get>(), on(update), delete::<Delete>()]
-}
+usual_handlers! { credentials }
 
 async fn create(service: Context, params: Create) -> OperationResult<Create> {
     let acl = check_acl(params.acl.unwrap_or_default())?;

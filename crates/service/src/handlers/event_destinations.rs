@@ -2,12 +2,12 @@
 
 use ginnel_api::Secret;
 use ginnel_api::remote::event_destinations::{
-    Create, Delete, EventDestination, EventTarget, Get, List, Update, WebhookTarget,
+    Create, EventDestination, EventTarget, Update, WebhookTarget,
 };
 use ginnel_store::Transaction;
 
 use super::event_subscriptions::admins_only;
-use super::{Context, Handler, OperationResult, changed_item, delete, get, list, new_item, on};
+use super::{Context, OperationResult, changed_item, new_item, usual_handlers};
 use crate::accounts::Caller;
 use crate::address::Base;
 use crate::context::{StoredResource, remove};
@@ -54,9 +54,7 @@ struct CheckedTarget {
     secret: Option<Secret>,
 }
 
-pub(super) fn handlers() -> Vec<Handler> {
-    vec![on(create), list::<List>(), get::<Get>(), on(update), delete::<Delete>()]
-}
+usual_handlers! { event_destinations }
 
 async fn create(service: Context, params: Create) -> OperationResult<Create> {
     admins_only(&service.caller)?;

@@ -6,11 +6,11 @@ use ginnel_api::id::{has_prefix, prefix};
 use ginnel_api::remote::Ref;
 use ginnel_api::remote::event_sources::EventSource;
 use ginnel_api::remote::event_subscriptions::{
-    Create, Delete, EventSourceReplace, EventSubscription, Get, List, Update,
+    Create, EventSourceReplace, EventSubscription, Update,
 };
 use ginnel_store::Transaction;
 
-use super::{Context, Handler, OperationResult, changed_item, delete, get, list, new_item, on};
+use super::{Context, OperationResult, changed_item, new_item, usual_handlers};
 use crate::accounts::Caller;
 use crate::address::Base;
 use crate::context::{StoredResource, remove, wrong_prefix};
@@ -48,9 +48,7 @@ impl StoredResource for EventSubscription {
     }
 }
 
-pub(super) fn handlers() -> Vec<Handler> {
-    vec![on(create), list::<List>(), get::<Get>(), on(update), delete::<Delete>()]
-}
+usual_handlers! { event_subscriptions }
 
 async fn create(service: Context, params: Create) -> OperationResult<Create> {
     admins_only(&service.caller)?;

@@ -1,12 +1,11 @@
 //! IP policies: deleted with their rules, whoever refers to them.
 
-use ginnel_api::remote::ip_policies::{Create, Delete, Get, IpPolicy, List, Update};
+use ginnel_api::remote::ip_policies::{Create, IpPolicy, Update};
 use ginnel_api::remote::ip_policy_rules::IpPolicyRule;
 use ginnel_store::Transaction;
 
 use super::{
-    Context, Handler, OperationResult, changed_item, check_unused, delete, get, list, new_item, on,
-    stored,
+    Context, OperationResult, changed_item, check_unused, new_item, stored, usual_handlers,
 };
 use crate::address::Base;
 use crate::context::{StoredResource, remove};
@@ -29,9 +28,7 @@ impl StoredResource for IpPolicy {
     }
 }
 
-pub(super) fn handlers() -> Vec<Handler> {
-    vec![on(create), list::<List>(), get::<Get>(), on(update), delete::<Delete>()]
-}
+usual_handlers! { ip_policies }
 
 async fn create(service: Context, params: Create) -> OperationResult<Create> {
     let create =

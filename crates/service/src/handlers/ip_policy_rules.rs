@@ -4,10 +4,10 @@ use std::net::IpAddr;
 
 use ginnel_api::id::{self, prefix};
 use ginnel_api::remote::Ref;
-use ginnel_api::remote::ip_policy_rules::{Create, Delete, Get, IpPolicyRule, List, Update};
+use ginnel_api::remote::ip_policy_rules::{Create, IpPolicyRule, Update};
 use ginnel_store::Transaction;
 
-use super::{Context, Handler, OperationResult, changed_item, delete, get, list, new_item, on};
+use super::{Context, OperationResult, changed_item, new_item, usual_handlers};
 use crate::accounts::Caller;
 use crate::address::Base;
 use crate::context::{StoredResource, found, remove, wrong_prefix};
@@ -32,9 +32,7 @@ impl StoredResource for IpPolicyRule {
     }
 }
 
-pub(super) fn handlers() -> Vec<Handler> {
-    vec![on(create), list::<List>(), get::<Get>(), on(update), delete::<Delete>()]
-}
+usual_handlers! { ip_policy_rules }
 
 async fn create(service: Context, params: Create) -> OperationResult<Create> {
     check_cidr(&params.cidr)?;

@@ -4,15 +4,11 @@ use std::collections::HashSet;
 
 use ginnel_api::id::{has_prefix, prefix};
 use ginnel_api::remote::Ref;
-use ginnel_api::remote::ip_restrictions::{
-    AccountIpRestriction, Create, Delete, Get, List, Update,
-};
+use ginnel_api::remote::ip_restrictions::{AccountIpRestriction, Create, Update};
 use ginnel_gateway::Ingress;
 use ginnel_store::Transaction;
 
-use super::{
-    Context, Handler, OperationResult, changed_item, delete, get, list, new_item, on, stored,
-};
+use super::{Context, OperationResult, changed_item, new_item, stored, usual_handlers};
 use crate::accounts::Caller;
 use crate::address::Base;
 use crate::context::{StoredResource, wrong_prefix};
@@ -35,9 +31,7 @@ impl StoredResource for AccountIpRestriction {
     }
 }
 
-pub(super) fn handlers() -> Vec<Handler> {
-    vec![on(create), list::<List>(), get::<Get>(), on(update), delete::<Delete>()]
-}
+usual_handlers! { ip_restrictions }
 
 async fn create(service: Context, params: Create) -> OperationResult<Create> {
     check_admin(&service.caller)?;

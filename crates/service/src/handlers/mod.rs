@@ -34,7 +34,9 @@ use ginnel_api::{Info, OperationHandler, PathOperations, on};
 
 use super::Refusal;
 use super::context::{Context, OperationResult};
-use stored::{changed_item, check_unused, delete, get, list, new_item, resource, stored};
+use stored::{
+    changed_item, check_unused, delete, get, list, new_item, resource, stored, usual_handlers,
+};
 
 /// A handler with its types erased.
 pub(super) type Handler = OperationHandler<Context, Refusal>;

@@ -6,12 +6,10 @@ use tokio::runtime::Handle;
 
 use ginnel_api::id::{has_prefix, prefix};
 use ginnel_api::remote::edges::tcp::TcpEdge;
-use ginnel_api::remote::reserved_addrs::{Create, Delete, Get, List, ReservedAddr, Update};
+use ginnel_api::remote::reserved_addrs::{Create, ReservedAddr, Update};
 use ginnel_store::{Changes, StoreError, Transaction};
 
-use super::{
-    Context, Handler, OperationResult, check_unused, delete, get, list, new_item, on, stored,
-};
+use super::{Context, OperationResult, check_unused, new_item, stored, usual_handlers};
 use crate::accounts::{self, Caller};
 use crate::address::Base;
 use crate::check::host_port;
@@ -37,9 +35,7 @@ impl StoredResource for ReservedAddr {
     }
 }
 
-pub(super) fn handlers() -> Vec<Handler> {
-    vec![on(create), list::<List>(), get::<Get>(), on(update), delete::<Delete>()]
-}
+usual_handlers! { reserved_addrs }
 
 async fn create(service: Context, params: Create) -> OperationResult<Create> {
     let requested = params.port.map(check_port).transpose()?;

@@ -1,11 +1,11 @@
 //! Service users: the accounts of bot users by their newer name, kept by the same functions.
 
 use ginnel_api::remote::bot_users::{self, BotUser};
-use ginnel_api::remote::service_users::{Create, Delete, Get, List, ServiceUser, Update};
+use ginnel_api::remote::service_users::{Create, ServiceUser, Update};
 use ginnel_store::Transaction;
 
 use super::bot_users as bots;
-use super::{Context, Handler, OperationResult, delete, get, list, on};
+use super::{Context, OperationResult, usual_handlers};
 use crate::Refusal;
 use crate::accounts::Caller;
 use crate::address::Base;
@@ -34,9 +34,7 @@ fn service_user(bot: BotUser) -> ServiceUser {
     ServiceUser { id, uri, created_at, name, active }
 }
 
-pub(super) fn handlers() -> Vec<Handler> {
-    vec![on(create), list::<List>(), get::<Get>(), on(update), delete::<Delete>()]
-}
+usual_handlers! { service_users }
 
 async fn create(service: Context, params: Create) -> OperationResult<Create> {
     let Create { name, active } = params;

@@ -67,6 +67,18 @@ macro_rules! resource {
     )+};
 }
 
+/// The handlers of a resource of this module of `ginnel_api::remote`, whose own are `create` and `update`.
+macro_rules! usual_handlers {
+    ($($module:ident)::+) => {
+        pub(super) fn handlers() -> Vec<$crate::handlers::Handler> {
+            use ginnel_api::remote::$($module)::+::{Delete, Get, List};
+
+            use $crate::handlers::{delete, get, list, on};
+            vec![on(create), list::<List>(), get::<Get>(), on(update), delete::<Delete>()]
+        }
+    };
+}
+
 /// A new resource with its identifier, its time, and the description and metadata of the call.
 macro_rules! new_item {
     ($change:ident, $call:ident => $Name:ident { $($fields:tt)* }) => {
@@ -90,4 +102,4 @@ macro_rules! changed_item {
     }};
 }
 
-pub(super) use {changed_item, new_item, resource};
+pub(super) use {changed_item, new_item, resource, usual_handlers};

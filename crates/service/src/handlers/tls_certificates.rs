@@ -2,12 +2,12 @@
 
 use ginnel_api::Timestamp;
 use ginnel_api::id::prefix;
-use ginnel_api::remote::tls_certificates::{Create, Delete, Get, List, TlsCertificate, Update};
+use ginnel_api::remote::tls_certificates::{Create, TlsCertificate, Update};
 use ginnel_net::tls::certificate::{self, Unusable};
 use ginnel_net::tls::x509::LeafFields;
 use ginnel_store::Transaction;
 
-use super::{Context, Handler, OperationResult, check_unused, delete, get, list, on, stored};
+use super::{Context, OperationResult, check_unused, stored, usual_handlers};
 use crate::address::Base;
 use crate::certificates::{self, CERTIFICATE};
 use crate::context::{StoredResource, found};
@@ -30,9 +30,7 @@ impl StoredResource for TlsCertificate {
     }
 }
 
-pub(super) fn handlers() -> Vec<Handler> {
-    vec![on(create), list::<List>(), get::<Get>(), on(update), delete::<Delete>()]
-}
+usual_handlers! { tls_certificates }
 
 async fn create(service: Context, params: Create) -> OperationResult<Create> {
     let Create { certificate_pem, private_key_pem, description, metadata } = params;

@@ -3,12 +3,12 @@
 use ginnel_api::Secret;
 use ginnel_api::id::{self, prefix};
 use ginnel_api::remote::Ref;
-use ginnel_api::remote::vault_secrets::{Create, Delete, Get, List, Update, VaultSecret};
+use ginnel_api::remote::vault_secrets::{Create, Update, VaultSecret};
 use ginnel_api::remote::vaults::Vault;
 use ginnel_store::{Transaction, View};
 
 use super::vaults::{check_name, check_secrets_unread};
-use super::{Context, Handler, OperationResult, delete, get, list, on};
+use super::{Context, OperationResult, usual_handlers};
 use crate::address::Base;
 use crate::context::{StoredResource, found, remove, wrong_prefix};
 use crate::vaults::{SECRET_NAMES, SECRETS_OF_VAULT, StoredSecret, VAULT_NAMES, secret_claim};
@@ -39,9 +39,7 @@ impl StoredResource for VaultSecret {
     }
 }
 
-pub(super) fn handlers() -> Vec<Handler> {
-    vec![on(create), list::<List>(), get::<Get>(), on(update), delete::<Delete>()]
-}
+usual_handlers! { vault_secrets }
 
 async fn create(service: Context, params: Create) -> OperationResult<Create> {
     check_name("name", &params.name)?;

@@ -2,32 +2,17 @@
 
 use std::collections::HashSet;
 
-use ginnel_api::remote::backends::failover::{Create, Delete, FailoverBackend, Get, List, Update};
+use ginnel_api::remote::backends::failover::{Create, FailoverBackend, Update};
 use ginnel_gateway::modules::backend::check_backend_id;
 use ginnel_store::Transaction;
 
 use super::children::{check_count, hold};
-use super::{
-    Context, Handler, OperationResult, changed_item, delete, delete_unused, get, list, new_item,
-    on, stored,
-};
-use crate::address::Base;
-use crate::context::StoredResource;
+use super::{Context, OperationResult, backend, changed_item, new_item, stored, usual_handlers};
 use crate::{Refusal, code};
 
-impl StoredResource for FailoverBackend {
-    fn locate(&mut self, base: &Base) {
-        self.uri = base.of(&self.id);
-    }
+backend! { FailoverBackend }
 
-    fn remove(change: &Transaction<'_>, id: &str, _: &Context) -> Result<(), Refusal> {
-        delete_unused::<Self>(change, id)
-    }
-}
-
-pub(super) fn handlers() -> Vec<Handler> {
-    vec![on(create), list::<List>(), get::<Get>(), on(update), delete::<Delete>()]
-}
+usual_handlers! { backends::failover }
 
 async fn create(service: Context, params: Create) -> OperationResult<Create> {
     let backends = check_children(params.backends.unwrap_or_default())?;

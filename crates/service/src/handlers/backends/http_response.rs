@@ -2,36 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use ginnel_api::remote::backends::http_response::{
-    Create, Delete, Get, HttpResponseBackend, List, Update,
-};
+use ginnel_api::remote::backends::http_response::{Create, HttpResponseBackend, Update};
 use ginnel_gateway::modules::header_edits::check_header;
-use ginnel_store::Transaction;
 
-use super::{
-    Context, Handler, OperationResult, changed_item, delete, delete_unused, get, list, new_item,
-    on, stored,
-};
-use crate::address::Base;
-use crate::context::StoredResource;
+use super::{Context, OperationResult, backend, changed_item, new_item, stored, usual_handlers};
 use crate::{Refusal, code};
 
 /// The longest body, in bytes (remote API sheet, section 6).
 const LONGEST_BODY: usize = 64 * 1024;
 
-impl StoredResource for HttpResponseBackend {
-    fn locate(&mut self, base: &Base) {
-        self.uri = base.of(&self.id);
-    }
+backend! { HttpResponseBackend }
 
-    fn remove(change: &Transaction<'_>, id: &str, _: &Context) -> Result<(), Refusal> {
-        delete_unused::<Self>(change, id)
-    }
-}
-
-pub(super) fn handlers() -> Vec<Handler> {
-    vec![on(create), list::<List>(), get::<Get>(), on(update), delete::<Delete>()]
-}
+usual_handlers! { backends::http_response }
 
 async fn create(service: Context, params: Create) -> OperationResult<Create> {
     let body = check_body(params.body.unwrap_or_default())?;

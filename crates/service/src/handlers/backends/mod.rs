@@ -10,8 +10,7 @@ mod weighted;
 use ginnel_store::{Document, Transaction, View};
 
 use super::{
-    Context, Handler, OperationResult, changed_item, check_unused, delete, get, list, new_item, on,
-    stored,
+    Context, Handler, OperationResult, changed_item, check_unused, new_item, stored, usual_handlers,
 };
 use crate::context::remove;
 use crate::{Refusal, code};
@@ -45,3 +44,24 @@ fn delete_unused<D: Document>(change: &Transaction<'_>, id: &str) -> Result<(), 
     check_unused(change, id, &[CHILD, TARGET], "backend", code::BACKEND_IN_USE)?;
     remove::<D>(change, id)
 }
+
+/// Implements `StoredResource` for a backend with one address.
+macro_rules! backend {
+    ($Name:ident) => {
+        impl $crate::context::StoredResource for $Name {
+            fn locate(&mut self, base: &$crate::address::Base) {
+                self.uri = base.of(&self.id);
+            }
+
+            fn remove(
+                change: &ginnel_store::Transaction<'_>,
+                id: &str,
+                _: &$crate::context::Context,
+            ) -> Result<(), $crate::Refusal> {
+                super::delete_unused::<Self>(change, id)
+            }
+        }
+    };
+}
+
+use backend;

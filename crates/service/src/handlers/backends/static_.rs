@@ -1,16 +1,13 @@
 //! Static backends: one fixed address, with or without TLS.
 
 use ginnel_api::mask;
-use ginnel_api::remote::backends::static_::{
-    Create, Delete, Get, List, StaticBackend, StaticBackendTls, Update,
-};
+use ginnel_api::remote::backends::static_::{Create, StaticBackend, StaticBackendTls, Update};
 use ginnel_base::address::Host;
 use ginnel_net::tls::{self, certificate};
 use ginnel_store::Transaction;
 
 use super::{
-    Context, Handler, OperationResult, changed_item, delete, delete_unused, get, list, new_item,
-    on, stored,
+    Context, OperationResult, changed_item, delete_unused, new_item, stored, usual_handlers,
 };
 use crate::address::Base;
 use crate::check::{Flaw, host_port};
@@ -36,9 +33,7 @@ impl StoredResource for StaticBackend {
     }
 }
 
-pub(super) fn handlers() -> Vec<Handler> {
-    vec![on(create), list::<List>(), get::<Get>(), on(update), delete::<Delete>()]
-}
+usual_handlers! { backends::static_ }
 
 async fn create(service: Context, params: Create) -> OperationResult<Create> {
     let address = checked_address(&params.address)?;

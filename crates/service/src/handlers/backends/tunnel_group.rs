@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 
 use ginnel_api::remote::Ref;
 use ginnel_api::remote::backends::tunnel_group::{
-    Create, Delete, Get, List, MAX_LABEL_BYTES, MOST_LABELS, TunnelGroupBackend, Update,
+    Create, MAX_LABEL_BYTES, MOST_LABELS, TunnelGroupBackend, Update,
 };
 use ginnel_store::Transaction;
 
 use super::{
-    Context, Handler, OperationResult, changed_item, delete, delete_unused, get, list, new_item,
-    on, stored,
+    Context, OperationResult, changed_item, delete_unused, new_item, stored, usual_handlers,
 };
 use crate::Refusal;
 use crate::address::Base;
@@ -35,9 +34,7 @@ impl StoredResource for TunnelGroupBackend {
     }
 }
 
-pub(super) fn handlers() -> Vec<Handler> {
-    vec![on(create), list::<List>(), get::<Get>(), on(update), delete::<Delete>()]
-}
+usual_handlers! { backends::tunnel_group }
 
 async fn create(service: Context, params: Create) -> OperationResult<Create> {
     let labels = check_labels(params.labels.unwrap_or_default())?;

@@ -3,35 +3,20 @@
 use std::collections::BTreeMap;
 
 use ginnel_api::id::{self, prefix};
-use ginnel_api::remote::backends::weighted::{Create, Delete, Get, List, Update, WeightedBackend};
+use ginnel_api::remote::backends::weighted::{Create, Update, WeightedBackend};
 use ginnel_gateway::modules::backend::check_backend_id;
 use ginnel_store::Transaction;
 
 use super::children::{check_count, hold};
-use super::{
-    Context, Handler, OperationResult, changed_item, delete, delete_unused, get, list, new_item,
-    on, stored,
-};
-use crate::address::Base;
-use crate::context::StoredResource;
+use super::{Context, OperationResult, backend, changed_item, new_item, stored, usual_handlers};
 use crate::{Refusal, code};
 
 /// The largest weight (remote API sheet, section 6).
 const LARGEST_WEIGHT: i64 = 10_000;
 
-impl StoredResource for WeightedBackend {
-    fn locate(&mut self, base: &Base) {
-        self.uri = base.of(&self.id);
-    }
+backend! { WeightedBackend }
 
-    fn remove(change: &Transaction<'_>, id: &str, _: &Context) -> Result<(), Refusal> {
-        delete_unused::<Self>(change, id)
-    }
-}
-
-pub(super) fn handlers() -> Vec<Handler> {
-    vec![on(create), list::<List>(), get::<Get>(), on(update), delete::<Delete>()]
-}
+usual_handlers! { backends::weighted }
 
 async fn create(service: Context, params: Create) -> OperationResult<Create> {
     let backends = check_children(params.backends.unwrap_or_default())?;
