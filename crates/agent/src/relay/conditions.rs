@@ -160,6 +160,8 @@ mod tests {
             "ETag: \"60a241825e120-a\"\r\nLast-Modified: Tue, 14 Nov 2023 22:13:20 GMT\r\n"
         );
         assert_eq!(headers(FileVersion::new(0, None)), "ETag: \"0-0\"\r\n");
+        let year_10000 = UNIX_EPOCH + Duration::from_secs(END_OF_DATES);
+        assert_eq!(headers(FileVersion::new(0, Some(year_10000))), "ETag: \"0-0\"\r\n");
     }
 
     #[test]
@@ -203,6 +205,12 @@ mod tests {
             (format!("If-None-Match: \"a\"\r\nIf-Modified-Since: {after}"), FileSelection::Whole),
             (format!("If-Modified-Since: {date}"), FileSelection::NotModified),
             (format!("If-Modified-Since: {before}"), FileSelection::Whole),
+            // The two obsolete forms of dates (RFC 9110, section 5.6.7).
+            (
+                "If-Modified-Since: Tuesday, 14-Nov-23 22:13:20 GMT".to_owned(),
+                FileSelection::NotModified,
+            ),
+            ("If-Modified-Since: Tue Nov 14 22:13:19 2023".to_owned(), FileSelection::Whole),
             ("If-Modified-Since: yesterday".to_owned(), FileSelection::Whole),
             (format!("If-Match: {tag}"), FileSelection::Whole),
             (format!("If-Match: W/{tag}"), FileSelection::OtherVersion),

@@ -6,7 +6,7 @@ macro_rules! edge_resource {
         [
             $Edge:ident: $edge_doc:literal;
             $resource:literal, $path:literal, [$items:ident]: $resource_doc:literal;
-            id: $id_doc:literal, hostports: $hostports_doc:literal;
+            prefix: $prefix:literal, hostports: $hostports_doc:literal;
             $create:literal, $list:literal, $get:literal, $update:literal, $delete:literal;
             $($fields:tt)*
         ]
@@ -19,20 +19,10 @@ macro_rules! edge_resource {
         $crate::macros::wire! {
             #[doc = $edge_doc]
             pub struct $Edge {
-                #[doc = $id_doc]
-                #[public(text)]
-                pub id: String,
-                /// The address of this edge.
-                #[public(text)]
-                pub uri: String,
-                /// When the edge was created.
-                pub created_at: Option<Timestamp>,
-                /// Human-readable description of the edge; at most 255 bytes.
-                #[public(text)]
-                pub description: Option<Description>,
-                /// Arbitrary text that the service stores and returns unchanged; at most 4096 bytes.
-                #[public(text)]
-                pub metadata: Option<Metadata>,
+                item {
+                    prefix: $prefix, noun: "edge", created: "When the edge was created.",
+                    description: "Human-readable description of the edge"
+                }
                 #[doc = $hostports_doc]
                 #[public(text)]
                 pub hostports: Option<Vec<String>>,

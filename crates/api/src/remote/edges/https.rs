@@ -3,12 +3,12 @@
 use crate::remote::edges::edge::edge_resource;
 use crate::remote::edges::modules::*;
 use crate::remote::edges::routes::HttpsEdgeRoute;
-use crate::{Description, Metadata, Timestamp};
+use crate::{Description, Metadata};
 
 https_modules!(edge_resource, [
     HttpsEdge: " Hosts whose traffic is controlled by routes.";
     "edges.https", "/edges/https", [https_edges]: " HTTPS edges: hosts whose traffic is controlled by routes.";
-    id: " Unique identifier, `edghts_` and 27 characters.",
+    prefix: "edghts",
     hostports: " The hosts and ports that the edge serves, `host:port`; a host may start with `*.`.";
     " Create an HTTPS edge; add routes to it afterwards.",
     " List the HTTPS edges, newest first.",

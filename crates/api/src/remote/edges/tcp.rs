@@ -2,12 +2,12 @@
 
 use crate::remote::edges::edge::edge_resource;
 use crate::remote::edges::modules::*;
-use crate::{Description, Metadata, Timestamp};
+use crate::{Description, Metadata};
 
 tcp_modules!(edge_resource, [
     TcpEdge: " Ports whose connections go to a backend.";
     "edges.tcp", "/edges/tcp", [tcp_edges]: " TCP edges: ports whose connections go to a backend.";
-    id: " Unique identifier, `edgtcp_` and 27 characters.",
+    prefix: "edgtcp",
     hostports: " The hosts and ports that the edge serves, `host:port`.";
     " Create a TCP edge.",
     " List the TCP edges, newest first.",
