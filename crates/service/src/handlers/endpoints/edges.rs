@@ -100,7 +100,7 @@ fn of_https_edge(
     }
     let hostports = edge.hostports.iter().flatten();
     let online = hostports
-        .filter_map(|hostport| of_edge(hostport, &url_of_host(shared, hostport)?, edge.text()));
+        .filter_map(|hostport| of_edge(hostport, &url_of_host(shared, hostport)?, (&edge).into()));
     Ok(online.collect())
 }
 
@@ -113,7 +113,7 @@ fn of_tcp_edge(missing: &[(String, u16)], edge: TcpEdge) -> Vec<Endpoint> {
     let online = hostports.filter_map(|hostport| {
         let (_, port) = host_port(hostport).ok()?;
         let is_missing = missing.iter().any(|(id, its)| *id == edge.id && *its == port);
-        let endpoint = of_edge(hostport, &format!("tcp://{hostport}"), edge.text());
+        let endpoint = of_edge(hostport, &format!("tcp://{hostport}"), (&edge).into());
         endpoint.filter(|_| !is_missing)
     });
     online.collect()
@@ -125,7 +125,7 @@ fn of_tls_edge(shared: &ServiceState, edge: &TlsEdge) -> Vec<Endpoint> {
     let hostports = port.and(edge.hostports.as_ref()).into_iter().flatten();
     let online = hostports.filter_map(|hostport| {
         let host = HostPortPattern::parse(hostport).ok()?.host_pattern();
-        of_edge(hostport, &format!("tls://{host}:{}", port?), edge.text())
+        of_edge(hostport, &format!("tls://{host}:{}", port?), edge.into())
     });
     online.collect()
 }
@@ -138,20 +138,15 @@ struct EdgeText {
     metadata: Option<Metadata>,
 }
 
-/// An edge of any kind.
-trait Edge {
-    fn text(&self) -> EdgeText;
-}
-
 macro_rules! edges {
     ($($Edge:ident),+) => {$(
-        impl Edge for $Edge {
-            fn text(&self) -> EdgeText {
-                EdgeText {
-                    id: self.id.clone(),
-                    created_at: self.created_at.clone(),
-                    description: self.description.clone(),
-                    metadata: self.metadata.clone(),
+        impl From<&$Edge> for EdgeText {
+            fn from(edge: &$Edge) -> Self {
+                Self {
+                    id: edge.id.clone(),
+                    created_at: edge.created_at.clone(),
+                    description: edge.description.clone(),
+                    metadata: edge.metadata.clone(),
                 }
             }
         }
