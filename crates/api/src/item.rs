@@ -22,7 +22,7 @@ pub trait GetItem: Operation {
 
 /// An operation that deletes one item.
 pub trait DeleteItem: Operation<Output = ()> {
-    /// What the operation `Get` of the same resource returns.
+    /// The result of the operation `Get` of the same resource.
     type Item: Serialize + Send + 'static;
 
     /// The identifier of the item.

@@ -46,7 +46,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// True for secrets, and for what has secrets inside.
+    /// Returns true for secrets, and for lists, maps and records that contain one.
     pub fn has_secrets(&self) -> bool {
         match self {
             Self::Secret => true,
@@ -58,7 +58,7 @@ impl Kind {
 }
 
 impl Shape {
-    /// True if a field is a secret, or has secrets inside.
+    /// Returns true if a field is a secret or contains one.
     pub fn has_secrets(&self) -> bool {
         self.fields.iter().any(|field| field.kind.has_secrets())
     }

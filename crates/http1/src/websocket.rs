@@ -1,4 +1,4 @@
-//! Frames of WebSockets: where they end, what their heads contain, and a close frame between two of them.
+//! The frames of a WebSocket: their heads, their ends, and a close frame between two of them.
 //!
 //! All parts that read frames use this parser. `tungstenite` is not used: it rejects the bits of extensions, which
 //! compressed messages that pass through have, and it has buffers of 128 KiB for each connection.

@@ -7,7 +7,8 @@ use std::task::{Context, Poll};
 use hyper::body::{Body, Bytes, Frame};
 use tokio::sync::mpsc;
 
-/// A body that ends with its channel. A full channel holds up the sender, and a closed one means that nobody reads.
+/// A body that ends with its channel. A full channel delays the sender. The channel is closed when the
+/// connection ends.
 pub struct ChannelBody(pub mpsc::Receiver<Bytes>);
 
 impl Body for ChannelBody {

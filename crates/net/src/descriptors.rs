@@ -4,7 +4,7 @@ use ginnel_base::logging::ignore;
 #[cfg(unix)]
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// What is taken where the system names no limit, and the most that is planned with.
+/// The number of descriptors that is assumed if the system has no limit, and the largest number that is assumed at all.
 const MAX_DESCRIPTORS: usize = 1 << 20;
 /// What some systems allow at most, although they say that there is no limit.
 #[cfg(unix)]

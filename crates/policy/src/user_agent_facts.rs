@@ -2,8 +2,8 @@
 //! anything there: it is for statistics and for those who mean well.
 //!
 //! `woothee` has had no release since 2023, and stays: it is tables in code, without I/O and without a file of regular
-//! expressions, which parsers on the data of `uap-core` read at the start. What it does not know, newer robots for example,
-//! is read from the header itself below.
+//! expressions, which parsers with the data of `uap-core` read at the start. Names that it does not know, such as those of
+//! newer robots, are read from the header itself.
 
 use woothee::parser::{Parser, WootheeResult};
 

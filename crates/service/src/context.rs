@@ -100,12 +100,12 @@ pub(super) trait StoredResource: Document + Send + 'static {
     /// Fills in what depends on the address of the service.
     fn locate(&mut self, base: &Base);
 
-    /// Fills in what is looked up in the database for each response.
+    /// Fills in the fields that are looked up in the database for each response.
     fn complete(&mut self, _: &View<'_>, _has_acme: bool) -> Result<(), StoreError> {
         Ok(())
     }
 
-    /// Fills in what only a running service knows. Events do not contain it.
+    /// Fills in the fields that only a running service knows. Events do not contain them.
     fn observe(&mut self, _: &ServiceState) {}
 
     /// Rejects callers who may not read such resources.

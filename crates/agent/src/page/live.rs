@@ -205,7 +205,7 @@ async fn stream(
     }
 }
 
-/// The body of a response that sends what comes after a cursor, for one page.
+/// Returns a body that sends the updates after a cursor to one page.
 pub(super) fn start(
     shared: Arc<AgentInner>,
     filter: RequestFilter,

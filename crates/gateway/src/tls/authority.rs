@@ -90,7 +90,7 @@ impl LocalCertificate {
         let mut names = self.hosts.clone();
         names.extend(LOCAL_NAMES.map(str::to_owned));
         if self.everywhere {
-            // Where the system does not name its interfaces, there are only the names above.
+            // If the system does not list its interfaces, only the names above remain.
             let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
             names.extend(interfaces.iter().map(|interface| interface.ip().to_string()));
         }

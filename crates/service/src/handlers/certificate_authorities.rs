@@ -22,7 +22,7 @@ impl StoredResource for CertificateAuthority {
         self.ca_pem = self.ca_pem.take().map(certificate::without_private_keys);
     }
 
-    /// An edge that lost its authority would have to let in everybody or nobody, so it keeps it.
+    /// An authority that an edge uses cannot be deleted: the edge could only admit all visitors or none.
     fn remove(change: &Transaction<'_>, id: &str, _: &Context) -> Result<(), Refusal> {
         check_unused(change, id, &[AUTHORITY], "certificate authority", code::AUTHORITY_IN_USE)?;
         remove::<Self>(change, id)

@@ -40,7 +40,7 @@ impl StoredResource for EventDestination {
             return Err(Refusal::new(code::DESTINATION_IN_USE, message));
         }
         DestinationSecret::remove(change, id)?;
-        // What waits for it may be much, and is removed step by step afterwards.
+        // Its waiting events may be many. They are removed step by step afterwards.
         remove::<Self>(change, id)
     }
 }

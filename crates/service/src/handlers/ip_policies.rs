@@ -18,8 +18,8 @@ impl StoredResource for IpPolicy {
         self.uri = base.of(&self.id);
     }
 
-    /// What refers to the policy keeps its identifier (specification, rule 4 of the states); an IP restriction
-    /// would refuse everybody then, so that its policies stay.
+    /// Resources that refer to the policy keep its identifier (specification, rule 4 of the states). The policies of
+    /// an IP restriction cannot be deleted, because the restriction would reject all callers.
     fn remove(change: &Transaction<'_>, id: &str, _: &Context) -> Result<(), Refusal> {
         check_unused(change, id, &[POLICY_OF_RESTRICTION], "IP policy", code::POLICY_IN_USE)?;
         let rules = change.referrers(id, POLICY_OF_RULE)?;

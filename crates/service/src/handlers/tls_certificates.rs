@@ -23,7 +23,7 @@ impl StoredResource for TlsCertificate {
         self.certificate_pem = self.certificate_pem.take().map(certificate::without_private_keys);
     }
 
-    /// A domain that lost its certificate would show one that nobody trusts, so it keeps it.
+    /// A certificate that a domain uses cannot be deleted: visitors would not trust the one that replaces it.
     fn remove(change: &Transaction<'_>, id: &str, _: &Context) -> Result<(), Refusal> {
         check_unused(change, id, &[CERTIFICATE], "TLS certificate", code::CERTIFICATE_IN_USE)?;
         certificates::remove(change, id)?.then_some(()).ok_or_else(Refusal::not_found)

@@ -1,4 +1,4 @@
-//! What edges of all kinds have in common: their hosts and ports are claimed, and their modules checked, in one way.
+//! Edges of all kinds: one way to claim their hosts and ports, and to check their modules.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub(super) trait Edge: ModuleHolder {
     }
 }
 
-/// Whose hosts and ports an edge gets.
+/// The owner of the hosts and ports that an edge gets.
 #[derive(Clone)]
 pub(super) struct HostportsOwner {
     pub owner_id: String,
@@ -51,7 +51,7 @@ impl HostportsOwner {
         }
     }
 
-    /// Gives an edge these hosts in place of those that it had.
+    /// Gives an edge these hosts instead of the ones that it had.
     fn claim_names(
         &self,
         change: &Transaction<'_>,
