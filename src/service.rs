@@ -11,9 +11,13 @@ use serde_json::Value;
 use ginnel_api::{Origin, Secret, mask};
 use ginnel_base::address::{self, Authority, HostPort};
 use ginnel_base::thread_runtime::ThreadRuntime;
+use ginnel_gateway::GatewaySettings;
 use ginnel_policy::path::AmbiguousPaths;
 use ginnel_service::config::{load_embedded, replace_settings};
-use ginnel_service::{self as service, Options, TrustedProxies};
+use ginnel_service::{
+    self as service, AgentSettings, CertificateSettings, DomainSettings, ManagementSettings,
+    MonitoringSettings, Options, StoreSettings, TokenSettings, TrustedProxies,
+};
 use ginnel_store::PostgresOptions;
 
 use super::traffic::TrafficEvents;
@@ -112,21 +116,17 @@ impl ServiceArguments {
         let mut config =
             load_embedded(file.as_deref(), settings).map_err(|problems| problems.join("\n"))?;
         let own = self.into_own_options()?;
-        if passed.iter().any(|name| name == "certificate") {
-            config.options.certificate.clone_from(&own.certificate);
-        }
         let is_passed = |name: &str| passed.iter().any(|it| it == name);
-        if own.path.is_some() && !is_passed("store") {
-            config.options.store = None;
+        if own.store.path.is_some() && !is_passed("store") {
+            config.options.store.server = None;
         }
-        if own.store.is_some() && !is_passed("path") {
-            config.options.path = None;
+        if own.store.server.is_some() && !is_passed("path") {
+            config.options.store.path = None;
         }
         let (kept_calls, origin) = (own.kept_calls, own.origin.clone());
         let keys: Vec<_> = passed.iter().flat_map(|name| keys_of(name)).collect();
         replace_settings(&mut config, own, &keys)?;
-        let agent_host = config.agent_host.unwrap_or_else(|| config.options.host.clone());
-        Ok(Options { kept_calls, origin, agent_host, ..config.options })
+        Ok(Options { kept_calls, origin, ..config.options })
     }
 
     fn into_own_options(self) -> Result<Options, String> {
@@ -151,37 +151,51 @@ impl ServiceArguments {
             let problem = |problem| format!("admin_addr: {:?} {problem}", mask::url(&text));
             HostPort::parse_to_listen(&text).map_err(problem)
         });
+        let (certificate, key) = self.certificate.unzip();
         Ok(Options {
-            path: self.path,
-            store: store.transpose().map_err(|problem| problem.to_string())?,
-            agent_host: self.host.clone(),
-            host: self.host,
-            port: self.port,
-            admin_key: admin_key?,
-            authtoken: self.authtoken.map(Secret),
-            public_url: self.public_url,
-            rate_limit,
-            agent_port: self.agent_port,
-            edge_host: self.edge_host,
-            http_port: self.http_port,
-            https_port: self.https_port,
-            base_domain: self.base_domain,
-            tls_endpoints: self.tls_endpoints,
-            certificate: self.certificate,
-            reserved_domains_only: self.reserved_domains_only,
-            trusted_proxies: trusted_proxies.map_err(|problem| problem.to_string())?,
-            ambiguous_paths: ambiguous_paths.map_err(|problem| problem.to_string())?,
-            edge_connections: limit("max_connections", self.max_connections)?,
-            edge_connections_per_address: limit(
-                "max_connections_per_address",
-                self.max_connections_per_address,
-            )?,
-            connections: limit("max_api_connections", self.max_api_connections)?,
-            agent_connections: limit("max_agent_connections", self.max_agent_connections)?,
-            heartbeat_interval: seconds("heartbeat", self.heartbeat.0)?,
-            heartbeat_tolerance: seconds("heartbeat", self.heartbeat.1)?,
-            reserve: seconds("reserve", self.reserve)?,
-            admin_addr: admin_addr.transpose()?,
+            store: StoreSettings {
+                path: self.path,
+                server: store.transpose().map_err(|problem| problem.to_string())?,
+                ..StoreSettings::default()
+            },
+            management: ManagementSettings {
+                host: self.host,
+                port: self.port,
+                public_url: self.public_url,
+                rate_limit,
+                connections: limit("max_api_connections", self.max_api_connections)?,
+                ..ManagementSettings::default()
+            },
+            tokens: TokenSettings { admin_key: admin_key?, authtoken: self.authtoken.map(Secret) },
+            gateway: GatewaySettings {
+                host: self.edge_host,
+                http_port: self.http_port,
+                https_port: self.https_port,
+                base_domain: self.base_domain,
+                tls_endpoints: self.tls_endpoints,
+                trusted_proxies: trusted_proxies.map_err(|problem| problem.to_string())?,
+                ambiguous_paths: ambiguous_paths.map_err(|problem| problem.to_string())?,
+                connections: limit("max_connections", self.max_connections)?,
+                connections_per_address: limit(
+                    "max_connections_per_address",
+                    self.max_connections_per_address,
+                )?,
+                ..GatewaySettings::default()
+            },
+            agents: AgentSettings {
+                port: self.agent_port,
+                connections: limit("max_agent_connections", self.max_agent_connections)?,
+                heartbeat_interval: seconds("heartbeat", self.heartbeat.0)?,
+                heartbeat_tolerance: seconds("heartbeat", self.heartbeat.1)?,
+                reserve: seconds("reserve", self.reserve)?,
+                ..AgentSettings::default()
+            },
+            certificate: CertificateSettings { certificate, key },
+            domains: DomainSettings { reserved_only: self.reserved_domains_only },
+            monitoring: MonitoringSettings {
+                admin_addr: admin_addr.transpose()?,
+                ..MonitoringSettings::default()
+            },
             kept_calls: self.kept_calls,
             origin: self.origin.map_or_else(Origin::default, |(seed, begin)| {
                 Origin::seeded(seed, UNIX_EPOCH + Duration::from_micros(begin))
@@ -224,8 +238,8 @@ impl PyService {
     fn new(py: Python<'_>, options: ServiceArguments) -> PyResult<Self> {
         let options =
             options.into_options().map_err(|problem| error::raise(py, "ConfigError", &problem))?;
-        let path = options.path.clone();
-        let in_memory = path.is_none() && options.store.is_none();
+        let path = options.store.path.clone();
+        let in_memory = path.is_none() && options.store.server.is_none();
         let runtime = ThreadRuntime::start("ginnel-service")?;
         let started = py.detach(|| runtime.block_on(service::Service::start(options)));
         let service = started.map_err(|problem| error::not_started(py, &problem))?;

@@ -9,7 +9,7 @@ use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use ginnel_api::Origin;
-use ginnel_service::Options;
+use ginnel_service::{Options, StoreSettings};
 use ginnel_store::{PostgresOptions, Store};
 
 /// Makes two tests of a function that takes an [`Engine`].
@@ -51,7 +51,8 @@ impl Engine {
 
     /// Options of a service with a new, empty store.
     pub fn options(self) -> Options {
-        let store = (self == Self::Postgres).then(new_database);
+        let server = (self == Self::Postgres).then(new_database);
+        let store = StoreSettings { server, ..StoreSettings::default() };
         Options { store, ..Options::default() }
     }
 }

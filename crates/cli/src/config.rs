@@ -112,7 +112,7 @@ fn rows<C>(
     sections: &'static [SettingSection<C>],
     resolved: &ResolvedSettings<C>,
 ) -> impl Iterator<Item = [String; 3]> {
-    let settings = sections.iter().flat_map(|section| section.settings);
+    let settings = sections.iter().flat_map(SettingSection::settings);
     settings.filter(|setting| setting.field.kind != ValueKind::Unused).map(|setting| {
         let value = setting.shown(&resolved.config).unwrap_or_else(|| "-".to_owned());
         [setting.key.to_owned(), value, resolved.origin(setting.key).to_string()]

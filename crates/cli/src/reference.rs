@@ -63,7 +63,7 @@ fn settings_table<C>(sections: &[SettingSection<C>], columns: &[SettingColumn<C>
         vec![format!("| Key | {heads} |"), format!("| ---{} |", " | ---".repeat(columns.len()))];
     for section in sections {
         lines.push(format!("| **{}** |{}", section.title, " |".repeat(columns.len())));
-        lines.extend(section.settings.iter().map(|setting| settings_row(setting, columns)));
+        lines.extend(section.settings().map(|setting| settings_row(setting, columns)));
     }
     lines.join("\n")
 }

@@ -131,8 +131,8 @@ async fn serve(mut running: RunningConfig, access: Option<AccessOutput>) -> Resu
     let mut signals = Signals::new()?;
     let ServeConfig { options, json, events, .. } = running.config.clone();
     let place = place(&options);
-    let path = options.path.clone();
-    let is_configured = (options.admin_key.is_some(), options.authtoken.is_some());
+    let path = options.store.path.clone();
+    let is_configured = (options.tokens.admin_key.is_some(), options.tokens.authtoken.is_some());
     let Some((started, is_ending)) = start(options, &mut signals).await else {
         complain("stopped before it had started");
         return Ok(());
@@ -203,7 +203,7 @@ async fn complain_of(mut health: HealthEvents) {
 
 /// Where the data is, in words.
 fn place(options: &ginnel_service::Options) -> String {
-    match (&options.store, &options.path) {
+    match (&options.store.server, &options.store.path) {
         (Some(store), _) => format!("data in {store}"),
         (None, Some(path)) => format!("data in {}", path.display()),
         (None, None) => "in memory".to_owned(),

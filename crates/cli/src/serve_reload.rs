@@ -73,7 +73,7 @@ impl RunningConfig {
         let has_logs = log_file::reopen();
         let outcome = self.reload(service).await;
         let has_file = self.matches.contains_id("config");
-        let has_certificate = self.config.certificate.is_some();
+        let has_certificate = self.config.options.certificate.certificate.is_some();
         match outcome {
             Ok(_) if !(has_logs || has_file || has_certificate) => complain(NOTHING_TO_READ),
             Ok(done) if done.changed.iter().chain(&done.restart_needed).all(Vec::is_empty) => {
@@ -115,8 +115,10 @@ impl RunningConfig {
         applied.map_err(|error| vec![error.to_string()])?;
         let mut report = report(&changes);
         // A path that has changed is reported already.
-        if certificate != self.certificate && config.certificate == self.config.certificate {
-            let path = config.certificate.iter().map(|path| mask::path(path).to_string());
+        let path = &config.options.certificate.certificate;
+        let is_same_path = *path == self.config.options.certificate.certificate;
+        if certificate != self.certificate && is_same_path {
+            let path = path.iter().map(|path| mask::path(path).to_string());
             let lines = path.map(|path| format!("certificate: what {path} holds is new"));
             report.changed.get_or_insert_default().extend(lines);
         }
@@ -128,7 +130,7 @@ impl RunningConfig {
 
 /// What the file of the certificate holds; that it cannot be read is found out by whoever shows it.
 fn certificate_of(config: &ServeConfig) -> Option<Vec<u8>> {
-    let (path, _) = config.options.certificate.as_ref()?;
+    let path = config.options.certificate.certificate.as_ref()?;
     or_debug!(std::fs::read(path), "cannot compare the certificate")
 }
 

@@ -16,7 +16,7 @@ pub(super) fn arguments<C: Default + 'static>(
     sections: &'static [SettingSection<C>],
 ) -> impl Iterator<Item = Arg> {
     sections.iter().flat_map(|section| {
-        let flags = section.settings.iter().filter_map(argument);
+        let flags = section.settings().filter_map(argument);
         flags.map(|argument| argument.help_heading(section.title))
     })
 }
@@ -27,7 +27,7 @@ pub(super) fn single_argument<C: Default + 'static>(
     key: &str,
 ) -> Option<Arg> {
     sections.iter().find_map(|section| {
-        let setting = section.settings.iter().find(|setting| setting.key == key)?;
+        let setting = section.settings().find(|setting| setting.key == key)?;
         Some(argument(setting)?.help_heading(section.title))
     })
 }

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use ginnel_agent::config as agent;
 use ginnel_api::spelling::misspelt;
 use ginnel_service::config as service;
-use ginnel_settings::is_set_by_kubernetes;
+use ginnel_settings::{SettingSection, is_set_by_kubernetes};
 
 use super::output::complain;
 
@@ -55,8 +55,8 @@ fn warning(name: &str, known: &[String]) -> String {
 }
 
 fn known() -> Vec<String> {
-    let of_service = service::SECTIONS.iter().flat_map(|section| section.settings);
-    let of_agent = agent::SECTIONS.iter().flat_map(|section| section.settings);
+    let of_service = service::SECTIONS.iter().flat_map(SettingSection::settings);
+    let of_agent = agent::SECTIONS.iter().flat_map(SettingSection::settings);
     let of_service = of_service.filter_map(|setting| setting.environment());
     let of_agent = of_agent.filter_map(|setting| setting.environment());
     OTHERS.iter().map(ToString::to_string).chain(of_service).chain(of_agent).collect()

@@ -33,8 +33,6 @@ pub mod tls;
 mod trusted_proxies;
 pub mod upstream;
 
-pub use ginnel_http1::HeadLimits;
-
 pub use addresses::{AddressFileError, AddressFiles};
 pub use gateway_error::GatewayError;
 pub use message::BoxFuture;
@@ -53,7 +51,6 @@ pub use routing::internal::is_internal;
 pub use routing::remote_hosts::{HostRank, RemoteHosts};
 pub use server::gateway::Gateway;
 pub use settings::GatewaySettings;
-pub use settings::LiveGatewaySettings;
 pub use timeouts::Timeouts;
 pub use trusted_proxies::{TrustedProxies, TrustedProxyError};
 pub use upstream::budget::ConnectionBudget;

@@ -4,108 +4,151 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 
 use ginnel_api::Origin;
-use ginnel_http1::HeadLimits;
+use ginnel_base::address::HostName;
+use ginnel_http1::{HeadLimits, MAX_HEAD_BYTES, MAX_HEAD_FIELDS};
 use ginnel_net::ConnectionCaps;
 use ginnel_net::descriptors::{self, DescriptorLimit};
 use ginnel_policy::path::AmbiguousPaths;
 use ginnel_policy::{AddressDatabase, CODE_PREFIX, DEFAULT_IPV6_PREFIX};
+use ginnel_settings::{ByteSize, settings};
 
 use super::timeouts::Timeouts;
 use super::trusted_proxies::TrustedProxies;
 
-/// How public traffic is taken.
-#[derive(Debug, Clone)]
-pub struct GatewaySettings {
-    /// The name or address to listen on.
-    pub host: String,
-    /// The port for HTTP that all hosts share; 0 picks a free port, none disables it.
-    pub http_port: Option<u16>,
-    /// The port for HTTPS that all hosts share; 0 picks a free port, none disables it.
-    pub https_port: Option<u16>,
-    /// The port for HTTP in public addresses, where a load balancer listens at another one.
-    pub public_http_port: Option<NonZeroU16>,
-    /// As `public_http_port`, for HTTPS.
-    pub public_https_port: Option<NonZeroU16>,
-    /// True when who comes before [`Gateway::open`](super::Gateway::open) waits for it.
-    pub opens_later: bool,
-    /// The domain below which endpoints get names on the shared ports; without one, each gets a
-    /// port of its own.
-    pub base_domain: Option<String>,
-    /// True when the ports of endpoints that ask for HTTPS speak TLS.
-    pub tls_endpoints: bool,
-    /// What stands before the number of an error code.
-    pub code_prefix: String,
-    /// The proxies in front of the service.
-    pub trusted_proxies: TrustedProxies,
-    /// True when connections of these begin with a header of the PROXY protocol, version 2.
-    pub proxy_protocol: bool,
-    /// What becomes of requests with ambiguous paths where routes or rules look at paths.
-    pub ambiguous_paths: AmbiguousPaths,
-    /// The length of the IPv6 prefix that is one visitor to rate limits by `conn.client_ip`.
-    pub ipv6_prefix: u8,
-    /// How many connections are held at once; none for what the file descriptors of the process
-    /// leave. More are closed at once.
-    pub connections: Option<usize>,
-    /// How many of them one address may hold; none for a quarter, at least 500 and at most 1,024
-    /// where there is room.
-    pub connections_per_address: Option<usize>,
-    /// How long others may take.
-    pub timeouts: Timeouts,
-    /// How many requests a visitor's connection may carry at once with HTTP/2.
-    pub http2_streams: u32,
-    /// How large the head of a visitor's request may be: at most what agents take.
-    pub head: HeadLimits,
-    /// How many connections to one upstream may wait for another request, for each way. With fewer than
-    /// visitors who send at once, each of their bursts would end in connections closed and opened again.
-    pub upstream_idle_connections: usize,
-    /// Whether IP restrictions refuse anybody; else they only warn.
-    pub enforce_ip_restrictions: bool,
-    /// Whether policies of agents may have issuers and sources of keys at private addresses.
-    pub private_issuers: bool,
-    /// What is known of the addresses of visitors; none where the operator has no files.
-    pub addresses: Option<Arc<dyn AddressDatabase>>,
-    /// Where the names of endpoints come from that ask for none.
-    pub origin: Origin,
-    /// Whether traffic is counted for a scrape.
-    pub metrics: bool,
-    /// Whether each request gets a name, which visitor and upstream see as `X-Request-Id`. Requests take
-    /// the full path then.
-    pub request_ids: bool,
-}
+/// The connections that a gateway holds by default.
+const ALL_THAT_IS_LEFT: &str = "what the limit of open files leaves, at most 16,384";
 
-impl Default for GatewaySettings {
-    fn default() -> Self {
-        Self {
-            host: "127.0.0.1".to_owned(),
-            http_port: Some(0),
-            https_port: Some(0),
-            public_http_port: None,
-            public_https_port: None,
-            opens_later: false,
-            base_domain: None,
-            tls_endpoints: false,
-            code_prefix: CODE_PREFIX.to_owned(),
-            trusted_proxies: TrustedProxies::default(),
-            proxy_protocol: false,
-            ambiguous_paths: AmbiguousPaths::default(),
-            ipv6_prefix: DEFAULT_IPV6_PREFIX,
-            connections: None,
-            connections_per_address: None,
-            timeouts: Timeouts::default(),
-            http2_streams: 128,
-            enforce_ip_restrictions: true,
-            private_issuers: false,
-            addresses: None,
-            head: HeadLimits::default(),
-            upstream_idle_connections: 1024,
-            origin: Origin::default(),
-            metrics: false,
-            request_ids: false,
-        }
+settings! {
+    /// How public traffic is taken. A connection keeps the limits that it began with.
+    #[derive(Debug, Clone)]
+    pub struct GatewaySettings {
+        /// If true, visitors who come before [`Gateway::open`](super::Gateway::open) wait for it.
+        pub opens_later: bool = false,
+        /// The maximum times that others may take.
+        pub timeouts: Timeouts = Timeouts::default(),
+        /// Facts about the addresses of visitors; none if the operator has no files.
+        pub addresses: Option<Arc<dyn AddressDatabase>> = None,
+        /// The source of names of endpoints that ask for none.
+        pub origin: Origin = Origin::default(),
+        /// If true, traffic is counted for a scrape.
+        pub metrics: bool = false,
+        /// If true, each request gets a name, which visitor and upstream see as `X-Request-Id`. Requests take
+        /// the full path then.
+        pub request_ids: bool = false,
+    }
+
+    /// The settings of listeners.
+    listeners {
+        host: String = "127.0.0.1".to_owned(),
+            "edge_host", "HOST",
+            "The host name or address for public traffic",
+            usual();
+        http_port: Option<u16> = Some(0),
+            "http_port", "PORT",
+            "The port for public HTTP; 0 picks a free port, none disables it",
+            usual();
+        https_port: Option<u16> = Some(0),
+            "https_port", "PORT",
+            "The port for public HTTPS; 0 picks a free port, none disables it",
+            usual();
+        public_http_port: Option<NonZeroU16> = None,
+            "public_http_port", "N",
+            "The port for HTTP in addresses that visitors get, if a load balancer listens at another one",
+            unset("`http_port`");
+        public_https_port: Option<NonZeroU16> = None,
+            "public_https_port", "N",
+            "The port for HTTPS in addresses that visitors get, if a load balancer listens at another one",
+            unset("`https_port`");
+        base_domain: Option<String> = None,
+            "base_domain", "DOMAIN",
+            "The domain below which tunnels get host names; without it, each gets a port",
+            usual();
+    }
+
+    /// The settings of proxies and paths.
+    visitors {
+        trusted_proxies: TrustedProxies = TrustedProxies::default(),
+            "trusted_proxies", "CIDR",
+            "Proxies whose X-Forwarded-For header is trusted: addresses or CIDRs",
+            usual(), live();
+        proxy_protocol: bool = false,
+            "proxy_protocol", "BOOL",
+            "Require the PROXY protocol, version 2, from trusted proxies, for visitors and agents";
+        ambiguous_paths: AmbiguousPaths = AmbiguousPaths::default(),
+            "ambiguous_paths", "WHAT",
+            "Treatment of ambiguous paths, if a route or a rule looks at paths",
+            live();
+        enforce_ip_restrictions: bool = true,
+            "enforce_ip_restrictions", "BOOL",
+            "Reject clients that IP restrictions do not allow; false only warns, for operators who are locked out";
+    }
+
+    /// The setting of the ports of tunnels.
+    tunnel_ports {
+        tls_endpoints: bool = false,
+            "tls_endpoints", "BOOL",
+            "Speak TLS on the ports of tunnels that ask for HTTPS";
+    }
+
+    /// The setting of issuers.
+    issuers {
+        private_issuers: bool = false,
+            "private_issuers", "BOOL",
+            "Let agents name issuers of logins and sources of keys at private addresses";
+    }
+
+    /// The setting of error codes.
+    error_codes {
+        code_prefix: String = CODE_PREFIX.to_owned(),
+            "code_prefix", "TEXT",
+            "The prefix of error codes, before their numbers";
+    }
+
+    /// The limits of connections.
+    connections {
+        connections: Option<usize> = None,
+            "max_connections", "N",
+            "The most visitor connections that may be open",
+            between(1, u32::MAX as u64), live(), unset(ALL_THAT_IS_LEFT);
+        connections_per_address: Option<usize> = None,
+            "max_connections_per_address", "N",
+            "The most visitor connections that may be open from one address",
+            between(1, u32::MAX as u64), live(), unset("a quarter of these, 500 to 1,024");
+    }
+
+    /// The limits of one connection besides [`Timeouts`], under `edge`.
+    limits {
+        upstream_idle_connections: usize = 1024,
+            "edge.upstream_idle_connections", "N",
+            "Maximum number of idle connections to one backend",
+            between(0, 4_096), live();
+        http2_streams: u32 = 128,
+            "edge.http2_streams", "N",
+            "Maximum number of concurrent requests on an HTTP/2 connection",
+            between(1, 10_000), live();
+        ipv6_prefix: u8 = DEFAULT_IPV6_PREFIX,
+            "edge.rate_limit_ipv6_prefix", "N",
+            "The length of the IPv6 prefix that rate limits by conn.client_ip count as one visitor",
+            between(1, 128), live();
+        max_head: ByteSize = ByteSize(HeadLimits::default().bytes),
+            "edge.max_head_size", "SIZE",
+            "The largest head of a visitor's request, with its first line; larger ones get 431",
+            between(1 << 10, MAX_HEAD_BYTES as u64), live();
+        max_header_fields: usize = HeadLimits::default().fields,
+            "edge.max_header_fields", "N",
+            "The most header fields of a visitor's request; with more it gets 431",
+            between(10, MAX_HEAD_FIELDS as u64), live();
     }
 }
 
 impl GatewaySettings {
+    /// The settings with the domain in its normal form. A domain that is not a host name is refused elsewhere.
+    pub(super) fn normalized(mut self) -> Self {
+        let name = self.base_domain.as_deref().and_then(|domain| HostName::parse(domain).ok());
+        self.base_domain = name.map(|name| name.to_string()).or(self.base_domain);
+        self
+    }
+
     pub(super) fn connection_caps(&self) -> ConnectionCaps {
         let total = self.connections.unwrap_or_else(|| DescriptorLimit::now().visitors());
         let per_address = self.connections_per_address;
@@ -113,25 +156,8 @@ impl GatewaySettings {
         ConnectionCaps { total, per_address, reserved: 0 }
     }
 
-    pub(super) fn live(&self) -> LiveGatewaySettings {
-        LiveGatewaySettings {
-            trusted_proxies: self.trusted_proxies.clone(),
-            ambiguous_paths: self.ambiguous_paths,
-            ipv6_prefix: self.ipv6_prefix,
-            timeouts: self.timeouts,
-            http2_streams: self.http2_streams,
-            head: self.head,
-        }
+    /// Maximum size of the head of a visitor's request: at most what agents accept.
+    pub(super) fn head_limits(&self) -> HeadLimits {
+        HeadLimits { bytes: self.max_head.0, fields: self.max_header_fields }
     }
-}
-
-/// What may change while the gateway runs; a connection keeps what it began with.
-#[derive(Debug)]
-pub struct LiveGatewaySettings {
-    pub trusted_proxies: TrustedProxies,
-    pub ambiguous_paths: AmbiguousPaths,
-    pub ipv6_prefix: u8,
-    pub timeouts: Timeouts,
-    pub http2_streams: u32,
-    pub head: HeadLimits,
 }

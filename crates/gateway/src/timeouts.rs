@@ -2,44 +2,57 @@
 
 use std::time::Duration;
 
+use ginnel_settings::settings;
+
 /// How often a connection is looked at, at least.
 const MAX_TICK: Duration = Duration::from_millis(2500);
 /// How many times it is looked at within the shortest of its times.
 const LOOKS: u32 = 4;
 
-/// How long others may take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Timeouts {
-    /// How long a visitor may be silent at first, where visitors speak first.
-    pub first_byte: Duration,
-    /// How long a TLS handshake may take.
-    pub handshake: Duration,
-    /// How long the head of a request may take.
-    pub head: Duration,
-    /// How long nothing of a body may arrive, or be taken.
-    pub stall: Duration,
-    /// How long a connection may be idle between requests.
-    pub idle: Duration,
-    /// How long opening a connection to an upstream may take.
-    pub dial: Duration,
-    /// How long an upstream may take to begin its response.
-    pub response: Duration,
-    /// How long a connection to an upstream waits for another request.
-    pub upstream_idle: Duration,
-}
+/// The shortest and the longest time for others, in milliseconds.
+const MIN_TIME: u64 = 50;
+const MAX_TIME: u64 = 24 * 3_600_000;
 
-impl Default for Timeouts {
-    fn default() -> Self {
-        Self {
-            first_byte: Duration::from_secs(5),
-            handshake: Duration::from_secs(10),
-            head: Duration::from_secs(10),
-            stall: Duration::from_secs(30),
-            idle: Duration::from_secs(90),
-            dial: Duration::from_secs(10),
-            response: Duration::from_secs(60),
-            upstream_idle: Duration::from_secs(20),
-        }
+settings! {
+    /// Maximum times that visitors and upstreams may take.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Timeouts {
+    }
+
+    /// The times, under `edge`.
+    rows {
+        first_byte: Duration = Duration::from_secs(5),
+            "edge.first_byte_timeout", "DURATION",
+            "Maximum time until a visitor sends its first byte, in protocols in which visitors send first",
+            between(MIN_TIME, MAX_TIME), live();
+        handshake: Duration = Duration::from_secs(10),
+            "edge.handshake_timeout", "DURATION",
+            "Maximum duration of a TLS handshake",
+            between(MIN_TIME, MAX_TIME), live();
+        head: Duration = Duration::from_secs(10),
+            "edge.head_timeout", "DURATION",
+            "Maximum duration of a request's head",
+            between(MIN_TIME, MAX_TIME), live();
+        stall: Duration = Duration::from_secs(30),
+            "edge.stall_timeout", "DURATION",
+            "Maximum time in which a visitor sends or accepts nothing of a body",
+            between(MIN_TIME, MAX_TIME), live();
+        idle: Duration = Duration::from_secs(90),
+            "edge.idle_timeout", "DURATION",
+            "Maximum time that a visitor's connection is idle between requests",
+            between(MIN_TIME, MAX_TIME), live();
+        dial: Duration = Duration::from_secs(10),
+            "edge.dial_timeout", "DURATION",
+            "Maximum time to open a connection to a backend",
+            between(MIN_TIME, MAX_TIME), live();
+        response: Duration = Duration::from_secs(60),
+            "edge.response_timeout", "DURATION",
+            "Maximum time until a backend begins its response",
+            between(MIN_TIME, MAX_TIME), live();
+        upstream_idle: Duration = Duration::from_secs(20),
+            "edge.upstream_idle_timeout", "DURATION",
+            "Minimum time that a connection to a backend is kept for another request",
+            between(MIN_TIME, MAX_TIME), live();
     }
 }
 

@@ -7,9 +7,36 @@ use std::sync::Arc;
 use ginnel_gateway::tls::authority::LocalAuthority;
 use ginnel_gateway::tls::authority_key::AuthorityKey;
 use ginnel_net::secret_file::warn_if_readable;
+use ginnel_settings::settings;
 
 use super::Error;
 use super::store::{Store, StoreError, Transaction, View};
+
+settings! {
+    /// A certificate from a file, which is shown for the host names in it.
+    #[derive(Debug, Clone)]
+    pub struct CertificateSettings {
+    }
+
+    /// The settings of the files.
+    rows {
+        certificate: Option<PathBuf> = None,
+            "certificate", "FILE",
+            "A PEM file with a certificate for the host names in it; read again at a reload",
+            usual(), live();
+        key: Option<PathBuf> = None,
+            "certificate_key", "FILE",
+            "A PEM file with the private key of the certificate",
+            usual(), live();
+    }
+}
+
+impl CertificateSettings {
+    /// The files, if both are named.
+    pub fn files(&self) -> Option<(PathBuf, PathBuf)> {
+        self.certificate.clone().zip(self.key.clone())
+    }
+}
 
 /// The setting with the certificate, as PEM.
 pub(super) const CERTIFICATE: &str = "ca_certificate";

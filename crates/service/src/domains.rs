@@ -3,6 +3,8 @@
 use ginnel_api::remote::reserved_addrs::ReservedAddr;
 use ginnel_api::remote::reserved_domains::ReservedDomain;
 
+use ginnel_settings::settings;
+
 use super::store::{StoreError, View};
 
 /// Where reserved domains are unique.
@@ -16,6 +18,20 @@ pub(super) const HOSTPORTS_OWNER: &str = "hostports_owner";
 pub(super) const PORTS: &str = "tcp_port";
 /// The role of a reserved address for the edges that use it.
 pub(super) const ADDRESS: &str = "reserved_addr";
+
+settings! {
+    /// Rules for the host names of edges and tunnels.
+    #[derive(Debug, Clone, Copy)]
+    pub struct DomainSettings {
+    }
+
+    /// The settings of host names.
+    rows {
+        reserved_only: bool = false,
+            "reserved_domains_only", "BOOL",
+            "Let edges and tunnels use only domains that their owner has reserved";
+    }
+}
 
 /// Why a host name may not be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

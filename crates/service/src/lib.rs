@@ -36,11 +36,14 @@ mod error;
 mod events;
 pub mod handlers;
 mod home;
+mod known_addresses;
 mod live;
 mod logins;
+mod management;
 mod monitoring;
 mod not_offered;
 mod oauth;
+mod open_parts;
 mod options;
 mod pipeline;
 mod preflight;
@@ -53,9 +56,11 @@ mod rehearsal;
 pub mod reload;
 mod restrictions;
 mod routes;
+mod secret_files;
 mod start;
 mod stop;
 mod store_copy;
+mod store_settings;
 mod tokens;
 mod vaults;
 
@@ -64,20 +69,30 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use acme::{AcmeChallenge, AcmeOptions};
-pub use agents::{check_bind, check_labeled_bind, requested_address};
+pub use agents::{AgentSettings, check_bind, check_labeled_bind, requested_address};
+pub use audit::AuditSettings;
+pub use authority::CertificateSettings;
 pub use backup::{BackupSchedule, BackupStatus};
+pub use cluster::ClusterSettings;
 pub use decode::decode;
+pub use domains::DomainSettings;
 pub use error::Error;
 pub use events::EventOptions;
 pub use ginnel_gateway::{TrustedProxies, TrustedProxyError};
 pub use ginnel_net::{AcceptFailures, Refusals};
+pub use known_addresses::AddressFileSettings;
 pub use live::ApiLimits;
+pub use management::ManagementSettings;
+pub use monitoring::MonitoringSettings;
 pub use oauth::{OauthOptions, OauthProviderOptions};
-pub use options::{Options, read_admin_key, read_authtoken};
+pub use options::Options;
 pub use refusal::Refusal;
 pub use rehearsal::{Called, InjectedFault};
+pub use secret_files::{read_admin_key, read_authtoken};
 pub use store_copy::{copy_store, copy_store_until};
-pub use tokens::new_admin_key;
+pub use store_settings::StoreSettings;
+pub use tokens::{TokenSettings, new_admin_key};
+pub use vaults::VaultSettings;
 
 use ginnel_api::Secret;
 use ginnel_base::address::reachable;
@@ -92,12 +107,15 @@ use agents::AgentListener;
 use context::ServiceState;
 use events::EventDispatcher;
 use monitoring::ServiceMonitor;
-use tokens::{TokenFiles, Tokens};
+use open_parts::OpenParts;
+use tokens::TokenFiles;
 
 /// A service at work; many may run in one process.
 ///
 /// Dropping it takes no more requests; [`Service::stop`] also waits until the database is closed.
 pub struct Service {
+    /// The first to drop: no more traffic is taken then.
+    parts: OpenParts,
     shared: Arc<ServiceState>,
     /// Of the management API.
     shutdown: Shutdown,
@@ -106,7 +124,7 @@ pub struct Service {
     limit: Arc<ConnectionLimit>,
     agents: Option<AgentListener>,
     url: String,
-    tokens: Tokens,
+    tokens: TokenSettings,
     token_files: TokenFiles,
     monitor: Arc<ServiceMonitor>,
     /// The last to close.
@@ -267,14 +285,5 @@ impl Service {
     /// When the database cannot be written.
     pub async fn restore(&self, snapshot: Snapshot) -> Result<(), Error> {
         self.shared.write(move |change| Ok(change.restore(&snapshot)?)).await
-    }
-}
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        if let Some(cluster) = &self.shared.cluster {
-            cluster.close();
-        }
-        self.shared.gateway.close();
     }
 }

@@ -8,38 +8,47 @@ use http::request;
 
 use ginnel_http1::{MAX_HEAD_BYTES, MAX_HEAD_FIELDS, head_size};
 use ginnel_net::ApiTimeouts;
-use ginnel_settings::ByteSize;
+use ginnel_settings::{ByteSize, settings};
 
 use super::rate_limit::RateLimit;
-use super::{Options, Refusal, TrustedProxies};
+use super::{Refusal, TrustedProxies};
 
-/// How long clients of the management API may take, and how much they may send.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ApiLimits {
-    /// How long a client may be silent at first.
-    pub first_byte: Duration,
-    /// How long the head of a request may take, and the time between two requests.
-    pub head: Duration,
-    /// How long a body may take.
-    pub body: Duration,
-    /// The largest body (remote API sheet, section 1).
-    pub max_body: ByteSize,
-    /// The largest head of a request.
-    pub max_head: ByteSize,
-    /// The most fields that it may have; more than a hundred are refused by hyper, without a text.
-    pub max_header_fields: usize,
-}
+/// The shortest and the longest time for clients, in milliseconds.
+const MIN_TIME: u64 = 50;
+const MAX_TIME: u64 = 24 * 3_600_000;
 
-impl Default for ApiLimits {
-    fn default() -> Self {
-        Self {
-            first_byte: Duration::from_secs(5),
-            head: Duration::from_secs(30),
-            body: Duration::from_secs(30),
-            max_body: ByteSize(1 << 20),
-            max_head: ByteSize(MAX_HEAD_BYTES),
-            max_header_fields: MAX_HEAD_FIELDS,
-        }
+settings! {
+    /// Limits of one connection to the management API. More than a hundred header fields are refused by hyper, without a text.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct ApiLimits {
+    }
+
+    /// The limits, under `api`.
+    rows {
+        first_byte: Duration = Duration::from_secs(5),
+            "api.first_byte_timeout", "DURATION",
+            "Maximum time until a client of the management API sends its first byte",
+            between(MIN_TIME, MAX_TIME), live();
+        head: Duration = Duration::from_secs(30),
+            "api.head_timeout", "DURATION",
+            "Maximum duration of a request's head, and of the pause between two requests",
+            between(MIN_TIME, MAX_TIME), live();
+        body: Duration = Duration::from_secs(30),
+            "api.body_timeout", "DURATION",
+            "Maximum duration of a request's body",
+            between(MIN_TIME, MAX_TIME), live();
+        max_body: ByteSize = ByteSize(1 << 20),
+            "api.max_body_size", "SIZE",
+            "The largest body of a request",
+            between(1 << 10, 64 << 20), live();
+        max_head: ByteSize = ByteSize(MAX_HEAD_BYTES),
+            "api.max_head_size", "SIZE",
+            "The largest head of a request; larger ones get 431",
+            between(4 << 10, 128 << 10), live();
+        max_header_fields: usize = MAX_HEAD_FIELDS,
+            "api.max_header_fields", "N",
+            "The most header fields of a request; with more it gets 431",
+            between(20, MAX_HEAD_FIELDS as u64), live();
     }
 }
 
@@ -80,20 +89,18 @@ pub(super) struct ApiSettings {
 }
 
 impl ApiSettings {
-    pub fn of(options: &Options) -> Self {
-        let rate = options.rate_limit;
-        Self {
-            limits: options.api,
-            trusted_proxies: options.trusted_proxies.clone(),
-            drain_delay: options.drain_delay,
-            rate,
-            rate_limit: rate.map(|(requests, window)| Arc::new(RateLimit::new(requests, window))),
-        }
+    pub fn new(
+        limits: ApiLimits,
+        trusted_proxies: TrustedProxies,
+        drain_delay: Duration,
+        rate: Option<(u32, Duration)>,
+    ) -> Self {
+        let rate_limit = rate.map(|(requests, window)| Arc::new(RateLimit::new(requests, window)));
+        Self { limits, trusted_proxies, drain_delay, rate, rate_limit }
     }
 
-    /// The same for new options; what was counted of a rate that stays is kept.
-    pub fn changed(&self, options: &Options) -> Self {
-        let mut settings = Self::of(options);
+    /// The new settings; what was counted of a rate that stays is kept.
+    pub fn changed(&self, mut settings: Self) -> Self {
         if settings.rate == self.rate {
             settings.rate_limit.clone_from(&self.rate_limit);
         }
@@ -110,19 +117,20 @@ impl ApiSettings {
 mod tests {
     use super::*;
 
-    fn options(requests: u32) -> Options {
-        Options { rate_limit: Some((requests, Duration::from_secs(60))), ..Options::default() }
+    fn settings(requests: Option<u32>) -> ApiSettings {
+        let rate = requests.map(|requests| (requests, Duration::from_secs(60)));
+        ApiSettings::new(ApiLimits::default(), TrustedProxies::default(), Duration::ZERO, rate)
     }
 
     #[test]
     fn a_rate_that_stays_keeps_its_count_and_a_new_one_begins_anew() {
         let now = Instant::now();
-        let settings = ApiSettings::of(&options(1));
-        assert!(settings.count(now).is_ok());
+        let first = settings(Some(1));
+        assert!(first.count(now).is_ok());
 
-        let same = settings.changed(&options(1));
-        let other = settings.changed(&options(2));
-        let none = settings.changed(&Options::default());
+        let same = first.changed(settings(Some(1)));
+        let other = first.changed(settings(Some(2)));
+        let none = first.changed(settings(None));
 
         assert!(same.count(now).is_err());
         assert!(other.count(now).is_ok());

@@ -7,14 +7,40 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use ginnel_api::Info;
+use ginnel_base::address::HostPort;
 use ginnel_metrics::{Collect, DurationHistogram, Families};
-use ginnel_net::admin::{MonitorTarget, ReadyFor};
+use ginnel_net::admin::{AdminListener, MonitorTarget, ReadyFor};
 use ginnel_net::{ConnectionCounts, ConnectionLimit};
+use ginnel_settings::settings;
 
 use super::agents::AgentListener;
 use super::cluster::{Cluster, UnreachableNode};
 use super::context::ServiceState;
+use super::error::Error;
 use super::handlers;
+
+settings! {
+    /// How a service is watched.
+    #[derive(Debug, Clone)]
+    pub struct MonitoringSettings {
+    }
+
+    /// The setting of the admin address.
+    address {
+        admin_addr: Option<HostPort> = None,
+            "admin_addr", "HOST:PORT",
+            "Address of /healthz, /readyz and /metrics, such as 127.0.0.1:4090",
+            usual(), unset("nowhere, and nothing is counted");
+    }
+
+    /// The setting of the end.
+    draining {
+        drain_delay: Duration = Duration::ZERO,
+            "drain_delay", "DURATION",
+            "Time for which /readyz fails before listeners close when stopping",
+            between(0, 3_600_000), live();
+    }
+}
 
 /// A service from its start to its end, as others watch it.
 #[derive(Default)]
@@ -26,6 +52,17 @@ pub(super) struct ServiceMonitor {
 }
 
 impl ServiceMonitor {
+    /// Listens for monitoring systems, if the settings name an address.
+    pub(super) async fn listen(
+        self: &Arc<Self>,
+        settings: &MonitoringSettings,
+    ) -> Result<Option<AdminListener>, Error> {
+        let Some(address) = &settings.admin_addr else { return Ok(None) };
+        let started = AdminListener::start(address, self.clone()).await;
+        let failed = |source| Error::AdminAddress { address: address.to_string(), source };
+        started.map(Some).map_err(failed)
+    }
+
     /// Everything listens, and the routes are loaded.
     pub(super) fn started(
         &self,

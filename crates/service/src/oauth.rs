@@ -9,9 +9,10 @@ use ginnel_policy::login::{
     ClientSecret, Endpoints, LoginProvider, OauthApplication, OauthClient, OauthProvider,
     is_login_url,
 };
+use ginnel_settings::{HasPart, Setting, setting};
 
 use super::Error;
-use super::options::read_secret;
+use super::secret_files::read_secret;
 
 /// What the operator says of one provider: the client there, and where the provider is if that is not where
 /// everybody finds it.
@@ -98,7 +99,60 @@ options! {
     twitch: Twitch,
 }
 
+/// A row of a provider; the command line has no flags for so many.
+macro_rules! provider_row {
+    ($provider:ident, $field:ident: $type:ty, $value:literal, $doc:literal) => {
+        setting!(
+            C as OauthOptions,
+            $provider.$field: $type,
+            concat!("oauth.", stringify!($provider), ".", stringify!($field)),
+            $value,
+            $doc
+        )
+        .without_flag()
+        .live()
+    };
+}
+
+macro_rules! provider_rows {
+    ($($provider:ident),+) => {
+        &[$(
+            provider_row!(
+                $provider, client_id: Option<String>, "ID",
+                "The client that policies use which name this provider and no client of their own"
+            ),
+            provider_row!($provider, client_secret: Option<Secret>, "SECRET", "The secret of that client"),
+            provider_row!($provider, client_secret_file: Option<PathBuf>, "FILE", "A file that holds that secret"),
+            provider_row!(
+                $provider, scopes: Vec<String>, "SCOPE",
+                "Scopes to request with that client, if not the usual ones"
+            ),
+            provider_row!(
+                $provider, issuer_url: Option<String>, "URL",
+                "An issuer of OpenID Connect that stands for the provider, also for clients of policies"
+            ),
+            provider_row!(
+                $provider, authorization_url: Option<String>, "URL",
+                "The URL where visitors log in, if the provider is elsewhere"
+            ),
+            provider_row!(
+                $provider, token_url: Option<String>, "URL",
+                "The URL that exchanges codes for tokens, if the provider is elsewhere"
+            ),
+            provider_row!(
+                $provider, userinfo_url: Option<String>, "URL",
+                "The URL that returns a user's identity, if the provider is elsewhere"
+            )
+        ),+]
+    };
+}
+
 impl OauthOptions {
+    /// The settings of each provider.
+    pub const fn rows<C: HasPart<Self> + 'static>() -> &'static [Setting<C>] {
+        const { provider_rows!(amazon, facebook, github, gitlab, google, linkedin, microsoft, twitch) }
+    }
+
     /// The applications that follow; reads the files with secrets.
     ///
     /// # Errors

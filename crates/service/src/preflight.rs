@@ -14,14 +14,16 @@ impl Options {
     /// name. Blocks on the disk.
     pub fn preflight(&self) -> Vec<Error> {
         let mut problems = self.problems();
-        let place = self.path.as_deref().map(store::check_file);
+        let place = self.store.path.as_deref().map(store::check_file);
         problems.extend(place.and_then(Result::err).map(Error::from));
         if self.acme.directory.is_some() {
             problems.extend(AcmeManager::check(&self.acme).err());
         }
-        problems.extend(self.addresses().err());
-        let place = self.path.as_deref().map(store::resolve);
-        problems.extend(VaultKey::of(self, place.as_deref()).err());
+        problems.extend(self.addresses.open().err());
+        let place = self.store.path.as_deref().map(store::resolve);
+        problems.extend(
+            VaultKey::of(&self.vaults, place.as_deref(), self.store.server.is_some()).err(),
+        );
         problems
     }
 
@@ -29,15 +31,15 @@ impl Options {
         if self.acme.directory.is_none() {
             return Ok(());
         }
-        let (http, https) = (self.http_port.is_some(), self.https_port.is_some());
+        let (http, https) = (self.gateway.http_port.is_some(), self.gateway.https_port.is_some());
         self.acme.challenges_with(http, https).map(drop)
     }
 
     pub(super) fn check_names(&self) -> Result<(), Error> {
         let hosts = [
-            ("host", &self.host),
-            ("agent_host", &self.agent_host),
-            ("edge_host", &self.edge_host),
+            ("host", self.management.host.as_str()),
+            ("agent_host", self.agent_host()),
+            ("edge_host", self.gateway.host.as_str()),
         ];
         for (key, host) in hosts {
             let problem = |problem| {
@@ -48,7 +50,7 @@ impl Options {
             };
             Host::parse(host).map_err(problem)?;
         }
-        if let Some(domain) = &self.base_domain {
+        if let Some(domain) = &self.gateway.base_domain {
             let problem = |problem| {
                 let (shown, form) =
                     (mask::url(domain), "is not a domain such as tunnels.example.com");
@@ -56,12 +58,37 @@ impl Options {
             };
             HostName::parse(domain).map_err(problem)?;
         }
-        if self.code_prefix.chars().any(|it| it.is_control() || it.is_whitespace()) {
-            let problem =
-                format!("{:?} has spaces or control characters", mask::login(&self.code_prefix));
+        if self.gateway.code_prefix.chars().any(|it| it.is_control() || it.is_whitespace()) {
+            let problem = format!(
+                "{:?} has spaces or control characters",
+                mask::login(&self.gateway.code_prefix)
+            );
             return Err(Error::setting("code_prefix", problem));
         }
         Ok(())
+    }
+
+    /// There is one database, and only one in a file is backed up here.
+    pub(super) fn check_store(&self) -> Result<(), Error> {
+        match (&self.store.server, &self.store.path, &self.backup.to) {
+            (Some(_), Some(_), _) => Err(Error::TwoStores),
+            (Some(_), None, Some(_)) => Err(store::StoreError::NoFile.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Each listener takes some connections.
+    pub(super) fn check_connections(&self) -> Result<(), Error> {
+        let limits = [
+            ("max_connections", self.gateway.connections),
+            ("max_connections_per_address", self.gateway.connections_per_address),
+            ("max_api_connections", self.management.connections),
+            ("max_agent_connections", self.agents.connections),
+        ];
+        match limits.into_iter().find(|(_, limit)| *limit == Some(0)) {
+            Some((name, _)) => Err(Error::ConnectionLimit(name)),
+            None => Ok(()),
+        }
     }
 
     /// No two listeners have the same address.
@@ -82,13 +109,13 @@ impl Options {
 
     /// Other nodes can connect to the address that they are told.
     fn check_peer_address(&self) -> Result<(), Error> {
-        let Some(address) = &self.peer_addr else { return Ok(()) };
+        let Some(address) = &self.cluster.peer_addr else { return Ok(()) };
         let problem = match address {
             HostPort { host, .. } if is_any(host) => {
                 "stands for all addresses of a machine, and nobody can connect to that: name one at which \
                  other nodes reach this one, and listen on all with peer_listen_addr"
             }
-            HostPort { port: 0, .. } if self.peer_listen_addr.is_some() => {
+            HostPort { port: 0, .. } if self.cluster.peer_listen_addr.is_some() => {
                 "has port 0, and nobody can connect to that: name the one that leads to peer_listen_addr"
             }
             _ => return Ok(()),
@@ -99,17 +126,17 @@ impl Options {
     /// The settings that name addresses to listen on, with host and port; those that pick a free port are
     /// left out.
     pub fn listeners(&self) -> Vec<(&'static str, Host, u16)> {
-        let peers = self.peer_listen_addr.as_ref().or(self.peer_addr.as_ref());
-        let peers = peers.filter(|_| self.store.is_some());
+        let peers = self.cluster.peer_listen_addr.as_ref().or(self.cluster.peer_addr.as_ref());
+        let peers = peers.filter(|_| self.store.server.is_some());
         // Hosts that cannot be parsed have been reported already.
         let with_port = |host: &str, port: Option<u16>| Some((Host::parse(host).ok()?, port?));
         let place = |place: &HostPort| (place.host.clone(), place.port);
         let all = [
-            ("port", with_port(&self.host, Some(self.port))),
-            ("agent_port", with_port(&self.agent_host, self.agent_port)),
-            ("http_port", with_port(&self.edge_host, self.http_port)),
-            ("https_port", with_port(&self.edge_host, self.https_port)),
-            ("admin_addr", self.admin_addr.as_ref().map(place)),
+            ("port", with_port(&self.management.host, Some(self.management.port))),
+            ("agent_port", with_port(self.agent_host(), self.agents.port)),
+            ("http_port", with_port(&self.gateway.host, self.gateway.http_port)),
+            ("https_port", with_port(&self.gateway.host, self.gateway.https_port)),
+            ("admin_addr", self.monitoring.admin_addr.as_ref().map(place)),
             ("peer_addr", peers.map(place)),
         ];
         let chosen = all.into_iter().filter_map(|(key, address)| {
@@ -121,15 +148,23 @@ impl Options {
 
     /// Settings without an effect, each with the reason.
     pub fn unused(&self) -> Vec<String> {
-        let (store, acme) = (self.store.is_some(), self.acme.directory.is_some());
+        let (store, acme) = (self.store.server.is_some(), self.acme.directory.is_some());
         let more = |(own, all): (usize, usize)| own > all;
-        let per_address = self.edge_connections_per_address.zip(self.edge_connections);
+        let per_address = self.gateway.connections_per_address.zip(self.gateway.connections);
         let cases = [
-            ("node_name", self.node_name.is_some() && !store, "there is one node without store"),
-            ("peer_addr", self.peer_addr.is_some() && !store, "there is one node without store"),
+            (
+                "node_name",
+                self.cluster.node_name.is_some() && !store,
+                "there is one node without store",
+            ),
+            (
+                "peer_addr",
+                self.cluster.peer_addr.is_some() && !store,
+                "there is one node without store",
+            ),
             (
                 "public_http_port",
-                self.public_http_port.is_some() && self.http_port.is_none(),
+                self.gateway.public_http_port.is_some() && self.gateway.http_port.is_none(),
                 "http_port is none",
             ),
             ("acme.email", self.acme.email.is_some() && !acme, "acme.directory is not set"),
@@ -140,7 +175,7 @@ impl Options {
             ),
             (
                 "proxy_protocol",
-                self.proxy_protocol && self.trusted_proxies.ranges().is_empty(),
+                self.gateway.proxy_protocol && self.gateway.trusted_proxies.ranges().is_empty(),
                 "trusted_proxies is empty",
             ),
         ];

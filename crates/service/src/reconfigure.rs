@@ -24,7 +24,7 @@ impl Service {
         options.check()?;
         let applications = options.oauth.applications()?;
         let authority = self.shared.gateway.authority().clone();
-        match options.certificate.clone() {
+        match options.certificate.files() {
             None => authority.withdraw(),
             Some((chain, key)) => {
                 let provide = move || authority.provide(&chain, &key);
@@ -33,18 +33,18 @@ impl Service {
             }
         }
         // Nothing fails from here on.
-        self.limit.set_caps(options.management_caps());
-        self.shared.live.rcu(|live| live.changed(options));
-        self.shared.audit.keep_for(options.audit_retention);
+        self.limit.set_caps(options.management.connection_caps());
+        self.shared.live.rcu(|live| live.changed(options.live()));
+        self.shared.audit.keep_for(options.audit.retention);
         for provider in self.shared.gateway.oauth_applications().replace(applications) {
             tracing::warn!(
                 setting = provider.setting(),
                 "is gone: endpoints with a login by that client answer 500 (code 3452) from now on"
             );
         }
-        self.shared.gateway.reconfigure(&options.gateway_settings());
-        if let Some((agents, settings)) = self.agents.as_ref().zip(options.agent_settings()) {
-            agents.reconfigure(settings);
+        self.shared.gateway.reconfigure(&options.gateway);
+        if let Some(agents) = &self.agents {
+            agents.reconfigure(options.agents.clone());
         }
         Ok(())
     }

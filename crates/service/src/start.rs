@@ -1,347 +1,385 @@
-//! How a service starts, from the first socket to the management API; what fails lets go of what was opened.
+//! How a service starts: one part after another, from the first socket to the management API.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
+use tokio::net::TcpListener;
 
 use ginnel_api::id::Ids;
-use ginnel_base::address::HostPort;
-use ginnel_gateway::Gateway;
+use ginnel_base::address::reachable;
 use ginnel_gateway::tls::authority::LocalAuthority;
+use ginnel_gateway::{Gateway, GatewaySettings};
 use ginnel_net::admin::AdminListener;
 use ginnel_net::private::PrivateListener;
-use ginnel_net::{ConnectionLimit, Shutdown, serve_api};
+use ginnel_net::{ApiService, ConnectionLimit, Listener, Shutdown, serve_api};
+use ginnel_policy::login::{OauthApplication, OauthProvider};
 
-use super::acme::{AcmeManager, AcmeOptions, ManagedService, SharedChallenges};
+use super::acme::{AcmeManager, ManagedService, SharedChallenges};
 use super::address::Base;
-use super::agents::{AgentsState, BoundAgentListener, Registry};
+use super::agents::{AgentListener, AgentsState, BoundAgentListener, Registry};
 use super::audit::AuditTrail;
 use super::backup::{self, BackupDownloads, BackupProgress};
 use super::callers::Callers;
-use super::cluster::{BoundPeerListener, Cluster, NodeOptions, PeerServices, Peers};
+use super::cluster::{BoundPeerListener, Cluster, PeerServices, Peers};
 use super::console::ServiceConsole;
 use super::context::ServiceState;
 use super::error::Error;
-use super::events::{DispatchServices, EventDispatcher, EventMetrics, EventOptions, EventRecorder};
-use super::live::ApiSettings;
+use super::events::{DispatchServices, EventDispatcher, EventMetrics, EventRecorder};
+use super::live::LiveSettings;
 use super::monitoring::{ApiMetrics, ServiceMonitor};
-use super::options::{self, Options};
+use super::open_parts::OpenParts;
+use super::options::Options;
 use super::publish::Publisher;
 use super::rehearsal::Rehearsal;
 use super::reload::ReloadRequests;
-use super::stop::{close, leave};
-use super::store::{self, Store};
-use super::tokens::{TokenFiles, Tokens, UnshownTokens};
-use super::vaults::{KeyCheck, VaultKey};
+use super::store::{self, Store, Transaction};
+use super::tokens::{TokenFiles, TokenSettings, UnshownTokens};
+use super::vaults::VaultKey;
 use super::{Service, authority, handlers, logins, routes};
 
 impl Service {
-    /// Opens everything that the options name.
+    /// Opens everything that the options name; what fails closes what was opened.
     pub(super) async fn launch(options: Options) -> Result<Self, Error> {
-        let monitor = Arc::<ServiceMonitor>::default();
-        let admin = admin(options.admin_addr.as_ref(), &monitor).await?;
-        let (socket, address) = options.bind().await?;
-        let url = options::url_of(address);
-        let private = PrivateListener::new(address);
-        let live = Arc::new(ArcSwap::from_pointee(ApiSettings::of(&options)));
-        let proxies = live.clone();
-        let limit =
-            ConnectionLimit::new("API clients", options.management_caps(), move |address| {
-                proxies.load().trusted_proxies.contains(address)
-            });
-        let (mut gateway_settings, agent_settings) =
-            (options.gateway_settings(), options.agent_settings());
-        gateway_settings.addresses = options.addresses()?;
-        let applications = options.oauth.applications()?;
-        let audit_settings = options.audit_settings();
-        let base = Base::new(options.own_url().as_deref().unwrap_or(&url));
-        let path = options.path.as_deref().map(store::resolve);
-        let tokens =
-            Tokens { admin_key: options.admin_key.clone(), authtoken: options.authtoken.clone() };
-        let token_files = TokenFiles::of(path.as_deref(), &tokens);
-        let opened = open(path.clone(), &options, token_files.clone(), tokens.clone());
-        let store = Arc::new(opened.await?);
-        if let Err(error) = store.start_clock(options.origin.clone(), options.trust_clock).await {
-            close(store).await;
-            return Err(error.into());
-        }
-        let vault_key = match vault_key(&store, &options, path.as_deref()).await {
-            Ok(key) => key,
-            Err(error) => {
-                close(store).await;
-                return Err(error);
-            }
-        };
-        let joined = join(&store, &options).await;
-        let (cluster, peer_listener) = match joined {
-            Ok(joined) => joined,
-            Err(error) => {
-                close(store).await;
-                return Err(error);
-            }
-        };
-        let has_acme = options.acme.directory.is_some();
-        let backups = Arc::<BackupProgress>::default();
-        let downloads = BackupDownloads::of(path.as_deref());
-        backup::start(&store, options.backup.clone(), path.clone(), backups.clone());
-        let prepared = async {
-            let stored = match options.store {
-                Some(_) => Some(authority::stored_or_new(&store).await?),
-                None => None,
-            };
-            let authority = authority::open(stored, path, options.certificate).await?;
-            if let Some(host) = options::host_of(options.public_url.as_deref()) {
-                authority.add_host(&host);
-            }
-            let gateway = Gateway::start(gateway_settings, authority).await?;
-            gateway.oauth_applications().replace(applications);
-            let opened = async {
-                let audit = AuditTrail::start(&store, audit_settings).await?;
-                let publisher =
-                    Publisher::start(gateway.clone(), &store, vault_key.clone()).await?;
-                logins::start(&store, &gateway);
-                let registry = Arc::new(Registry::new(cluster.clone()));
-                let peers = peers(peer_listener, cluster.as_ref(), &gateway, &registry)?;
-                gateway.open();
-                let ids = Ids::of(options.origin.part(2));
-                let name = cluster.as_ref().map(|cluster| cluster.node().record.name);
-                let state = |settings| AgentsState {
-                    settings: Arc::new(ArcSwap::from_pointee(settings)),
-                    store: store.clone(),
-                    gateway: gateway.clone(),
-                    registry: registry.clone(),
-                    ids,
-                    cluster: cluster.clone(),
-                    node: name.map(OnceLock::from).unwrap_or_default(),
-                };
-                let agents = agents(agent_settings.map(state), &gateway).await?;
-                // Last, because new tokens are shown once: by whoever has got a service.
-                let files = token_files.clone();
-                let configured = tokens.clone();
-                let objects = handlers::event_objects::all(&base, &gateway, has_acme);
-                let events = EventRecorder::new(objects);
-                let recorder = events.clone();
-                let prepare = move |change: &store::Transaction<'_>| files.prepare(change, tokens);
-                let tokens = store.write(move |change| recorder.recorded(change, None, prepare));
-                let tokens = tokens.await?;
-                let unshown = UnshownTokens::of(options.store.is_some(), &configured, &tokens);
-                let agents = agents.map(BoundAgentListener::open).transpose()?;
-                Ok((publisher, (registry, peers), agents, (tokens, unshown), (audit, events)))
-            };
-            match opened.await {
-                Ok((publisher, registry, agents, tokens, audit)) => {
-                    Ok((gateway, publisher, registry, agents, tokens, audit))
-                }
-                Err(error) => {
-                    gateway.close();
-                    Err(error)
-                }
-            }
-        };
-        let (gateway, publisher, (registry, peers), agents, (tokens, unshown), (audit, events)) =
-            match prepared.await {
-                Ok(prepared) => prepared,
-                Err(error) => {
-                    leave(cluster.as_ref()).await;
-                    close(store).await;
-                    return Err(error);
-                }
-            };
-        let shared = ServiceState {
-            callers: Callers::of(&store),
-            events,
-            event_metrics: Arc::<EventMetrics>::default(),
-            has_event_folder: options.events.folder.is_some(),
-            event_reach: options.events.reach(),
-            store,
-            base,
-            code_prefix: options.code_prefix,
-            live: live.clone(),
-            reloads: ReloadRequests::default(),
-            reserved_domains_only: options.reserved_domains_only,
-            has_acme,
-            gateway,
-            vault_key,
-            publisher,
-            registry,
-            cluster,
-            peers,
-            audit,
-            backups,
-            certificates: Arc::default(),
-            downloads,
-            rehearsal: Rehearsal::new(options.kept_calls),
-            operation_ids: Ids::of(options.origin.part(1)),
-            metrics: admin.is_some().then(ApiMetrics::default),
-            origin: options.origin,
-        };
-        let shared = Arc::new(shared);
-        handlers::reserved_domains::follow(&shared);
-        handlers::reserved_addrs::follow(&shared);
-        let acme = acme(&options.acme, &shared, options.public_url.as_deref());
-        let started = match acme {
-            Ok(acme) => dispatcher(&shared, options.events).await.map(|events| (acme, events)),
+        let (mut start, socket) = ServiceStart::open(options).await?;
+        let served = match start.build().await {
+            Ok(built) => start.serve(built, socket).await,
             Err(error) => Err(error),
         };
-        let (acme, events) = match started {
-            Ok(started) => started,
+        match served {
+            Ok(served) => Ok(start.into_service(served)),
             Err(error) => {
-                shared.gateway.close();
-                leave(shared.cluster.as_ref()).await;
-                close(shared.store.clone()).await;
-                return Err(error);
+                start.parts.close().await;
+                Err(error)
             }
-        };
-        let challenges = shared.cluster.as_ref().map(|cluster| {
-            let challenges = shared.gateway.authority().challenges().clone();
-            SharedChallenges::start(&shared.store, cluster, challenges)
+        }
+    }
+}
+
+/// A service that is starting.
+struct ServiceStart {
+    /// First, so that a start that is cancelled takes no more traffic.
+    parts: OpenParts,
+    options: Options,
+    front: Front,
+    /// The file of the database.
+    path: Option<PathBuf>,
+    tokens: TokenSettings,
+    token_files: TokenFiles,
+    /// The operator's clients at providers of OAuth.
+    applications: Vec<(OauthProvider, OauthApplication)>,
+}
+
+/// The parts on which the management API rests.
+struct BuiltParts {
+    state: Arc<ServiceState>,
+    agents: Option<AgentListener>,
+    unshown: UnshownTokens,
+}
+
+/// The parts that only the service itself refers to.
+struct ServingParts {
+    built: BuiltParts,
+    shutdown: Shutdown,
+    listener: Listener,
+    acme: Option<AcmeManager>,
+    challenges: Option<Arc<SharedChallenges>>,
+    events: EventDispatcher,
+}
+
+impl ServiceStart {
+    /// Opens the listeners and the database.
+    async fn open(mut options: Options) -> Result<(Self, TcpListener), Error> {
+        let (front, socket) = Front::open(&options).await?;
+        options.gateway.addresses = options.addresses.open()?;
+        let applications = options.oauth.applications()?;
+        let path = options.store.path.as_deref().map(store::resolve);
+        let tokens = options.tokens.clone();
+        let token_files = TokenFiles::of(path.as_deref(), &tokens);
+        let store = open_store(path.clone(), &options, &token_files, &tokens).await?;
+        let parts = OpenParts::new(store);
+        let start = Self { parts, options, front, path, tokens, token_files, applications };
+        Ok((start, socket))
+    }
+
+    /// Starts the parts on which the management API rests, one after another.
+    async fn build(&mut self) -> Result<BuiltParts, Error> {
+        let (options, store) = (&self.options, self.parts.store.clone());
+        let (path, origin) = (self.path.as_deref(), &options.origin);
+        store.start_clock(origin.clone(), options.store.trust_clock).await?;
+        let vault_key = VaultKey::of_database(&store, &options.vaults, path).await?;
+        let (cluster, peer_listener) = Cluster::start_node(&store, &options.cluster).await?;
+        self.parts.cluster.clone_from(&cluster);
+        let backups = backup::start(&store, options.backup.clone(), path);
+        let gateway = self.start_gateway().await?;
+        self.parts.gateway = Some(gateway.clone());
+        let options = &self.options;
+        let code_prefix = options.gateway.code_prefix.clone();
+        let audit =
+            AuditTrail::start(&store, options.audit.clone(), options.origin.part(4), code_prefix)
+                .await?;
+        let publisher = Publisher::start(gateway.clone(), &store, vault_key.clone()).await?;
+        logins::start(&store, &gateway);
+        let registry = Arc::new(Registry::new(cluster.clone()));
+        let peers = connect_peers(peer_listener, cluster, &gateway, &registry)?;
+        gateway.open();
+        let agents = self.bind_agents(&gateway, &registry).await?;
+        // Last, because new tokens are shown once: by whoever has got a service.
+        let (events, unshown) = self.prepare_tokens(&gateway).await?;
+        let agents = agents.map(BoundAgentListener::open).transpose()?;
+        let parts =
+            StateParts { vault_key, backups, gateway, audit, publisher, registry, peers, events };
+        Ok(BuiltParts { state: Arc::new(self.state(parts)), agents, unshown })
+    }
+
+    /// Starts to obtain certificates, to deliver events and to serve the management API.
+    async fn serve(
+        &mut self,
+        built: BuiltParts,
+        socket: TcpListener,
+    ) -> Result<ServingParts, Error> {
+        let state = &built.state;
+        handlers::reserved_domains::follow(state);
+        handlers::reserved_addrs::follow(state);
+        let acme = AcmeManager::start(&self.options.acme, self.managed_by_acme(state))?;
+        let events = dispatcher(state, &self.options).await?;
+        let challenges = state.cluster.as_ref().map(|cluster| {
+            let challenges = state.gateway.authority().challenges().clone();
+            SharedChallenges::start(&state.store, cluster, challenges)
         });
-        let shutdown = Shutdown::default();
-        let console = options.console.then(|| ServiceConsole::new(&shared, &monitor, &shutdown));
-        let api = routes::service(&shared, console);
-        let timeouts = move || live.load().limits.timeouts();
-        let listener = serve_api(socket, api, limit.clone(), timeouts, &shutdown);
-        let listener = listener.map_err(|source| Error::Bind { address: url.clone(), source })?;
-        monitor.started(&shared, &limit, agents.as_ref());
-        unshown.show();
-        Ok(Self {
-            shared,
+        let (front, shutdown) = (&self.front, Shutdown::default());
+        let has_console = self.options.management.console;
+        let console = has_console.then(|| ServiceConsole::new(state, &front.monitor, &shutdown));
+        let listener = front.serve(socket, routes::service(state, console), &shutdown)?;
+        front.monitor.started(state, &front.limit, built.agents.as_ref());
+        Ok(ServingParts { built, shutdown, listener, acme, challenges, events })
+    }
+
+    fn into_service(self, served: ServingParts) -> Service {
+        let ServingParts { built, shutdown, listener, acme, challenges, events } = served;
+        built.unshown.show();
+        let Front { monitor, admin, url, private, limit, .. } = self.front;
+        Service {
+            parts: self.parts,
+            shared: built.state,
             shutdown,
             _listener: listener,
             limit,
-            agents,
+            agents: built.agents,
             url,
-            tokens,
-            token_files,
+            tokens: self.tokens,
+            token_files: self.token_files,
             monitor,
             admin,
             acme,
             _challenges: challenges,
             events: Some(events),
             _private: private,
-        })
+        }
+    }
+
+    /// Starts the gateway, which serves visitors once it is opened.
+    async fn start_gateway(&mut self) -> Result<Gateway, Error> {
+        let (store, options) = (&self.parts.store, &self.options);
+        let stored = match options.store.server {
+            Some(_) => Some(authority::stored_or_new(store).await?),
+            None => None,
+        };
+        let certificate = options.certificate.files();
+        let authority = authority::open(stored, self.path.clone(), certificate).await?;
+        if let Some(host) = options.management.public_host() {
+            authority.add_host(&host);
+        }
+        let settings = GatewaySettings {
+            opens_later: true,
+            origin: options.origin.part(3),
+            metrics: options.monitoring.admin_addr.is_some(),
+            ..options.gateway.clone()
+        };
+        let gateway = Gateway::start(settings, authority).await?;
+        gateway.oauth_applications().replace(std::mem::take(&mut self.applications));
+        Ok(gateway)
+    }
+
+    /// Listens for agents, if they are accepted.
+    async fn bind_agents(
+        &self,
+        gateway: &Gateway,
+        registry: &Arc<Registry>,
+    ) -> Result<Option<BoundAgentListener>, Error> {
+        let (options, cluster) = (&self.options, self.parts.cluster.clone());
+        let Some(port) = options.agents.port else { return Ok(None) };
+        let name = cluster.as_ref().map(|cluster| cluster.node().record.name);
+        let state = Arc::new(AgentsState {
+            settings: Arc::new(ArcSwap::from_pointee(options.agents.clone())),
+            domains: options.domains,
+            store: self.parts.store.clone(),
+            gateway: gateway.clone(),
+            registry: registry.clone(),
+            ids: Ids::of(options.origin.part(2)),
+            cluster,
+            node: name.map(OnceLock::from).unwrap_or_default(),
+        });
+        BoundAgentListener::bind(state, (options.agent_host(), port)).await.map(Some)
+    }
+
+    /// Makes the first tokens of a new database; checks those that were given, of any other.
+    async fn prepare_tokens(
+        &mut self,
+        gateway: &Gateway,
+    ) -> Result<(Arc<EventRecorder>, UnshownTokens), Error> {
+        let base = self.front.base(&self.options);
+        let has_acme = self.options.acme.directory.is_some();
+        let events = EventRecorder::new(handlers::event_objects::all(&base, gateway, has_acme));
+        let (recorder, files, given) =
+            (events.clone(), self.token_files.clone(), self.tokens.clone());
+        let prepare = move |change: &Transaction<'_>| files.prepare(change, given);
+        let made = self.parts.store.write(move |change| recorder.recorded(change, None, prepare));
+        let given = std::mem::replace(&mut self.tokens, made.await?);
+        let is_on_server = self.options.store.server.is_some();
+        let unshown = UnshownTokens::of(is_on_server, &given, &self.tokens);
+        Ok((events, unshown))
+    }
+
+    fn managed_by_acme(&self, state: &ServiceState) -> ManagedService {
+        ManagedService {
+            store: state.store.clone(),
+            gateway: state.gateway.clone(),
+            own_name: self.options.management.public_host(),
+            cluster: state.cluster.clone(),
+            progress: state.certificates.clone(),
+            events: state.events.clone(),
+        }
+    }
+
+    fn state(&self, parts: StateParts) -> ServiceState {
+        let StateParts { vault_key, backups, gateway, audit, publisher, registry, peers, events } =
+            parts;
+        let (options, store) = (&self.options, self.parts.store.clone());
+        ServiceState {
+            callers: Callers::of(&store),
+            events,
+            event_metrics: Arc::<EventMetrics>::default(),
+            has_event_folder: options.events.folder.is_some(),
+            event_reach: options.events.reach(),
+            store,
+            base: self.front.base(options),
+            code_prefix: options.gateway.code_prefix.clone(),
+            live: self.front.live.clone(),
+            reloads: ReloadRequests::default(),
+            reserved_domains_only: options.domains.reserved_only,
+            has_acme: options.acme.directory.is_some(),
+            gateway,
+            vault_key,
+            publisher,
+            registry,
+            cluster: self.parts.cluster.clone(),
+            peers,
+            audit,
+            backups,
+            certificates: Arc::default(),
+            downloads: BackupDownloads::of(self.path.as_deref()),
+            rehearsal: Rehearsal::new(options.kept_calls),
+            operation_ids: Ids::of(options.origin.part(1)),
+            metrics: self.front.admin.is_some().then(ApiMetrics::default),
+            origin: options.origin.clone(),
+        }
     }
 }
 
-/// Listens for whoever watches the service, where the options say so.
-async fn admin(
-    address: Option<&HostPort>,
-    monitor: &Arc<ServiceMonitor>,
-) -> Result<Option<AdminListener>, Error> {
-    let Some(address) = address else { return Ok(None) };
-    let started = AdminListener::start(address, monitor.clone()).await;
-    let failed = |source| Error::AdminAddress { address: address.to_string(), source };
-    started.map(Some).map_err(failed)
+/// The parts that requests to the management API refer to.
+struct StateParts {
+    vault_key: Arc<VaultKey>,
+    backups: Arc<BackupProgress>,
+    gateway: Gateway,
+    audit: Arc<AuditTrail>,
+    publisher: Arc<Publisher>,
+    registry: Arc<Registry>,
+    peers: Option<Arc<Peers>>,
+    events: Arc<EventRecorder>,
 }
 
-/// Makes the service a node, where its database has nodes; the listener for others is open before they
-/// hear of it.
-async fn join(
-    store: &Arc<Store>,
-    options: &Options,
-) -> Result<(Option<Arc<Cluster>>, Option<BoundPeerListener>), Error> {
-    let (listener, peer_address) = match &options.peer_addr {
-        Some(address) if options.store.is_some() => listen_for_peers(address, options).await?,
-        _ => (None, None),
-    };
-    let node = NodeOptions { name: options.node_name.clone(), peer_address };
-    Ok((Cluster::join(store, node).await?, listener))
+/// The listeners for operators: that of the management API, and that of monitoring.
+struct Front {
+    monitor: Arc<ServiceMonitor>,
+    admin: Option<AdminListener>,
+    url: String,
+    private: PrivateListener,
+    live: LiveSettings,
+    limit: Arc<ConnectionLimit>,
 }
 
-/// Listens for other nodes; with it comes the address that they connect to.
-async fn listen_for_peers(
-    address: &HostPort,
-    options: &Options,
-) -> Result<(Option<BoundPeerListener>, Option<String>), Error> {
-    let own = options.peer_listen_addr.as_ref();
-    let (key, listens_at) = match own {
-        Some(own) => ("peer_listen_addr", own),
-        None => ("peer_addr", address),
-    };
-    let listener = BoundPeerListener::bind(listens_at).await;
-    let failed = |source| Error::PeerAddress { key, address: listens_at.to_string(), source };
-    let listener = listener.map_err(failed)?;
-    let public = own.map_or_else(|| listener.public_address(), |_| address.to_string());
-    Ok((Some(listener), Some(public)))
+impl Front {
+    async fn open(options: &Options) -> Result<(Self, TcpListener), Error> {
+        let monitor = Arc::<ServiceMonitor>::default();
+        let admin = monitor.listen(&options.monitoring).await?;
+        let (socket, address) = options.management.bind().await?;
+        let live = Arc::new(ArcSwap::from_pointee(options.live()));
+        let (proxies, caps) = (live.clone(), options.management.connection_caps());
+        let limit = ConnectionLimit::new("API clients", caps, move |address| {
+            proxies.load().trusted_proxies.contains(address)
+        });
+        let (url, private) =
+            (format!("http://{}", reachable(address)), PrivateListener::new(address));
+        Ok((Self { monitor, admin, url, private, live, limit }, socket))
+    }
+
+    /// Serves the management API.
+    fn serve(
+        &self,
+        socket: TcpListener,
+        api: ApiService,
+        shutdown: &Shutdown,
+    ) -> Result<Listener, Error> {
+        let live = self.live.clone();
+        let timeouts = move || live.load().limits.timeouts();
+        let listener = serve_api(socket, api, self.limit.clone(), timeouts, shutdown);
+        listener.map_err(|source| Error::Bind { address: self.url.clone(), source })
+    }
+
+    /// The address that `uri` fields begin with.
+    fn base(&self, options: &Options) -> Base {
+        Base::new(options.management.own_url().as_deref().unwrap_or(&self.url))
+    }
 }
 
-/// Connects to the other nodes, and has the gateway find what they serve.
-fn peers(
+/// Connects to the other nodes.
+fn connect_peers(
     listener: Option<BoundPeerListener>,
-    cluster: Option<&Arc<Cluster>>,
+    cluster: Option<Arc<Cluster>>,
     gateway: &Gateway,
     registry: &Arc<Registry>,
 ) -> Result<Option<Arc<Peers>>, Error> {
-    let (Some(listener), Some(cluster)) = (listener, cluster) else {
-        gateway.find_tunnels_in(registry.clone());
-        return Ok(None);
-    };
-    let services = PeerServices {
-        gateway: gateway.clone(),
-        registry: registry.clone(),
-        cluster: Some(cluster.clone()),
-    };
-    let peers = listener.open(cluster.directory.clone(), gateway.authority(), services)?;
-    let routing = peers.routing();
-    gateway.find_tunnels_in(routing.clone());
-    gateway.find_hosts_in(routing);
-    Ok(Some(Arc::new(peers)))
+    let (gateway, registry) = (gateway.clone(), registry.clone());
+    Peers::connect(listener, PeerServices { gateway, registry, cluster })
 }
 
-/// Listens for agents, where they are accepted.
-async fn agents(
-    state: Option<AgentsState>,
-    gateway: &Gateway,
-) -> Result<Option<BoundAgentListener>, Error> {
-    let Some(state) = state else { return Ok(None) };
-    Ok(Some(BoundAgentListener::bind(Arc::new(state), gateway.authority()).await?))
-}
-
-/// Has events delivered, to those who want any.
-async fn dispatcher(
-    shared: &ServiceState,
-    options: EventOptions,
-) -> Result<EventDispatcher, Error> {
+/// Delivers events to their subscribers.
+async fn dispatcher(state: &ServiceState, options: &Options) -> Result<EventDispatcher, Error> {
     let services = DispatchServices {
-        store: shared.store.clone(),
-        gateway: shared.gateway.clone(),
-        cluster: shared.cluster.clone(),
-        metrics: shared.event_metrics.clone(),
-        recorder: shared.events.clone(),
-        origin: shared.origin.clone(),
+        store: state.store.clone(),
+        gateway: state.gateway.clone(),
+        cluster: state.cluster.clone(),
+        metrics: state.event_metrics.clone(),
+        recorder: state.events.clone(),
+        origin: state.origin.clone(),
     };
-    Ok(EventDispatcher::start(services, options).await?)
+    Ok(EventDispatcher::start(services, options.events.clone()).await?)
 }
 
-/// Obtains certificates by ACME, where the options say so.
-fn acme(
-    options: &AcmeOptions,
-    shared: &ServiceState,
-    public_url: Option<&str>,
-) -> Result<Option<AcmeManager>, Error> {
-    if options.directory.is_none() {
-        return Ok(None);
-    }
-    let (store, gateway) = (shared.store.clone(), shared.gateway.clone());
-    let (own_name, cluster) = (options::host_of(public_url), shared.cluster.clone());
-    let (progress, events) = (shared.certificates.clone(), shared.events.clone());
-    let managed = ManagedService { store, gateway, own_name, cluster, progress, events };
-    AcmeManager::start(options, managed).map(Some)
-}
-
-/// Opens the database; a new one has its authority and its tokens, and nobody sees it without them.
-async fn open(
+/// Opens the database. A new one has its authority and its tokens before others see it.
+async fn open_store(
     path: Option<PathBuf>,
     options: &Options,
-    files: TokenFiles,
-    tokens: Tokens,
+    files: &TokenFiles,
+    tokens: &TokenSettings,
 ) -> Result<Store, Error> {
-    let (origin, store) = (options.origin.part(0), options.store.clone());
-    let missing_log = options.missing_log();
+    let (origin, server) = (options.origin.part(0), options.store.server.clone());
+    let missing_log = options.store.missing_log();
+    let (files, tokens) = (files.clone(), tokens.clone());
     let opened = tokio::task::spawn_blocking(move || {
-        if let Some(store) = store {
-            return Ok(Store::open_postgres(store, origin)?);
+        if let Some(server) = server {
+            return Ok(Store::open_postgres(server, origin)?);
         }
         let path = path.as_deref();
         Store::open_filled(path, origin, missing_log, |change| {
@@ -350,19 +388,4 @@ async fn open(
         })
     });
     opened.await.map_err(|_| store::StoreError::Panicked)?
-}
-
-/// The key of secrets, which is that of the database where it has any, or of the nodes that share it.
-async fn vault_key(
-    store: &Store,
-    options: &Options,
-    path: Option<&Path>,
-) -> Result<Arc<VaultKey>, Error> {
-    let key = VaultKey::of(options, path)?;
-    let checked = key.clone();
-    if store.read(move |view| checked.check(view)).await? == KeyCheck::Unknown {
-        let noted = key.clone();
-        store.write(move |change| noted.note(change)).await?;
-    }
-    Ok(key)
 }

@@ -1,13 +1,11 @@
 //! How a service stops: visitors, agents and callers are answered first, and the database is closed last.
 
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::time::Duration;
 
 use ginnel_base::logging::or_debug;
 use ginnel_net::ShutdownPhase;
 
-use super::cluster::Cluster;
 use super::store::Store;
 use super::{Service, logins};
 
@@ -49,7 +47,7 @@ impl Service {
             events.stop().await;
         }
         // Before agents are let go: visitors of other nodes are led elsewhere from now on.
-        leave(self.shared.cluster.as_ref()).await;
+        self.parts.leave_cluster().await;
         self.shared.registry.dismiss().await;
         gateway.end_relays().await;
         if let Some(peers) = &self.shared.peers {
@@ -62,7 +60,7 @@ impl Service {
         let flushed = tokio::time::timeout(FLUSH_TIMEOUT, flush);
         or_debug!(flushed.await, "the last use of sessions is not stored");
         self.remove_token_files();
-        close(self.shared.store.clone()).await;
+        self.parts.close_store().await;
     }
 
     /// Lets agents go to other nodes, where there are any, as soon as they carry nothing.
@@ -93,25 +91,9 @@ impl Service {
     }
 }
 
-/// Tells other nodes, where there are any, that this one stops.
-pub(super) async fn leave(cluster: Option<&Arc<Cluster>>) {
-    if let Some(cluster) = cluster {
-        cluster.stop().await;
-    }
-}
-
 /// Has writes that wait for a lock answered within the time; never ends.
 async fn end_lock_waits(store: &Store, grace: Duration) {
     tokio::time::sleep(grace.saturating_sub(TIME_TO_ANSWER)).await;
     store.end_lock_waits();
     std::future::pending().await
-}
-
-/// Closes the database.
-pub(super) async fn close(store: Arc<Store>) {
-    // Fails only where closing panics, and there is nobody left to tell.
-    or_debug!(
-        tokio::task::spawn_blocking(move || store.close()).await,
-        "closing the database broke"
-    );
 }

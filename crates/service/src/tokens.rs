@@ -5,10 +5,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ginnel_api::Secret;
+use ginnel_api::{Origin, Secret};
 use ginnel_base::files;
 use ginnel_base::logging::or_debug;
 use ginnel_net::secret_file::read_secret;
+use ginnel_settings::settings;
 
 use super::Error;
 use super::accounts::{self, TokenFault};
@@ -23,11 +24,26 @@ const ADMIN_KEY_SUFFIX: &str = "-admin-key";
 /// The same for the first authtoken.
 const AUTHTOKEN_SUFFIX: &str = "-authtoken";
 
-/// The tokens that whoever starts a service has given, or needs to see.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Tokens {
-    pub admin_key: Option<Secret>,
-    pub authtoken: Option<Secret>,
+settings! {
+    /// The first tokens of a new database. In any other database they must exist.
+    #[derive(Debug, Clone)]
+    pub struct TokenSettings {
+    }
+
+    /// The setting of the first key.
+    admin_key {
+        admin_key: Option<Secret> = None,
+            "admin_key", "KEY",
+            "The admin key of a new database, or one that an existing database holds",
+            variable("GINNEL_API_KEY");
+    }
+
+    /// The setting of the first authtoken.
+    authtoken {
+        authtoken: Option<Secret> = None,
+            "authtoken", "TOKEN",
+            "The authtoken for agents of a new database, or one that an existing database holds";
+    }
 }
 
 /// The files with tokens that have not been shown yet; none for a database in memory.
@@ -39,7 +55,7 @@ pub(super) struct TokenFiles {
 
 impl TokenFiles {
     /// The files of a database for the tokens that are not among those given.
-    pub(super) fn of(database: Option<&Path>, tokens: &Tokens) -> Self {
+    pub(super) fn of(database: Option<&Path>, tokens: &TokenSettings) -> Self {
         let file = |suffix, token: &Option<Secret>| match token {
             None => database.map(|database| files::beside(database, suffix)),
             Some(_) => None,
@@ -55,8 +71,8 @@ impl TokenFiles {
     pub(super) fn prepare(
         &self,
         change: &Transaction<'_>,
-        tokens: Tokens,
-    ) -> Result<Tokens, Error> {
+        tokens: TokenSettings,
+    ) -> Result<TokenSettings, Error> {
         let admin_key = match accounts::bootstrap(change, tokens.admin_key)? {
             Some(key) => Some(keep(self.admin_key.as_deref(), key)?),
             None => kept(self.admin_key.as_deref(), |key| accounts::is_admin_key(change, key))?,
@@ -65,7 +81,7 @@ impl TokenFiles {
             Some(token) => Some(keep(self.authtoken.as_deref(), token)?),
             None => kept(self.authtoken.as_deref(), |token| is_authtoken(change, token))?,
         };
-        Ok(Tokens { admin_key, authtoken })
+        Ok(TokenSettings { admin_key, authtoken })
     }
 
     /// Removes the files: the tokens have been shown.
@@ -84,7 +100,7 @@ pub(super) struct UnshownTokens {
 
 impl UnshownTokens {
     /// Those that were made, and are not among the configured ones.
-    pub(super) fn of(is_on_server: bool, configured: &Tokens, made: &Tokens) -> Self {
+    pub(super) fn of(is_on_server: bool, configured: &TokenSettings, made: &TokenSettings) -> Self {
         let is_new = configured.admin_key.is_none() && made.admin_key.is_some();
         Self { are_there: is_on_server && is_new }
     }
@@ -130,7 +146,9 @@ pub async fn new_admin_key(
 /// is stored.
 async fn make_admin_key(store: &Arc<Store>, out: Option<&Path>) -> Result<Secret, Error> {
     let opened = store.clone();
-    let trail = move || AuditTrail::open(&opened, AuditSettings::default());
+    let trail = move || {
+        AuditTrail::open(&opened, AuditSettings::default(), Origin::default(), String::new())
+    };
     let trail = tokio::task::spawn_blocking(trail).await.map_err(|_| StoreError::Panicked)??;
     let token = store.write(accounts::unused_key_token).await?;
     if let Some(out) = out {

@@ -354,7 +354,7 @@ struct FileSchema<C: 'static> {
 impl<C> FileSchema<C> {
     fn of(sections: &'static [SettingSection<C>], layout: Option<&'static FileLayout>) -> Self {
         Self {
-            settings: sections.iter().flat_map(|section| section.settings).collect(),
+            settings: sections.iter().flat_map(SettingSection::settings).collect(),
             section: layout.and_then(|layout| layout.section),
             tables: layout.map_or(&[], |layout| layout.tables),
         }

@@ -1,6 +1,7 @@
 //! Settings of a program: each is declared once, as a [`Setting`], with its key, its documentation and
 //! the place where a configuration keeps it. The type of that place ([`SettingValue`]) says how it is
-//! written. From the declaration come its flag, its variable of the environment, its key in a file, what
+//! written. A part of a program declares its settings, their defaults and its rows with [`settings!`], and
+//! [`HasPart`] makes them rows of a larger configuration. From the declaration come its flag, its variable of the environment, its key in a file, what
 //! `config show` says of it, and its line of the reference.
 //!
 //! [`resolve`] puts together what flags, environment and file say, in this order, and remembers where
@@ -22,6 +23,6 @@ pub use duration::{read_duration, write_duration};
 pub use field_value::{FieldProblem, read_field_value};
 pub use file::{ConfigFile, FileLayout, FileTable, TableEntry, TableField, problem_at, read_text};
 pub use reload::{SettingChange, changes, keep_fixed};
-pub use setting::{Reload, Setting, SettingField, SettingName, SettingSection};
+pub use setting::{HasPart, Reload, Setting, SettingField, SettingName, SettingSection};
 pub use sources::{ResolvedSettings, SettingOrigin, SettingSources, is_set_by_kubernetes, resolve};
 pub use value::{Bounds, ByteSize, SettingItem, SettingValue, ValueKind, without_login};

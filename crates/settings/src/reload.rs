@@ -18,13 +18,13 @@ pub struct SettingChange {
 
 /// What is different in a new configuration.
 pub fn changes<C>(sections: &[SettingSection<C>], old: &C, new: &C) -> Vec<SettingChange> {
-    let settings = sections.iter().flat_map(|section| section.settings);
+    let settings = sections.iter().flat_map(SettingSection::settings);
     settings.filter_map(|setting| change(setting, old, new)).collect()
 }
 
 /// Takes from the old configuration what only a restart can change.
 pub fn keep_fixed<C>(sections: &[SettingSection<C>], old: &C, new: &mut C) {
-    let settings = sections.iter().flat_map(|section| section.settings);
+    let settings = sections.iter().flat_map(SettingSection::settings);
     for setting in settings.filter(|setting| setting.reload == Reload::Restart) {
         (setting.field.copy)(new, old);
     }

@@ -9,8 +9,35 @@ use super::value::{Bounds, ValueKind, quoted, without_login};
 pub struct SettingSection<C: 'static> {
     /// The title, as in the help and in the reference.
     pub title: &'static str,
-    /// The settings.
-    pub settings: &'static [Setting<C>],
+    /// The settings, in the groups that the parts of a program declare.
+    pub groups: &'static [&'static [Setting<C>]],
+}
+
+impl<C> SettingSection<C> {
+    /// The settings of all groups.
+    pub fn settings(&self) -> impl Iterator<Item = &'static Setting<C>> + use<C> {
+        self.groups.iter().flat_map(|group| group.iter())
+    }
+}
+
+/// A configuration that contains the settings `P` of a part of the program. Rows that a part declares fit each
+/// configuration that contains the part.
+pub trait HasPart<P> {
+    /// The settings of the part.
+    fn part(&self) -> &P;
+
+    /// The settings of the part, to be changed.
+    fn part_mut(&mut self) -> &mut P;
+}
+
+impl<P> HasPart<P> for P {
+    fn part(&self) -> &P {
+        self
+    }
+
+    fn part_mut(&mut self) -> &mut P {
+        self
+    }
 }
 
 /// When a change of a setting has its effect.
@@ -97,10 +124,10 @@ impl<C> std::fmt::Debug for SettingField<C> {
 }
 
 /// Declares a setting: `setting!(Config, path.to.field: Type, "key", "VALUE", "What it means")`; methods
-/// of [`Setting`] say what is special about it.
+/// of [`Setting`] say what is special about it. With `Config as Part`, the path begins in a part of the configuration.
 #[macro_export]
 macro_rules! setting {
-    ($config:ty, $($field:ident).+ : $type:ty, $key:expr, $value:literal, $doc:expr) => {
+    ($config:ty as $part:ty, $($field:ident).+ : $type:ty, $key:expr, $value:literal, $doc:expr) => {
         $crate::Setting::<$config> {
             key: $key,
             alias: None,
@@ -117,17 +144,99 @@ macro_rules! setting {
                 kind: <$type as $crate::SettingValue>::KIND,
                 choices: <$type as $crate::SettingValue>::CHOICES,
                 read: |config: &mut $config, text, bounds| {
-                    let field: &mut $type = &mut config.$($field).+;
+                    let part = $crate::HasPart::<$part>::part_mut(config);
+                    let field: &mut $type = &mut part.$($field).+;
                     $crate::SettingValue::read(field, text, bounds)
                 },
                 clear: |config: &mut $config| {
-                    let field: &mut $type = &mut config.$($field).+;
+                    let part = $crate::HasPart::<$part>::part_mut(config);
+                    let field: &mut $type = &mut part.$($field).+;
                     $crate::SettingValue::clear(field)
                 },
-                text: |config: &$config| $crate::SettingValue::text(&config.$($field).+),
+                text: |config: &$config| {
+                    let part = $crate::HasPart::<$part>::part(config);
+                    $crate::SettingValue::text(&part.$($field).+)
+                },
                 bound: <$type as $crate::SettingValue>::bound,
-                copy: |to: &mut $config, from: &$config| to.$($field).+.clone_from(&from.$($field).+),
+                copy: |to: &mut $config, from: &$config| {
+                    let to = $crate::HasPart::<$part>::part_mut(to);
+                    let from = $crate::HasPart::<$part>::part(from);
+                    to.$($field).+.clone_from(&from.$($field).+)
+                },
             },
+        }
+    };
+    ($config:ty, $($declaration:tt)+) => {
+        $crate::setting!($config as $config, $($declaration)+)
+    };
+}
+
+/// Declares the settings of a part of a program: the struct that the part uses, its default, and the rows of
+/// its fields in groups. A group becomes a function of the struct, which a [`SettingSection`] lists.
+///
+/// ```
+/// use ginnel_settings::{Setting, SettingSection, settings};
+///
+/// settings! {
+///     /// How the kettle works.
+///     #[derive(Debug, Clone)]
+///     pub struct KettleSettings {
+///         /// A field that is not a setting.
+///         pub is_test: bool = false,
+///     }
+///
+///     /// The water.
+///     water {
+///         max_cups: u32 = 4, "kettle.max_cups", "N", "The most cups that it boils", between(1, 20), live();
+///     }
+/// }
+///
+/// const KETTLE: SettingSection<KettleSettings> =
+///     SettingSection { title: "Kettle", groups: &[KettleSettings::water()] };
+/// let keys: Vec<_> = KETTLE.settings().map(|setting| setting.key).collect();
+/// assert_eq!((keys, KettleSettings::default().max_cups), (vec!["kettle.max_cups"], 4));
+/// ```
+#[macro_export]
+macro_rules! settings {
+    (
+        $(#[$attribute:meta])*
+        pub struct $Settings:ident {
+            $($(#[$plain_attribute:meta])* pub $plain:ident: $plain_type:ty = $plain_default:expr,)*
+        }
+        $(
+            $(#[$group_attribute:meta])*
+            $group:ident {
+                $(
+                    $field:ident: $type:ty = $default:expr, $key:literal, $value:literal, $doc:literal
+                    $(, $method:ident($($argument:expr),*))*;
+                )+
+            }
+        )+
+    ) => {
+        $(#[$attribute])*
+        pub struct $Settings {
+            $($(#[$plain_attribute])* pub $plain: $plain_type,)*
+            $($(#[doc = concat!($doc, ".")] pub $field: $type,)+)+
+        }
+
+        impl Default for $Settings {
+            fn default() -> Self {
+                Self { $($plain: $plain_default,)* $($($field: $default,)+)+ }
+            }
+        }
+
+        impl $Settings {
+            $(
+                $(#[$group_attribute])*
+                pub const fn $group<C: $crate::HasPart<Self> + 'static>() -> &'static [$crate::Setting<C>] {
+                    const {
+                        &[$(
+                            $crate::setting!(C as $Settings, $field: $type, $key, $value, $doc)
+                                $(.$method($($argument),*))*
+                        ),+]
+                    }
+                }
+            )+
         }
     };
 }

@@ -102,7 +102,7 @@ pub fn resolve<C: Default>(
     let mut resolved = ResolvedSettings { config: C::default(), origins, strengths };
     let secrets = secrets(sections, sources);
     let mut problems: Vec<_> = sources.files.iter().flat_map(|it| it.problems.clone()).collect();
-    for setting in sections.iter().flat_map(|section| section.settings) {
+    for setting in sections.iter().flat_map(SettingSection::settings) {
         for (strength, origin, values) in said(setting, sources) {
             match setting.replace(&mut resolved.config, &values) {
                 Ok(()) => {
@@ -179,7 +179,7 @@ fn items<C>(setting: &Setting<C>, value: OsString) -> Vec<OsString> {
 
 /// What files say of secrets: it may stand at another key by mistake.
 fn secrets<C>(sections: &'static [SettingSection<C>], sources: &SettingSources<'_>) -> Vec<String> {
-    let settings = sections.iter().flat_map(|section| section.settings);
+    let settings = sections.iter().flat_map(SettingSection::settings);
     let keys = settings.filter(|setting| setting.field.kind == ValueKind::Secret);
     let texts = |key| sources.files.iter().filter_map(move |file| Some(file.values(key)?.0));
     keys.flat_map(|setting| texts(setting.key)).flatten().cloned().collect()

@@ -371,7 +371,7 @@ macro_rules! whole_numbers {
     )+};
 }
 
-whole_numbers!(u16, u32, u64, usize);
+whole_numbers!(u8, u16, u32, u64, usize);
 
 /// A number that may be left to the program.
 impl SettingValue for Option<usize> {

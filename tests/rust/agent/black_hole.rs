@@ -67,11 +67,12 @@ struct Linked {
 
 impl Linked {
     async fn with(service_beat: Duration, agent_beat: Duration) -> Self {
-        let options = service::Options {
+        let agents = service::AgentSettings {
             heartbeat_interval: service_beat,
             heartbeat_tolerance: service_beat * 2,
-            ..service::Options::default()
+            ..service::AgentSettings::default()
         };
+        let options = service::Options { agents, ..service::Options::default() };
         let service = Service::start(options).await.unwrap();
         let wire = Wire::to(service.agent_address().unwrap()).await;
         let mut options = options_of(&service);

@@ -197,8 +197,8 @@ async fn a_rush_never_takes_more_than_a_session_carries() {
 
 /// A service in which visitors wait for a stream for so long.
 async fn service_with(queue_timeout: Duration) -> Service {
-    let options =
-        service::Options { agent_queue_timeout: queue_timeout, ..service::Options::default() };
+    let agents = service::AgentSettings { queue_timeout, ..service::AgentSettings::default() };
+    let options = service::Options { agents, ..service::Options::default() };
     Service::start(options).await.unwrap()
 }
 

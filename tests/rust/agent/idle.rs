@@ -13,7 +13,7 @@ use ginnel_mux::protocol::message::Auth;
 use ginnel_mux::protocol::message::AuthExtra;
 use ginnel_mux::protocol::message::Bind;
 use ginnel_mux::protocol::rpc;
-use ginnel_service::{Options, Service};
+use ginnel_service::{AgentSettings, Options, Service};
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -30,7 +30,8 @@ const LOGIN: Duration = Duration::from_secs(2);
 async fn hurried() -> Service {
     // Installs what TLS is made with.
     drop(client());
-    Service::start(Options { login_timeout: LOGIN, ..Options::default() }).await.unwrap()
+    let agents = AgentSettings { login_timeout: LOGIN, ..AgentSettings::default() };
+    Service::start(Options { agents, ..Options::default() }).await.unwrap()
 }
 
 /// Connects as an agent that has not said anything.

@@ -65,7 +65,8 @@ async fn addresses_of_agents_that_never_return_are_given_up() {
     // The service goes first, so that both addresses wait.
     first.stop(Duration::from_secs(5)).await;
     gone.stop(Duration::from_secs(5)).await;
-    let again = service::Options { agent_port: Some(port), ..on_day(&folder, 10) };
+    let mut again = on_day(&folder, 10);
+    again.agents.port = Some(port);
     let second = Service::start(again).await.unwrap();
     becomes(&folder, (2, 1)).await;
 
@@ -77,7 +78,8 @@ async fn addresses_of_agents_that_never_return_are_given_up() {
 
     // Who came back has its address over the next restart as well.
     second.stop(Duration::from_secs(5)).await;
-    let again = service::Options { agent_port: Some(port), ..on_day(&folder, 60) };
+    let mut again = on_day(&folder, 60);
+    again.agents.port = Some(port);
     let third = Service::start(again).await.unwrap();
     becomes(&folder, (1, 1)).await;
     assert_eq!(address_of(&back).await, address);

@@ -36,7 +36,8 @@ fn in_a_process_of_its_own() {
     runtime.block_on(async {
         // Addresses of agents that are gone are not kept for long.
         let reserve = Duration::from_millis(100);
-        let options = service::Options { reserve, ..service::Options::default() };
+        let agents = service::AgentSettings { reserve, ..service::AgentSettings::default() };
+        let options = service::Options { agents, ..service::Options::default() };
         let service = Service::start(options).await.unwrap();
         let local = mirror().await;
         // What stays after first use, stays.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ginnel_gateway::Timeouts;
+use ginnel_gateway::{GatewaySettings, Timeouts};
 use ginnel_service::Options;
 
 use serde_json::{Value, json};
@@ -35,7 +35,8 @@ async fn silent() -> (u16, UnboundedReceiver<String>) {
 /// A service that lets upstreams think for a moment.
 async fn hurried() -> Whole {
     let timeouts = Timeouts { response: Duration::from_secs(2), ..Timeouts::default() };
-    Whole::with(Options { timeouts, ..Options::default() }).await
+    let gateway = GatewaySettings { timeouts, ..GatewaySettings::default() };
+    Whole::with(Options { gateway, ..Options::default() }).await
 }
 
 /// Asks, and is told that it takes too long.

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use ginnel_agent::definition::Definition;
 use ginnel_agent::{Agent, AgentOptions, SessionState, Trust};
+use ginnel_gateway::GatewaySettings;
 use ginnel_service::{self as service, Service};
 
 use reqwest::{Client, Method};
@@ -83,7 +84,8 @@ impl Nodes {
     async fn start() -> Self {
         let a = Service::start(Self::options()).await.unwrap();
         let authtoken = a.authtoken().cloned();
-        let b = service::Options { authtoken, ..Self::options() };
+        let mut b = Self::options();
+        b.tokens.authtoken = authtoken;
         let b = Service::start(b).await.unwrap();
         assert!(a.name_node("a") && b.name_node("b"));
         let wires = [Self::wire(&a).await, Self::wire(&b).await];
@@ -92,7 +94,8 @@ impl Nodes {
 
     fn options() -> service::Options {
         let base_domain = Some(DOMAIN.to_owned());
-        service::Options { base_domain, ..service::Options::default() }
+        let gateway = GatewaySettings { base_domain, ..GatewaySettings::default() };
+        service::Options { gateway, ..service::Options::default() }
     }
 
     async fn wire(node: &Service) -> Wire {

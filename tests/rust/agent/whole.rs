@@ -164,12 +164,9 @@ async fn a_service_that_comes_back_finds_the_tunnels_at_their_addresses() {
         (whole.service.api_key().cloned(), whole.service.authtoken().cloned());
 
     whole.service.stop(Duration::ZERO).await;
-    let options = service::Options {
-        agent_port: Some(port),
-        admin_key: api_key,
-        authtoken,
-        ..folder.options("service.db")
-    };
+    let mut options = folder.options("service.db");
+    options.agents.port = Some(port);
+    options.tokens = service::TokenSettings { admin_key: api_key, authtoken };
     let service = Service::start(options).await.unwrap();
     let mut state = whole.agent.watch();
     while !matches!(&*state.borrow_and_update(), SessionState::Online(_))

@@ -3,10 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use ginnel_gateway::{
-    EndpointSpec, Gateway, GatewaySettings, HeadLimits, Proto, PublicEndpoint, Timeouts,
-};
+use ginnel_gateway::{EndpointSpec, Gateway, GatewaySettings, Proto, PublicEndpoint, Timeouts};
 
+use ginnel_settings::ByteSize;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
@@ -371,8 +370,12 @@ async fn who_takes_no_answer_is_let_go() {
 
 #[tokio::test]
 async fn larger_heads_are_refused_and_the_connection_goes_on() {
-    let head = HeadLimits { bytes: 2048, fields: 20 };
-    let settings = GatewaySettings { head, tls_endpoints: true, ..GatewaySettings::default() };
+    let settings = GatewaySettings {
+        max_head: ByteSize(2048),
+        max_header_fields: 20,
+        tls_endpoints: true,
+        ..GatewaySettings::default()
+    };
     let edges = edges_with(settings).await;
     let target = Direct::to(mirror().await);
     let endpoint = edges.bind(EndpointSpec::any(Proto::Https), target).await.unwrap();

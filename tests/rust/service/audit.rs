@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use ginnel_api::Origin;
-use ginnel_service::{Options, new_admin_key};
+use ginnel_gateway::GatewaySettings;
+use ginnel_service::{AuditSettings, Options, new_admin_key};
 use ginnel_store::{DatabaseLocation, EventQuery, Store, StoreError, StoredEvent};
 
 use reqwest::Method;
@@ -222,7 +223,8 @@ async fn only_admins_read_events(engine: Engine) {
 async fn the_word_of_a_trusted_proxy_is_taken_for_the_address() {
     let untrusting = Running::start().await;
     let trusted_proxies = ginnel_service::TrustedProxies::parse(["127.0.0.0/8"]).unwrap();
-    let trusting = Running::with(Options { trusted_proxies, ..Options::default() }).await;
+    let gateway = GatewaySettings { trusted_proxies, ..GatewaySettings::default() };
+    let trusting = Running::with(Options { gateway, ..Options::default() }).await;
 
     for (service, address) in [(&untrusting, "127.0.0.1"), (&trusting, "192.0.2.9")] {
         let request =
@@ -260,8 +262,9 @@ async fn events_outlive_a_restart_and_stay_in_order() {
 
 #[tokio::test]
 async fn old_events_are_removed() {
-    let audit_retention = Duration::from_secs(10);
-    let service = Running::with(Options { audit_retention, ..Options::default() }).await;
+    let retention = Duration::from_secs(10);
+    let audit = AuditSettings { retention };
+    let service = Running::with(Options { audit, ..Options::default() }).await;
     let policy = service.create("/ip_policies", json!({})).await;
     assert_eq!(events(&service, "").await.len(), 1);
 

@@ -79,9 +79,9 @@ impl Run {
         let mut options = Options::default();
         if let Some(limit) = case["service"]["rate_limit"].as_array() {
             let window = Duration::from_secs(limit[1].as_u64().unwrap());
-            options.rate_limit = Some((limit[0].as_u64().unwrap() as u32, window));
+            options.management.rate_limit = Some((limit[0].as_u64().unwrap() as u32, window));
         }
-        options.reserved_domains_only =
+        options.domains.reserved_only =
             case["service"]["reserved_domains_only"].as_bool().unwrap_or_default();
         let mut run = Self {
             service: Running::over(http.clone(), options).await,

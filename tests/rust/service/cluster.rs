@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use ginnel_agent::{Agent, AgentOptions, Trust, WebAddress};
-use ginnel_service::{Error, Options, Service};
+use ginnel_base::address::HostPort;
+use ginnel_gateway::GatewaySettings;
+use ginnel_service::{ClusterSettings, Error, Options, Service, StoreSettings};
 use ginnel_store::PostgresOptions;
 
 use reqwest::{Client, Method};
@@ -24,11 +26,16 @@ pub(super) struct Nodes {
 }
 
 pub(super) fn options(database: &PostgresOptions, name: &str) -> Options {
-    Options {
-        store: Some(database.clone()),
+    let cluster = ClusterSettings {
         node_name: Some(name.to_owned()),
-        peer_addr: ginnel_base::address::HostPort::parse_to_listen("127.0.0.1:0").ok(),
-        base_domain: Some("tunnels.test".to_owned()),
+        peer_addr: HostPort::parse_to_listen("127.0.0.1:0").ok(),
+        ..ClusterSettings::default()
+    };
+    let base_domain = Some("tunnels.test".to_owned());
+    Options {
+        store: StoreSettings { server: Some(database.clone()), ..StoreSettings::default() },
+        cluster,
+        gateway: GatewaySettings { base_domain, ..GatewaySettings::default() },
         ..Options::default()
     }
 }
@@ -189,11 +196,9 @@ async fn every_node_shows_the_nodes_sessions_and_tunnels_of_all() {
 #[tokio::test]
 async fn a_node_may_be_reached_at_another_address_than_it_listens_on() {
     let database = new_database();
-    let options = Options {
-        peer_addr: "node-a.internal:4400".parse().ok(),
-        peer_listen_addr: ginnel_base::address::HostPort::parse_to_listen("127.0.0.1:0").ok(),
-        ..options(&database, "a")
-    };
+    let mut options = options(&database, "a");
+    options.cluster.peer_addr = "node-a.internal:4400".parse().ok();
+    options.cluster.peer_listen_addr = HostPort::parse_to_listen("127.0.0.1:0").ok();
     let service = Service::start(options).await.unwrap();
     let key = service.api_key().unwrap().0.clone();
 

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use ginnel_service::{Options, Service};
+use ginnel_gateway::GatewaySettings;
+use ginnel_service::{MonitoringSettings, Options, Service};
 
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -34,9 +35,10 @@ async fn connect(service: &Service, is_visitor: bool) -> TcpStream {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_close_behind_a_response_that_says_so_before_the_service_stops() {
+    let base_domain = Some("tunnels.test".to_owned());
     let options = Options {
-        drain_delay: DELAY,
-        base_domain: Some("tunnels.test".to_owned()),
+        monitoring: MonitoringSettings { drain_delay: DELAY, ..MonitoringSettings::default() },
+        gateway: GatewaySettings { base_domain, ..GatewaySettings::default() },
         ..Options::default()
     };
     let whole = Whole::with(options).await;

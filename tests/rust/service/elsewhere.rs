@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use ginnel_agent::Agent;
-use ginnel_service::Options;
 
 use rcgen::ExtendedKeyUsagePurpose;
 use reqwest::Method;
@@ -25,8 +24,11 @@ const RESERVE: Duration = Duration::from_secs(20);
 async fn two_nodes() -> Nodes {
     let database = new_database();
     let named = [("a", "127.0.0.1"), ("b", "127.0.0.2")];
-    let all = named
-        .map(|(name, host)| Options { edge_host: host.to_owned(), ..options(&database, name) });
+    let all = named.map(|(name, host)| {
+        let mut options = options(&database, name);
+        options.gateway.host = host.to_owned();
+        options
+    });
     Nodes::with(all).await
 }
 
@@ -185,10 +187,12 @@ async fn a_node_that_stops_in_order_serves_what_nobody_else_can() {
 async fn a_wildcard_does_not_serve_a_name_whose_node_cannot_be_reached() {
     let database = new_database();
     // No way leads from one to the other.
-    let nowhere = |name| Options {
-        peer_addr: "127.0.0.1:1".parse().ok(),
-        peer_listen_addr: ginnel_base::address::HostPort::parse_to_listen("127.0.0.1:0").ok(),
-        ..options(&database, name)
+    let nowhere = |name| {
+        let mut options = options(&database, name);
+        options.cluster.peer_addr = "127.0.0.1:1".parse().ok();
+        options.cluster.peer_listen_addr =
+            ginnel_base::address::HostPort::parse_to_listen("127.0.0.1:0").ok();
+        options
     };
     let nodes = Nodes::with([nowhere("a"), nowhere("b")]).await;
     let (here, there) = (nodes.agent(0).await, nodes.agent(1).await);

@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use ginnel_api::Secret;
-use ginnel_service::{Error, Options, Service};
+use ginnel_gateway::GatewaySettings;
+use ginnel_service::{Error, ManagementSettings, Options, Service, TokenSettings};
 
 use reqwest::Method;
 use serde_json::json;
@@ -15,7 +16,9 @@ use super::support::{Folder, Running, client};
 const GIVEN: &str = "0ujtsYcgvSTl8PAuAdqWYSMnLOv_123456789abcdefghijkl";
 
 fn given(key: &str) -> Options {
-    Options { admin_key: Some(Secret(key.to_owned())), ..Options::default() }
+    let tokens =
+        TokenSettings { admin_key: Some(Secret(key.to_owned())), ..TokenSettings::default() };
+    Options { tokens, ..Options::default() }
 }
 
 #[tokio::test]
@@ -179,7 +182,8 @@ async fn idle_connections_do_not_delay_a_stop() {
 #[tokio::test]
 async fn a_given_key_opens_a_new_database_and_its_own() {
     let folder = Folder::new();
-    let options = Options { path: Some(folder.file("db")), ..given(GIVEN) };
+    let mut options = given(GIVEN);
+    options.store.path = Some(folder.file("db"));
 
     for _ in 0..2 {
         let service = Running::with(options.clone()).await;
@@ -187,7 +191,8 @@ async fn a_given_key_opens_a_new_database_and_its_own() {
         assert_eq!(service.get("/api_keys").await.status, 200);
         service.stop().await;
     }
-    let other = Options { path: Some(folder.file("db")), ..given(&GIVEN.replace("_1", "_2")) };
+    let mut other = given(&GIVEN.replace("_1", "_2"));
+    other.store.path = Some(folder.file("db"));
     let refused = Service::start(other).await;
 
     assert!(matches!(refused, Err(Error::UnknownAdminKey)));
@@ -199,18 +204,26 @@ async fn a_port_in_use_is_told_apart() {
     let service = Running::start().await;
     let port = service.service.url().rsplit_once(':').unwrap().1.parse().unwrap();
 
-    let same = Service::start(Options { port, ..Options::default() }).await;
-    let nowhere = Options { host: "192.0.2.1".to_owned(), ..Options::default() };
+    let at = |management| Options { management, ..Options::default() };
+    let same = ManagementSettings { port, ..ManagementSettings::default() };
+    let same = Service::start(at(same)).await;
+    let nowhere =
+        ManagementSettings { host: "192.0.2.1".to_owned(), ..ManagementSettings::default() };
 
     assert!(matches!(same, Err(Error::AddressInUse(_))));
-    assert!(matches!(Service::start(nowhere).await, Err(Error::Bind { .. })));
+    assert!(matches!(Service::start(at(nowhere)).await, Err(Error::Bind { .. })));
 }
 
 #[tokio::test]
 async fn addresses_follow_the_public_url_and_codes_their_prefix() {
+    let at = |url: &str| ManagementSettings {
+        public_url: Some(url.to_owned()),
+        ..ManagementSettings::default()
+    };
+    let code_prefix = "ERR_OURS_".to_owned();
     let options = Options {
-        public_url: Some("https://api.example/".to_owned()),
-        code_prefix: "ERR_OURS_".to_owned(),
+        management: at("https://api.example/"),
+        gateway: GatewaySettings { code_prefix, ..GatewaySettings::default() },
         ..Options::default()
     };
     let service = Running::with(options).await;
@@ -220,6 +233,6 @@ async fn addresses_follow_the_public_url_and_codes_their_prefix() {
 
     assert_eq!(made.text("uri"), format!("https://api.example/api_keys/{}", made.text("id")));
     assert_eq!(refused.text("error_code"), "ERR_OURS_214");
-    let wrong = Options { public_url: Some("api.example".to_owned()), ..Options::default() };
+    let wrong = Options { management: at("api.example"), ..Options::default() };
     assert!(matches!(Service::start(wrong).await, Err(Error::Setting { key: "public_url", .. })));
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use ginnel_service::{Error, Options, Service, new_admin_key};
+use ginnel_service::{ClusterSettings, Error, Options, Service, StoreSettings, new_admin_key};
 use ginnel_store::{DatabaseLocation, PostgresOptions, StoreError};
 
 use reqwest::Method;
@@ -66,7 +66,9 @@ fn name_of(database: &PostgresOptions) -> String {
 fn on(database: &PostgresOptions) -> Options {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let name = format!("node-{}", NEXT.fetch_add(1, Ordering::Relaxed));
-    Options { store: Some(database.clone()), node_name: Some(name), ..Options::default() }
+    let cluster = ClusterSettings { node_name: Some(name), ..ClusterSettings::default() };
+    let store = StoreSettings { server: Some(database.clone()), ..StoreSettings::default() };
+    Options { store, cluster, ..Options::default() }
 }
 
 fn certificate(service: &Service) -> String {

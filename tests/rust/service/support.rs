@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use ginnel_service::{Options, Service};
+use ginnel_gateway::GatewaySettings;
+use ginnel_service::{ManagementSettings, Options, Service, StoreSettings};
 
 use reqwest::{Client, Method};
 use serde_json::Value;
@@ -167,10 +168,9 @@ impl Folder {
     pub fn options(&self, name: &str) -> Options {
         let host = self.host.to_string();
         Options {
-            path: Some(self.file(name)),
-            host: host.clone(),
-            agent_host: host.clone(),
-            edge_host: host,
+            store: StoreSettings { path: Some(self.file(name)), ..StoreSettings::default() },
+            management: ManagementSettings { host: host.clone(), ..ManagementSettings::default() },
+            gateway: GatewaySettings { host, ..GatewaySettings::default() },
             ..Options::default()
         }
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use bench_service::{Connection, median, request};
-use ginnel_service::{Options, Service};
+use ginnel_service::{Options, Service, StoreSettings};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -41,7 +41,8 @@ impl Subject {
 }
 
 async fn measure(name: &str, path: Option<PathBuf>, edges: usize) {
-    let options = Options { path, ..Options::default() };
+    let store = StoreSettings { path, ..StoreSettings::default() };
+    let options = Options { store, ..Options::default() };
     let service = Service::start(options).await.expect("a service");
     let host = service.url().trim_start_matches("http://").to_owned();
     let key = service.api_key().expect("a new database").0.clone();

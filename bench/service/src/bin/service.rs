@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use axum::routing::get;
 use axum::{Json, Router};
 use bench_service::{Connection, median, request};
-use ginnel_service::{Options, Service};
+use ginnel_service::{Options, Service, StoreSettings};
 use serde_json::{Value, json};
 
 const POLICY: &str = r#"{"description":"office network","metadata":"{\"team\":\"edge\"}"}"#;
@@ -42,7 +42,8 @@ struct Subject {
 
 impl Subject {
     async fn start(path: &Path) -> Self {
-        let options = Options { path: Some(path.to_owned()), ..Options::default() };
+        let store = StoreSettings { path: Some(path.to_owned()), ..StoreSettings::default() };
+        let options = Options { store, ..Options::default() };
         let service = Service::start(options).await.expect("a service");
         let host = service.url().trim_start_matches("http://").to_owned();
         let key = service.api_key().expect("a new database").0.clone();

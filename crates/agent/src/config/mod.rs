@@ -262,7 +262,7 @@ pub fn without_effect(
     resolved: &ResolvedSettings<AgentConfig>,
     sections: &[SettingSection<AgentConfig>],
 ) -> Vec<&'static str> {
-    let settings = sections.iter().flat_map(|section| section.settings);
+    let settings = sections.iter().flat_map(SettingSection::settings);
     let keys = settings.map(|setting| setting.key);
     keys.filter(|key| resolved.is_set(key)).collect()
 }
@@ -593,7 +593,7 @@ mod tests {
     #[tokio::test]
     async fn a_start_refuses_what_a_check_refuses() {
         let mut refused = std::collections::BTreeSet::new();
-        let settings = SECTIONS.iter().flat_map(|section| section.settings);
+        let settings = SECTIONS.iter().flat_map(SettingSection::settings);
         // A relative name would make a file in the working directory.
         let takes = |key: &str, value: &str| key != "inspect_file" || value.starts_with('/');
         for (key, value) in settings.flat_map(|it| BAD_VALUES.map(|value| (it.key, value))) {

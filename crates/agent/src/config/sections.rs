@@ -37,15 +37,15 @@ const MAX_FILE_AGE: u64 = 366 * 24 * 3_600_000;
 
 const FILE: SettingSection<AgentConfig> = SettingSection {
     title: "File",
-    settings: &[
+    groups: &[&[
         row!(version: ConfigVersion, "version", "2", "The version of the file, 2 or 3; required")
             .only_in_files(),
-    ],
+    ]],
 };
 
 const SERVICE: SettingSection<AgentConfig> = SettingSection {
     title: "Service",
-    settings: &[
+    groups: &[&[
         row!(
             server_addr: Vec<HostPort>, "server_addr", "HOST:PORT",
             "The address where the service accepts agents; several for the nodes of a cluster"
@@ -74,12 +74,12 @@ const SERVICE: SettingSection<AgentConfig> = SettingSection {
             "Read and not used: commands take keys from `GINNEL_API_KEY` or a file"
         )
         .only_in_files(),
-    ],
+    ]],
 };
 
 const SESSION: SettingSection<AgentConfig> = SettingSection {
     title: "Session",
-    settings: &[
+    groups: &[&[
         row!(
             metadata: Option<String>, "metadata", "TEXT",
             "Free text that the management API shows with the session"
@@ -108,12 +108,12 @@ const SESSION: SettingSection<AgentConfig> = SettingSection {
             "Let the management API stop and restart the agent"
         )
         .without_flag(),
-    ],
+    ]],
 };
 
 const INSPECTION: SettingSection<AgentConfig> = SettingSection {
     title: "Inspection",
-    settings: &[
+    groups: &[&[
         row!(
             options.web_addr: WebAddress, "web_addr", "HOST:PORT",
             "Address that the agent API listens on: host:port, a port on this machine, or false for none"
@@ -163,13 +163,13 @@ const INSPECTION: SettingSection<AgentConfig> = SettingSection {
             "Use of the full-screen view; iftty shows it if there is a terminal"
         )
         .without_flag(),
-    ],
+    ]],
 };
 
 /// The log of a program called `ngrok`.
 pub const NGROK_LOG: SettingSection<AgentConfig> = SettingSection {
     title: "Log of a program called ngrok",
-    settings: &[
+    groups: &[&[
         row!(
             log.output: Option<String>, "log", "FILE",
             "Destination of the log of a launcher of `ginnel compat ngrok`: stdout, stderr, false or a file"
@@ -177,13 +177,13 @@ pub const NGROK_LOG: SettingSection<AgentConfig> = SettingSection {
         .only_in_files(),
         row!(log.format: NgrokLogFormat, "log_format", "FORMAT", "Format of that log").only_in_files(),
         row!(log.level: NgrokLogLevel, "log_level", "LEVEL", "Lowest level in that log").only_in_files(),
-    ],
+    ]],
 };
 
 /// What files for other agents may say.
 pub const WITHOUT_EFFECT: SettingSection<AgentConfig> = SettingSection {
     title: "Without effect",
-    settings: &[
+    groups: &[&[
         unused!("console_ui_color"),
         unused!("proxy_url"),
         unused!("dns_resolver_ips"),
@@ -192,5 +192,5 @@ pub const WITHOUT_EFFECT: SettingSection<AgentConfig> = SettingSection {
         unused!("region"),
         unused!("update_channel"),
         unused!("update_check"),
-    ],
+    ]],
 };

@@ -18,7 +18,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::json;
 
 use ginnel_service::config::{self, SECTIONS, ServeConfig};
-use ginnel_settings::{ResolvedSettings, SettingSources};
+use ginnel_settings::{ResolvedSettings, SettingSection, SettingSources};
 
 use super::error::{CliError, Exit};
 use super::output::say;
@@ -84,20 +84,22 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), CliError> {
 fn examine(matches: &ArgMatches, config: Option<&ServeConfig>) -> Vec<Finding> {
     let options = config.map(|config| &config.options);
     let path = matches.get_one::<PathBuf>(PATH).cloned();
-    let path = path.or_else(|| options.and_then(|options| options.path.clone()));
+    let path = path.or_else(|| options.and_then(|options| options.store.path.clone()));
     let mut findings = vec![system::descriptors(), system::clock()];
     let mut is_running = false;
     if let Some(path) = &path {
         is_running = storage::is_in_use(path);
         findings.extend(storage::examine(path));
     }
-    findings.extend(options.and_then(|options| options.store.as_ref()).map(storage::server));
+    findings.extend(options.and_then(|options| options.store.server.as_ref()).map(storage::server));
     if let Some(config) = config.filter(|_| matches.contains_id("config")) {
         findings.extend(logs(config));
     }
     if let Some(options) = options.filter(|_| matches.contains_id("config")) {
         findings.extend(network::ports(options, is_running));
-        findings.extend(options.base_domain.as_deref().map(network::domain).into_iter().flatten());
+        findings.extend(
+            options.gateway.base_domain.as_deref().map(network::domain).into_iter().flatten(),
+        );
         findings.extend(network::certificates(options));
     }
     if let Some(url) = matches.get_one::<String>(URL) {
@@ -150,7 +152,7 @@ fn verdict(findings: &[Finding]) -> Result<(), CliError> {
 /// The settings with their values and origins; secrets are masked.
 fn shown(resolved: Option<&ResolvedSettings<ServeConfig>>) -> Vec<String> {
     let Some(resolved) = resolved else { return Vec::new() };
-    let settings = SECTIONS.iter().flat_map(|section| section.settings);
+    let settings = SECTIONS.iter().flat_map(SettingSection::settings);
     let lines = settings.map(|setting| {
         let value = setting.shown(&resolved.config).unwrap_or_else(|| "-".to_owned());
         format!("{}: {value} ({})", setting.key, resolved.origin(setting.key))

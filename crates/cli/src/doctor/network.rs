@@ -76,7 +76,7 @@ fn resolve(name: &str) -> Finding {
 
 /// The certificate of the service: when it ends, and whether it covers the names that it should.
 pub(super) fn certificates(options: &Options) -> Vec<Finding> {
-    let Some((path, _)) = &options.certificate else { return Vec::new() };
+    let Some(path) = &options.certificate.certificate else { return Vec::new() };
     let (leaf, end) = match leaf_of(path) {
         Ok(leaf) => leaf,
         Err(problem) => {
@@ -90,15 +90,16 @@ pub(super) fn certificates(options: &Options) -> Vec<Finding> {
 
 /// The names and addresses that the certificate of the service is for.
 pub(super) fn certified_names(options: &Options) -> Vec<String> {
-    let leaf = options.certificate.as_ref().and_then(|(path, _)| leaf_of(path).ok());
+    let leaf = options.certificate.certificate.as_ref().and_then(|path| leaf_of(path).ok());
     leaf.map(|(leaf, _)| [leaf.dns_names, leaf.ips].concat()).unwrap_or_default()
 }
 
 /// The names of tunnels and of the service itself that the certificate is not for; where the service
 /// obtains certificates itself, these are.
 fn coverage(options: &Options, path: &Path, leaf: &LeafFields) -> Option<Finding> {
-    let tunnels = options.base_domain.as_ref().map(|domain| format!("{SOME_NAME}.{domain}"));
-    let own = options.public_url.as_deref().and_then(|url| Authority::split(url).ok());
+    let tunnels =
+        options.gateway.base_domain.as_ref().map(|domain| format!("{SOME_NAME}.{domain}"));
+    let own = options.management.public_url.as_deref().and_then(|url| Authority::split(url).ok());
     let own = own.filter(|(url, _)| url.scheme == Scheme::Https);
     let own = own.map(|(url, _)| url.host.unbracketed());
     let needed: Vec<_> = tunnels.into_iter().chain(own).collect();

@@ -21,7 +21,7 @@ use crate::message::visitor::RouteRef;
 use crate::metrics::GatewayMetrics;
 use crate::published::KeySets;
 use crate::request_phase::RequestPhase;
-use crate::settings::{GatewaySettings, LiveGatewaySettings};
+use crate::settings::GatewaySettings;
 use crate::timeouts::Timeouts;
 
 /// What requests on their way need of the gateway.
@@ -29,7 +29,7 @@ pub struct RequestServices {
     /// The settings that the gateway was started with.
     pub settings: Arc<GatewaySettings>,
     /// The settings that may change while the gateway runs.
-    pub live: Arc<ArcSwap<LiveGatewaySettings>>,
+    pub live: Arc<ArcSwap<GatewaySettings>>,
     /// Counters. `None` if nobody scrapes.
     pub metrics: Option<Arc<GatewayMetrics>>,
     /// The keys that issuers publish.

@@ -1,7 +1,7 @@
 //! The gateway as the service has it, and what all connections share.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
@@ -38,6 +38,7 @@ use crate::server::delivery_mark::DeliveryMark;
 use crate::settings::GatewaySettings;
 use crate::timeouts::Timeouts;
 use crate::tls::authority::LocalAuthority;
+use crate::trusted_proxies::TrustedProxies;
 use crate::upstream::forward::Upstream;
 use crate::upstream::target::{Target, TunnelGroups};
 
@@ -197,9 +198,29 @@ impl Gateway {
     /// Takes over those settings that may change while it runs: proxies, paths, timeouts and limits;
     /// connections that are open keep theirs.
     pub fn reconfigure(&self, settings: &GatewaySettings) {
-        self.0.services.live.store(Arc::new(settings.live()));
+        self.0.services.live.store(Arc::new(settings.clone()));
         self.0.table.targets.pools.set_max_idle(settings.upstream_idle_connections);
         self.0.limit.set_caps(settings.connection_caps());
+    }
+
+    /// Returns true if an address is that of a trusted proxy now.
+    pub fn trusts(&self, address: IpAddr) -> bool {
+        self.0.services.live.load().trusted_proxies.contains(address)
+    }
+
+    /// The proxies that are trusted now.
+    pub fn trusted_proxies(&self) -> TrustedProxies {
+        self.0.services.live.load().trusted_proxies.clone()
+    }
+
+    /// Returns true if connections of trusted proxies begin with a header of the PROXY protocol.
+    pub fn expects_proxy_protocol(&self) -> bool {
+        self.0.services.settings.proxy_protocol
+    }
+
+    /// The prefix of error codes.
+    pub fn code_prefix(&self) -> &str {
+        &self.0.services.settings.code_prefix
     }
 
     /// Finds the tunnels of labels in `groups` from now on.
@@ -374,7 +395,8 @@ impl Gateway {
 impl GatewayState {
     /// The state of a gateway that listens nowhere.
     fn new(settings: GatewaySettings, authority: Arc<LocalAuthority>) -> Arc<Self> {
-        let live = Arc::new(ArcSwap::from_pointee(settings.live()));
+        let settings = settings.normalized();
+        let live = Arc::new(ArcSwap::from_pointee(settings.clone()));
         let proxies = live.clone();
         let limit = ConnectionLimit::new("visitors", settings.connection_caps(), move |address| {
             proxies.load().trusted_proxies.contains(address)

@@ -192,7 +192,7 @@ async fn http2(
 ) {
     let (max_streams, head) = {
         let live = gateway.services.live.load();
-        (live.http2_streams, live.head)
+        (live.http2_streams, live.head_limits())
     };
     let activity = Arc::new(ConnectionActivity::multiplexed(gateway.read_ahead.clone()));
     let bytes = gateway.bytes_of(visitor.proto);

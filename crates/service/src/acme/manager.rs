@@ -80,7 +80,10 @@ impl AcmeManager {
     ///
     /// # Errors
     /// When no challenge can be taken, or the certificates to trust cannot be read.
-    pub fn start(options: &AcmeOptions, service: ManagedService) -> Result<Self, Error> {
+    pub fn start(options: &AcmeOptions, service: ManagedService) -> Result<Option<Self>, Error> {
+        if options.directory.is_none() {
+            return Ok(None);
+        }
         let transport = AcmeTransport::new(options).map_err(Error::Acme)?;
         let state = Arc::new(ManagerState {
             account: AcmeAccount::new(options, transport, service.store.clone()),
@@ -106,7 +109,7 @@ impl AcmeManager {
         });
         let shutdown = Shutdown::default();
         tokio::spawn(state.run(shutdown.clone()));
-        Ok(Self { shutdown })
+        Ok(Some(Self { shutdown }))
     }
 }
 

@@ -1,5 +1,6 @@
 //! From whom certificates are obtained, and how.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use instant_acme::{ChallengeType, LetsEncrypt};
 
 use ginnel_api::mask;
 use ginnel_base::address::WebUrl;
+use ginnel_settings::{SettingItem, settings};
 
 use crate::Error;
 
@@ -14,34 +16,37 @@ use crate::Error;
 const DIRECTORIES: [(&str, LetsEncrypt); 2] =
     [("letsencrypt", LetsEncrypt::Production), ("letsencrypt-staging", LetsEncrypt::Staging)];
 
-/// From whom certificates are obtained by ACME, and how.
-#[derive(Debug, Clone)]
-pub struct AcmeOptions {
-    /// The directory: `letsencrypt`, `letsencrypt-staging`, or an `https` address; none, the default,
-    /// obtains nothing.
-    pub directory: Option<String>,
-    /// Where the authority may write to, an address of mail.
-    pub email: Option<String>,
-    /// True when the operator agrees to the terms of the authority, without which nothing is obtained.
-    pub agree_to_terms: bool,
-    /// Whom to trust at the directory, a PEM file; without one, what the system trusts.
-    pub ca: Option<PathBuf>,
-    /// How the authority may check that names lead here; the first is tried first.
-    pub challenges: Vec<AcmeChallenge>,
-    /// How long after a failure a name is tried again; it doubles with each failure, up to a day.
-    pub retry_after: Duration,
-}
+settings! {
+    /// The certificate authority that certificates are obtained from by ACME.
+    #[derive(Debug, Clone)]
+    pub struct AcmeOptions {
+    }
 
-impl Default for AcmeOptions {
-    fn default() -> Self {
-        Self {
-            directory: None,
-            email: None,
-            agree_to_terms: false,
-            ca: None,
-            challenges: vec![AcmeChallenge::Http01, AcmeChallenge::TlsAlpn01],
-            retry_after: Duration::from_secs(60),
-        }
+    /// The settings under `acme`.
+    rows {
+        directory: Option<String> = None,
+            "acme.directory", "DIRECTORY",
+            "Obtain certificates for host names here: letsencrypt, letsencrypt-staging or a URL",
+            usual();
+        agree_to_terms: bool = false,
+            "acme.agree_to_terms", "BOOL",
+            "Agree to the terms of service of the certificate authority",
+            usual();
+        email: Option<String> = None,
+            "acme.email", "ADDRESS",
+            "Email address for the certificate authority",
+            usual();
+        ca: Option<PathBuf> = None,
+            "acme.ca", "FILE",
+            "A PEM file with the certificates to trust at the directory",
+            unset("what the system trusts");
+        challenges: Vec<AcmeChallenge> = vec![AcmeChallenge::Http01, AcmeChallenge::TlsAlpn01],
+            "acme.challenges", "TYPE",
+            "Challenges that verify host names, in order of preference";
+        retry_after: Duration = Duration::from_secs(60),
+            "acme.retry_after", "DURATION",
+            "Pause after a failure before a host name is tried again; doubles up to a day",
+            between(1000, 86_400_000);
     }
 }
 
@@ -140,6 +145,19 @@ impl AcmeChallenge {
             Self::Http01 => "http-01",
             Self::TlsAlpn01 => "tls-alpn-01",
         }
+    }
+}
+
+impl SettingItem for AcmeChallenge {
+    const CHOICES: &'static [&'static str] = &["http-01", "tls-alpn-01"];
+
+    fn read(text: &OsStr) -> Result<Self, String> {
+        let known = [Self::Http01, Self::TlsAlpn01].into_iter().find(|known| text == known.name());
+        known.ok_or_else(|| "is neither http-01 nor tls-alpn-01".to_owned())
+    }
+
+    fn text(&self) -> String {
+        self.name().to_owned()
     }
 }
 

@@ -11,7 +11,6 @@ use tokio::task::JoinHandle;
 
 use ginnel_api::Timestamp;
 use ginnel_base::logging::or_debug;
-use ginnel_gateway::tls::authority::LocalAuthority;
 use ginnel_mux::{MuxSession, Side};
 use ginnel_net::{
     self as net, AcceptedConnection, ConnectionLimit, Listener, ProxyProtocol, Shutdown, tls,
@@ -48,19 +47,15 @@ pub struct AgentListener {
 
 impl BoundAgentListener {
     /// Listens.
-    pub async fn bind(
-        state: Arc<AgentsState>,
-        authority: &Arc<LocalAuthority>,
-    ) -> Result<Self, Error> {
-        let settings = state.settings.load_full();
-        let (host, port) = (settings.host.clone(), settings.port);
+    pub async fn bind(state: Arc<AgentsState>, (host, port): (&str, u16)) -> Result<Self, Error> {
+        let authority = state.gateway.authority();
         let failed = |source: std::io::Error| match source.kind() {
             std::io::ErrorKind::AddrInUse => Error::AddressInUse(format!("{host}:{port}")),
             _ => Error::Bind { address: format!("{host}:{port}"), source },
         };
-        let socket = net::listen_on(&host, port).await.map_err(failed)?;
+        let socket = net::listen_on(host, port).await.map_err(failed)?;
         let address = socket.local_addr().map_err(failed)?;
-        authority.add_host(&host);
+        authority.add_host(host);
         authority.add_address(address.ip());
         let config = authority.server_config(&[])?;
         // The agents of other nodes have not gone because this one begins.
@@ -75,16 +70,14 @@ impl BoundAgentListener {
     /// Takes agents from now on.
     pub fn open(self) -> Result<AgentListener, Error> {
         let Self { socket, config, state } = self;
-        let (limit, settings) = (limit(&state), state.settings.clone());
+        let limit = limit(&state);
         let sweeping = tokio::spawn(sweep(state.clone()));
         let welcoming = state.clone();
         // Their sessions are ended by the registry, which tells them why.
         let shutdown = Shutdown::default();
-        let trusted = settings.clone();
-        let proxies = match settings.load().proxy_protocol {
-            true => {
-                ProxyProtocol::of(move |address| trusted.load().trusted_proxies.contains(address))
-            }
+        let gateway = state.gateway.clone();
+        let proxies = match gateway.expects_proxy_protocol() {
+            true => ProxyProtocol::of(move |address| gateway.trusts(address)),
             false => ProxyProtocol::default(),
         };
         let listener =
@@ -109,7 +102,7 @@ impl AgentListener {
 
     /// Takes over new settings but for the address; sessions keep those that they began with.
     pub fn reconfigure(&self, settings: AgentSettings) {
-        self.limit.set_caps(settings.connections);
+        self.limit.set_caps(settings.connection_caps());
         self.state.settings.store(Arc::new(settings));
     }
 
@@ -133,10 +126,10 @@ impl Drop for AgentListener {
 
 /// The limit for agents: those that are connected may always come back.
 fn limit(state: &AgentsState) -> Arc<ConnectionLimit> {
-    let (registry, settings) = (state.registry.clone(), state.settings.clone());
-    let caps = settings.load().connections;
+    let (registry, gateway) = (state.registry.clone(), state.gateway.clone());
+    let caps = state.settings.load().connection_caps();
     ConnectionLimit::new("agents", caps, move |address| {
-        registry.is_connected_from(address) || settings.load().trusted_proxies.contains(address)
+        registry.is_connected_from(address) || gateway.trusts(address)
     })
 }
 
@@ -157,7 +150,7 @@ async fn welcome(
     let stream = or_debug!(stream, peer = %peer, "a TLS handshake of an agent failed");
     let Some(stream) = stream else { return };
     let (session, incoming) =
-        MuxSession::start_unauthenticated(Box::new(stream), Side::Service, settings.login);
+        MuxSession::start_unauthenticated(Box::new(stream), Side::Service, settings.login_limits());
     session::hold(state, session, incoming, peer, prompt).await;
 }
 

@@ -219,7 +219,7 @@ impl PendingLogin {
                 queue_timeout: settings.queue_timeout,
             },
             budget: Arc::default(),
-            shares: StreamShares::new(settings.trusted_proxies.clone(), settings.unread),
+            shares: StreamShares::new(self.state.gateway.trusted_proxies(), settings.unread.0),
             counts: self.state.registry.counts().clone(),
             agent,
             ip: self.peer.ip().to_canonical(),

@@ -233,7 +233,7 @@ struct Notifier {
 
 impl Notifier {
     fn of(state: &AgentsState) -> Self {
-        let code_prefix = state.settings.load().code_prefix.clone();
+        let code_prefix = state.gateway.code_prefix().to_owned();
         Self { runtime: Handle::current(), code_prefix }
     }
 

@@ -2,45 +2,99 @@
 
 use std::time::Duration;
 
-use ginnel_gateway::TrustedProxies;
-use ginnel_mux::LoginLimits;
+use ginnel_mux::{DEFAULT_BACKLOG_BYTES, LoginLimits};
 use ginnel_net::ConnectionCaps;
+use ginnel_net::descriptors::{self, DescriptorLimit};
+use ginnel_settings::{ByteSize, settings};
 
-/// How agents are served.
-#[derive(Debug, Clone)]
-pub struct AgentSettings {
-    /// The name or address to listen on.
-    pub host: String,
-    /// The port; 0 picks a free port.
-    pub port: u16,
-    /// How many connections are held.
-    pub connections: ConnectionCaps,
-    /// How long an agent may be silent at first.
-    pub first_byte_timeout: Duration,
-    /// How long a TLS handshake may take.
-    pub handshake_timeout: Duration,
-    /// The proxies in front of the service.
-    pub trusted_proxies: TrustedProxies,
-    /// True when connections of these begin with a header of the PROXY protocol.
-    pub proxy_protocol: bool,
-    /// Time between two heartbeats.
-    pub heartbeat_interval: Duration,
-    /// How late a heartbeat may come back.
-    pub heartbeat_tolerance: Duration,
-    /// How long an agent may take to authenticate.
-    pub login_timeout: Duration,
-    /// How many connections of visitors an agent carries at once.
-    pub streams: usize,
-    /// How long a visitor waits for one of them.
-    pub queue_timeout: Duration,
-    /// How much may wait unread by visitors.
-    pub unread: usize,
-    /// How much an agent may ask for before it has authenticated.
-    pub login: LoginLimits,
-    /// How long the addresses of an agent that is gone are kept for it.
-    pub reserve: Duration,
-    /// True when agents may use only host names of domains that their owner has reserved.
-    pub reserved_domains_only: bool,
-    /// What stands before the number of an error code.
-    pub code_prefix: String,
+/// The connections of agents that a service holds by default.
+const AN_EIGHTH: &str = "an eighth of the limit of open files, at most 4,096";
+
+/// The shortest and the longest time for agents, in milliseconds.
+const MIN_TIME: u64 = 50;
+const MAX_TIME: u64 = 24 * 3_600_000;
+
+settings! {
+    /// How agents are served. A session keeps the limits that it began with.
+    #[derive(Debug, Clone)]
+    pub struct AgentSettings {
+    }
+
+    /// The settings of the listener.
+    listener {
+        host: Option<String> = None,
+            "agent_host", "HOST",
+            "The name or address to listen on for agents; 0.0.0.0 for all of this machine's",
+            usual(), unset("that of `host`");
+        port: Option<u16> = Some(0),
+            "agent_port", "PORT",
+            "The port for agents; 0 picks a free port, none disables it",
+            usual();
+    }
+
+    /// The limit of connections.
+    connections {
+        connections: Option<usize> = None,
+            "max_agent_connections", "N",
+            "The most agent connections that may be open",
+            between(1, u32::MAX as u64), live(), unset(AN_EIGHTH);
+    }
+
+    /// The limits of one agent, under `agent`.
+    limits {
+        first_byte_timeout: Duration = Duration::from_secs(5),
+            "agent.first_byte_timeout", "DURATION",
+            "Maximum time until an agent sends its first byte",
+            between(MIN_TIME, MAX_TIME), live();
+        handshake_timeout: Duration = Duration::from_secs(10),
+            "agent.handshake_timeout", "DURATION",
+            "Maximum duration of an agent's TLS handshake",
+            between(MIN_TIME, MAX_TIME), live();
+        login_timeout: Duration = Duration::from_secs(10),
+            "agent.login_timeout", "DURATION",
+            "Maximum time until an agent has authenticated",
+            between(MIN_TIME, MAX_TIME), live();
+        max_login_size: ByteSize = ByteSize(LoginLimits::default().bytes),
+            "agent.max_login_size", "SIZE",
+            "Maximum size of the data that an agent sends before it has authenticated",
+            between(4 << 10, 1 << 20), live();
+        heartbeat_interval: Duration = Duration::from_secs(10),
+            "agent.heartbeat_interval", "DURATION",
+            "The interval of heartbeats: an agent is asked when it sent nothing for one and a half, and each sixth time",
+            between(MIN_TIME, MAX_TIME), live();
+        heartbeat_tolerance: Duration = Duration::from_secs(15),
+            "agent.heartbeat_tolerance", "DURATION",
+            "Maximum delay of a heartbeat's response before the agent counts as gone",
+            between(MIN_TIME, MAX_TIME), live();
+        streams: usize = 500,
+            "agent.max_streams", "N",
+            "Maximum number of concurrent visitor connections of an agent; agents of other makers fail above 500",
+            between(1, 4_000), live();
+        queue_timeout: Duration = Duration::from_secs(1),
+            "agent.queue_timeout", "DURATION",
+            "Maximum time that a visitor waits for one of them to end when the maximum is reached",
+            between(0, MAX_TIME), live();
+        unread: ByteSize = ByteSize(DEFAULT_BACKLOG_BYTES),
+            "agent.max_unread_size", "SIZE",
+            "Maximum size of data that an agent's visitors leave unread; above it, visitors with more than 256 KiB lose streams",
+            between(256 << 10, 1 << 30), live();
+        reserve: Duration = Duration::from_secs(30),
+            "agent.reserve", "DURATION",
+            "Time for which the addresses of an agent that is gone are kept for it",
+            between(0, 30 * 86_400_000), live();
+    }
+}
+
+impl AgentSettings {
+    /// Maximum numbers of connections. The last quarter is for agents that are connected.
+    pub fn connection_caps(&self) -> ConnectionCaps {
+        let total = self.connections.unwrap_or_else(|| DescriptorLimit::now().agents());
+        let per_address = descriptors::share_of_one_address(total);
+        ConnectionCaps { total, per_address, reserved: total / 4 }
+    }
+
+    /// The limits of the data that an agent sends before it has authenticated.
+    pub fn login_limits(&self) -> LoginLimits {
+        LoginLimits { bytes: self.max_login_size.0, ..LoginLimits::default() }
+    }
 }

@@ -21,7 +21,7 @@ use crate::agents::registry::Registry;
 use crate::agents::reservation::Reservation;
 use crate::agents::rows;
 use crate::cluster::{Cluster, EndpointClaim, EndpointKey, HoldResult, RemotePlace, claimant_at};
-use crate::domains::{DomainClaim, DomainDenial, is_foreign_port};
+use crate::domains::{DomainClaim, DomainDenial, DomainSettings, is_foreign_port};
 
 /// How often a bind is tried again whose node has another epoch meanwhile.
 const MAX_EPOCHS: usize = 3;
@@ -30,6 +30,8 @@ const MAX_EPOCHS: usize = 3;
 pub struct AgentsState {
     /// Replaced as a whole at a reload; the address stays.
     pub settings: Arc<ArcSwap<AgentSettings>>,
+    /// The rules for host names.
+    pub domains: DomainSettings,
     pub store: Arc<Store>,
     pub gateway: Gateway,
     pub registry: Arc<Registry>,
@@ -132,7 +134,7 @@ impl AgentsState {
     ) -> Result<(), AgentRefusal> {
         let Some(host) = host else { return Ok(()) };
         let (owner_id, name) = (online.agent.owner_id.clone(), host.to_owned());
-        let only_reserved = self.settings.load().reserved_domains_only;
+        let only_reserved = self.domains.reserved_only;
         let checked = self.store.read(move |view| {
             DomainClaim { owner_id: &owner_id, only_reserved }.check(view, &name)
         });
@@ -269,7 +271,7 @@ impl AgentsState {
 
     /// A refusal as agents are told it.
     pub fn text(&self, AgentRefusal(message, number): AgentRefusal) -> String {
-        let code = format!("{}{number}", self.settings.load().code_prefix);
+        let code = format!("{}{number}", self.gateway.code_prefix());
         error_text(&message, Some(&code))
     }
 }

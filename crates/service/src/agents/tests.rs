@@ -12,17 +12,18 @@ use arc_swap::ArcSwap;
 use ginnel_api::Origin;
 use ginnel_api::id::Ids;
 use ginnel_gateway::tls::authority::LocalAuthority;
-use ginnel_gateway::{Gateway, GatewaySettings, TrustedProxies};
+use ginnel_gateway::{Gateway, GatewaySettings};
 use ginnel_mux::protocol::message::{Auth, AuthExtra, Bind, BindAnswer, BindExtra, BindOpts};
 use ginnel_mux::protocol::rpc;
-use ginnel_mux::{Incoming, LoginLimits, MuxSession, Side};
-use ginnel_net::ConnectionCaps;
+use ginnel_mux::{Incoming, MuxSession, Side};
+use ginnel_settings::ByteSize;
 use ginnel_store::{Changes, Store, StoreError, Transaction};
 
 use super::rows::client_digest;
 use super::{AgentSettings, AgentsState, Registry, revocation, session};
 use crate::accounts;
 use crate::cluster::TunnelDocument;
+use crate::domains::DomainSettings;
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -41,23 +42,17 @@ impl Drop for Service {
 
 fn settings() -> AgentSettings {
     AgentSettings {
-        host: "127.0.0.1".to_owned(),
-        port: 0,
-        connections: ConnectionCaps { total: 9, per_address: 9, reserved: 0 },
+        connections: Some(9),
         first_byte_timeout: TIMEOUT,
         handshake_timeout: TIMEOUT,
-        trusted_proxies: TrustedProxies::default(),
-        proxy_protocol: false,
         heartbeat_interval: TIMEOUT,
         heartbeat_tolerance: TIMEOUT,
         login_timeout: TIMEOUT,
         streams: 9,
         queue_timeout: Duration::ZERO,
-        login: LoginLimits::default(),
-        unread: 1 << 20,
+        unread: ByteSize(1 << 20),
         reserve: TIMEOUT,
-        reserved_domains_only: false,
-        code_prefix: "ERR_".to_owned(),
+        ..AgentSettings::default()
     }
 }
 
@@ -93,6 +88,7 @@ impl Service {
         let authtoken = token.await.unwrap().unwrap().0;
         let state = Arc::new(AgentsState {
             settings: Arc::new(ArcSwap::from_pointee(settings())),
+            domains: DomainSettings::default(),
             store,
             gateway,
             registry: Arc::new(Registry::new(None)),
@@ -106,7 +102,7 @@ impl Service {
 
     async fn agent(&self) -> Agent {
         let (near, far) = tokio::io::duplex(1 << 16);
-        let login = self.state.settings.load().login;
+        let login = self.state.settings.load().login_limits();
         let (session, incoming) = MuxSession::start_unauthenticated(far, Side::Service, login);
         let peer = "127.0.0.1:1".parse().unwrap();
         tokio::spawn(session::hold(self.state.clone(), session, incoming, peer, Arc::default()));

@@ -22,19 +22,26 @@ use ginnel_api::id::{Ids, prefix};
 use ginnel_api::remote::audit_events::AuditEvent;
 use ginnel_api::{Origin, Timestamp};
 use ginnel_base::logging::or_debug;
+use ginnel_settings::settings;
 use pending::{FLUSH_INTERVAL, Pending};
 pub(super) use terms::{operation_term, principal_term, resource_term};
 
 /// What an operation is called that the command `ginnel admin-key new` performs.
 const NEW_ADMIN_KEY: &str = "admin_key.new";
 
-/// How the trail is to be kept.
-#[derive(Debug, Clone, Default)]
-pub(super) struct AuditSettings {
-    pub origin: Origin,
-    pub code_prefix: String,
-    /// How long events are kept.
-    pub retention: Duration,
+settings! {
+    /// How the audit trail is kept.
+    #[derive(Debug, Clone)]
+    pub struct AuditSettings {
+    }
+
+    /// The settings of the audit trail.
+    rows {
+        retention: Duration = Duration::from_secs(90 * 24 * 3600),
+            "audit_retention", "DURATION",
+            "Time for which events of the audit trail are kept",
+            between(1000, u32::MAX as u64 * 1000), live();
+    }
 }
 
 /// Writes what happened into the database.
@@ -55,9 +62,13 @@ impl AuditTrail {
     pub(super) async fn start(
         store: &Arc<Store>,
         settings: AuditSettings,
+        origin: Origin,
+        code_prefix: String,
     ) -> Result<Arc<Self>, store::StoreError> {
         let opened = store.clone();
-        let opened = tokio::task::spawn_blocking(move || Self::open(&opened, settings)).await;
+        let opened =
+            tokio::task::spawn_blocking(move || Self::open(&opened, settings, origin, code_prefix))
+                .await;
         let trail = Arc::new(opened.map_err(|_| store::StoreError::Panicked)??);
         trail.start_writing(store);
         retention::start(store, trail.retention.subscribe());
@@ -70,13 +81,17 @@ impl AuditTrail {
     }
 
     /// The trail of a database; blocks on the disk.
-    pub(super) fn open(store: &Store, settings: AuditSettings) -> Result<Self, store::StoreError> {
-        let AuditSettings { origin, code_prefix, retention } = settings;
+    pub(super) fn open(
+        store: &Store,
+        settings: AuditSettings,
+        origin: Origin,
+        code_prefix: String,
+    ) -> Result<Self, store::StoreError> {
         let ids = Ids::of(origin.clone());
         if let Some(newest) = store.read_blocking(|view| view.newest_event_id())? {
             ids.continue_after(&newest);
         }
-        let (pending, retention) = (Pending::default(), watch::Sender::new(retention));
+        let (pending, retention) = (Pending::default(), watch::Sender::new(settings.retention));
         Ok(Self { ids, origin, code_prefix, pending, retention })
     }
 

@@ -4,34 +4,52 @@ mod download;
 mod folder;
 mod status;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
+use super::Error;
 use super::store::{BackupReport, Overwrite, Store, StoreError};
 pub(super) use download::{BackupDownloads, Download};
 use folder::BackupFolder;
 use ginnel_base::logging::or_debug;
+use ginnel_settings::settings;
 pub(super) use status::BackupProgress;
 pub use status::BackupStatus;
 
 /// How long is waited after a backup that failed, at most.
 const RETRY_INTERVAL: Duration = Duration::from_secs(300);
 
-/// When backups are made, and how many are kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BackupSchedule {
-    /// The time between two backups.
-    pub every: Duration,
-    /// How many are kept; older ones are removed when a new one is verified.
-    pub keep: usize,
-    /// The folder for them; none are made without one.
-    pub to: Option<PathBuf>,
+settings! {
+    /// When backups are made, and how many are kept.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct BackupSchedule {
+    }
+
+    /// The settings under `backup`.
+    rows {
+        to: Option<PathBuf> = None,
+            "backup.to", "DIR",
+            "A folder to back the database up to from time to time",
+            usual(), unset("no backups");
+        every: Duration = Duration::from_secs(6 * 3600),
+            "backup.every", "DURATION",
+            "The time between two backups",
+            between(1000, u32::MAX as u64 * 1000);
+        keep: usize = 14,
+            "backup.keep", "N",
+            "Number of backups to keep; older ones are removed when a new one is verified",
+            between(1, u32::MAX as u64);
+    }
 }
 
-impl Default for BackupSchedule {
-    fn default() -> Self {
-        Self { every: Duration::from_secs(6 * 3600), keep: 14, to: None }
+impl BackupSchedule {
+    /// The folder for backups must be there.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        match &self.to {
+            Some(folder) if !folder.is_dir() => Err(Error::BackupFolder(folder.clone())),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -40,12 +58,12 @@ impl Default for BackupSchedule {
 pub(super) fn start(
     store: &Arc<Store>,
     schedule: BackupSchedule,
-    database: Option<PathBuf>,
-    progress: Arc<BackupProgress>,
-) {
-    let BackupSchedule { every, keep, to: Some(folder) } = schedule else { return };
-    let store = Arc::downgrade(store);
-    let folder = BackupFolder::of(folder, database.as_deref());
+    database: Option<&Path>,
+) -> Arc<BackupProgress> {
+    let status = Arc::<BackupProgress>::default();
+    let BackupSchedule { every, keep, to: Some(folder) } = schedule else { return status };
+    let (store, progress) = (Arc::downgrade(store), status.clone());
+    let folder = BackupFolder::of(folder, database);
     tokio::spawn(async move {
         let last = folder.newest(SystemTime::now());
         let last = or_debug!(last, "the folder for backups cannot be read").flatten();
@@ -60,6 +78,7 @@ pub(super) fn start(
             progress.note(made, SystemTime::now());
         }
     });
+    status
 }
 
 fn until(moment: SystemTime) -> Duration {

@@ -27,6 +27,8 @@ mod peers;
 mod process;
 mod row_changes;
 mod rows;
+mod settings;
+mod start;
 mod upkeep;
 
 use ginnel_api::id::prefix;
@@ -36,12 +38,13 @@ pub use directory::KnownNode;
 pub use holds::{HoldResult, all_held, claimant_at, hold, holders};
 pub use lease::Leases;
 pub use listing::{OwnedRow, find, page};
-pub use member::{Cluster, NodeOptions};
+pub use member::Cluster;
 pub use peers::{BoundPeerListener, CommandFailure, PeerServices, Peers, UnreachableNode};
 pub use rows::{
     EndpointClaim, EndpointKey, EndpointRow, RemotePlace, RemoteTunnel, RowOwner, SessionDocument,
     TlsHandling, TunnelDocument,
 };
+pub use settings::ClusterSettings;
 
 /// What nodes have in a database for as long as they run, which is nothing to a service on a copy of it.
 pub const ROWS_OF_NODES: LeftOut<'static> = LeftOut {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use ginnel_settings::{ConfigFile, Setting, SettingSources};
+use ginnel_settings::{ConfigFile, Setting, SettingSection, SettingSources};
 
 use super::{SECTIONS, ServeConfig, load, read_file};
 use crate::Options;
@@ -32,7 +32,7 @@ pub fn load_embedded(file: Option<&Path>, values: Value) -> Result<ServeConfig, 
     let sources = SettingSources { flags: &|_| None, environment: &|_| None, files: &files };
     let mut config = load(&sources)?.config;
     // There is no access log whose lines they would name.
-    config.options.request_ids = false;
+    config.options.gateway.request_ids = false;
     Ok(config)
 }
 
@@ -60,7 +60,7 @@ pub fn embedded_settings() -> impl Iterator<Item = &'static Setting<ServeConfig>
 }
 
 fn settings() -> impl Iterator<Item = &'static Setting<ServeConfig>> {
-    SECTIONS.iter().flat_map(|section| section.settings)
+    SECTIONS.iter().flat_map(SettingSection::settings)
 }
 
 #[cfg(test)]
@@ -78,7 +78,7 @@ mod tests {
 
         let options = load_embedded(None, values).unwrap().options;
 
-        assert_eq!(options.timeouts.idle, Duration::from_secs(120));
+        assert_eq!(options.gateway.timeouts.idle, Duration::from_secs(120));
         assert_eq!(options.acme.email.as_deref(), Some("ops@example.test"));
     }
 

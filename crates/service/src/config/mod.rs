@@ -1,12 +1,11 @@
 //! The configuration of `ginnel serve`: what can be set, and the options of a service that follow.
 //!
-//! A setting is one row of [`SECTIONS`], in the file `sections`, for a field of [`ServeConfig`] or of
-//! the [`Options`] in it. Its flag, its variable, its key and its line of the reference come from there.
+//! A setting is one row of the part of the service that uses it, beside the part's code. [`SECTIONS`] lists the rows of
+//! all parts. The flag of a setting, its variable, its key and its line of the reference come from its row.
 
 mod embedded;
 mod secrets;
 mod sections;
-mod values;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,58 +15,82 @@ pub use sections::SECTIONS;
 
 use ginnel_base::logging::{LogFormat, LogLevels};
 use ginnel_gateway::tls::authority;
-use ginnel_settings::{ConfigFile, ResolvedSettings, SettingSources, resolve};
+use ginnel_settings::{ConfigFile, HasPart, ResolvedSettings, SettingSources, resolve, settings};
 
+use super::authority::CertificateSettings;
 use super::{Error, Options};
 
-/// Everything that can be set.
-#[derive(Debug, Clone)]
-pub struct ServeConfig {
-    /// The options of the service; what others below say is not in them yet.
-    pub options: Options,
-    /// A file that holds the admin key.
-    pub admin_key_file: Option<PathBuf>,
-    /// The name or address to listen on for agents; that of the management API by default.
-    pub agent_host: Option<String>,
-    /// A file that holds the authtoken for agents.
-    pub authtoken_file: Option<PathBuf>,
-    /// A PEM file with a certificate.
-    pub certificate: Option<PathBuf>,
-    /// A PEM file with its key.
-    pub certificate_key: Option<PathBuf>,
-    /// How long requests in flight are waited for at the end.
-    pub grace: Duration,
-    /// Whether addresses are printed as JSON.
-    pub json: bool,
-    /// Whether traffic events are printed.
-    pub events: bool,
-    /// What is logged.
-    pub log_level: Option<LogLevels>,
-    /// How it is written.
-    pub log_format: Option<LogFormat>,
-    /// The file that it is added to.
-    pub log_file: Option<PathBuf>,
-    /// The file that gets a line for each request of a visitor.
-    pub access_log: Option<PathBuf>,
+settings! {
+    /// Everything that can be set.
+    #[derive(Debug, Clone)]
+    pub struct ServeConfig {
+        /// The options of the service. The files below are not in them yet.
+        pub options: Options = Options::default(),
+    }
+
+    /// The setting of the file with the admin key.
+    admin_key_file {
+        admin_key_file: Option<PathBuf> = None,
+            "admin_key_file", "FILE",
+            "A file that holds the admin key",
+            usual();
+    }
+
+    /// The setting of the file with the authtoken.
+    authtoken_file {
+        authtoken_file: Option<PathBuf> = None,
+            "authtoken_file", "FILE",
+            "A file that holds the authtoken for agents",
+            usual();
+    }
+
+    /// The settings of logs.
+    logs {
+        log_level: Option<LogLevels> = None,
+            "log_level", "LEVELS",
+            "Levels to log: error, warn, info, debug, trace or off, also by target: info,gateway=debug",
+            usual(), of_command(), live(), unset("what GINNEL_LOG says, or info if a format or a file is set");
+        log_format: Option<LogFormat> = None,
+            "log_format", "FORMAT",
+            "Format of the log",
+            of_command(), unset("term");
+        log_file: Option<PathBuf> = None,
+            "log_file", "FILE",
+            "The file to add the log to, which is opened again on SIGHUP",
+            of_command(), unset("standard error");
+        access_log: Option<PathBuf> = None,
+            "access_log", "FILE",
+            "The file to add a line to for each request of a visitor, or - for standard output",
+            usual(), of_command(), unset("no such log; with it, requests get an X-Request-Id");
+    }
+
+    /// The settings of the process.
+    process {
+        grace: Duration = Duration::from_secs(30),
+            "grace", "DURATION",
+            "Maximum time to wait for requests in flight when stopping; a second signal stops at once",
+            of_command(), between(0, 3_600_000), live();
+        json: bool = false,
+            "json", "BOOL",
+            "Print the addresses as one JSON object",
+            usual(), of_command();
+        events: bool = false,
+            "events", "BOOL",
+            "Print one line of JSON for each request or connection of public traffic",
+            of_command();
+    }
 }
 
-impl Default for ServeConfig {
-    fn default() -> Self {
-        Self {
-            options: Options::default(),
-            admin_key_file: None,
-            agent_host: None,
-            authtoken_file: None,
-            certificate: None,
-            certificate_key: None,
-            grace: Duration::from_secs(30),
-            json: false,
-            events: false,
-            log_level: None,
-            log_format: None,
-            log_file: None,
-            access_log: None,
-        }
+impl<P> HasPart<P> for ServeConfig
+where
+    Options: HasPart<P>,
+{
+    fn part(&self) -> &P {
+        self.options.part()
+    }
+
+    fn part_mut(&mut self) -> &mut P {
+        self.options.part_mut()
     }
 }
 
@@ -87,27 +110,28 @@ pub fn read_file(path: &Path) -> Result<ConfigFile, String> {
 pub fn load(sources: &SettingSources<'_>) -> Result<ResolvedSettings<ServeConfig>, Vec<String>> {
     let mut resolved = resolve(SECTIONS, sources)?;
     let mut problems = secrets::fill(&mut resolved);
-    let ServeConfig { agent_host, certificate, certificate_key, access_log, options, .. } =
-        &mut resolved.config;
-    let mut wrong = None;
-    match (certificate.clone(), certificate_key.clone()) {
-        (None, None) => {}
-        (Some(chain), Some(key)) => {
-            let checked = authority::check_certificate(&chain, &key);
-            wrong = checked.err().map(|error| ("certificate", error.to_string()));
-            options.certificate = Some((chain, key));
-        }
-        (Some(_), None) => wrong = Some(("certificate", "certificate_key is missing".to_owned())),
-        (None, Some(_)) => wrong = Some(("certificate_key", "certificate is missing".to_owned())),
-    }
-    options.agent_host = agent_host.clone().unwrap_or_else(|| options.host.clone());
-    options.request_ids = access_log.is_some();
+    let ServeConfig { access_log, options, .. } = &mut resolved.config;
+    options.gateway.request_ids = access_log.is_some();
+    let wrong = certificate_problem(&options.certificate);
     problems.extend(wrong.map(|(key, problem)| resolved.problem(key, &problem)));
     if problems.is_empty() && resolved.config.options.problems().is_empty() {
         return Ok(resolved);
     }
     problems.extend(preflight(&resolved).into_iter().map(|(problem, _)| problem));
     Err(problems)
+}
+
+/// The reason why a certificate and its key cannot be used, with the setting that it belongs to.
+fn certificate_problem(settings: &CertificateSettings) -> Option<(&'static str, String)> {
+    match (&settings.certificate, &settings.key) {
+        (None, None) => None,
+        (Some(chain), Some(key)) => {
+            let checked = authority::check_certificate(chain, key);
+            checked.err().map(|error| ("certificate", error.to_string()))
+        }
+        (Some(_), None) => Some(("certificate", "certificate_key is missing".to_owned())),
+        (None, Some(_)) => Some(("certificate_key", "certificate is missing".to_owned())),
+    }
 }
 
 /// A problem of the options, with the place that says the setting.
@@ -134,7 +158,7 @@ mod tests {
     use std::ffi::OsString;
 
     use super::*;
-    use ginnel_settings::{Setting, ValueKind};
+    use ginnel_settings::{Setting, SettingSection, ValueKind};
 
     /// Files that a service writes.
     const OUTPUTS: [&str; 3] = ["path", "log_file", "access_log"];
@@ -153,7 +177,7 @@ mod tests {
 
     #[test]
     fn no_problem_of_a_setting_shows_a_password() {
-        let settings = SECTIONS.iter().flat_map(|section| section.settings);
+        let settings = SECTIONS.iter().flat_map(SettingSection::settings);
         let is_tested =
             |it: &&Setting<ServeConfig>| it.field.kind != ValueKind::Path || it.key == "path";
         let settings = settings.filter(|setting| setting.field.kind != ValueKind::Secret);
@@ -177,7 +201,7 @@ mod tests {
     fn every_file_that_a_setting_names_is_read_before_the_start() {
         let file = std::env::temp_dir().join(format!("ginnel-utf16-{}", std::process::id()));
         std::fs::write(&file, b"\xff\xfes\x00").unwrap();
-        let settings = SECTIONS.iter().flat_map(|section| section.settings);
+        let settings = SECTIONS.iter().flat_map(SettingSection::settings);
         let is_input = |setting: &&Setting<ServeConfig>| {
             let is_file = setting.field.kind == ValueKind::Path && setting.value_name == "FILE";
             is_file && !OUTPUTS.contains(&setting.key)

@@ -13,14 +13,14 @@ pub(super) fn fill(resolved: &mut ResolvedSettings<ServeConfig>) -> Vec<String> 
     let admin_key = choose(
         resolved,
         "admin_key",
-        &resolved.config.options.admin_key,
+        &resolved.config.options.tokens.admin_key,
         &resolved.config.admin_key_file,
         read_admin_key,
     );
     let authtoken = choose(
         resolved,
         "authtoken",
-        &resolved.config.options.authtoken,
+        &resolved.config.options.tokens.authtoken,
         &resolved.config.authtoken_file,
         read_authtoken,
     );
@@ -28,8 +28,8 @@ pub(super) fn fill(resolved: &mut ResolvedSettings<ServeConfig>) -> Vec<String> 
     let mut take = |chosen: Result<_, String>| {
         chosen.map_err(|problem| problems.push(problem)).unwrap_or_default()
     };
-    resolved.config.options.admin_key = take(admin_key);
-    resolved.config.options.authtoken = take(authtoken);
+    resolved.config.options.tokens.admin_key = take(admin_key);
+    resolved.config.options.tokens.authtoken = take(authtoken);
     problems
 }
 

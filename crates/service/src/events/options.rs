@@ -5,41 +5,46 @@ use std::time::Duration;
 
 use ginnel_api::mask;
 use ginnel_net::Reach;
-use ginnel_settings::ByteSize;
+use ginnel_settings::{ByteSize, settings};
 use ginnel_store::WaitingTotals;
 
 use crate::Error;
 
-/// How events are delivered.
-#[derive(Debug, Clone)]
-pub struct EventOptions {
-    /// The folder in which destinations may name files; none, the default, allows no file.
-    pub folder: Option<PathBuf>,
-    /// How long after a failure a delivery is tried again; it doubles with each, up to five minutes.
-    pub retry_after: Duration,
-    /// How old an event may become before it is given up.
-    pub max_age: Duration,
-    /// How many events may wait for one destination; the oldest of more are given up.
-    pub max_waiting: usize,
-    /// How long such events may be together, in bytes.
-    pub max_waiting_size: ByteSize,
-    /// How long one attempt may take.
-    pub timeout: Duration,
-    /// Whether destinations may have URLs that lead to other than public addresses, as they may by default.
-    pub private_receivers: bool,
-}
+settings! {
+    /// How events are delivered.
+    #[derive(Debug, Clone)]
+    pub struct EventOptions {
+    }
 
-impl Default for EventOptions {
-    fn default() -> Self {
-        Self {
-            folder: None,
-            retry_after: Duration::from_secs(1),
-            max_age: Duration::from_secs(24 * 3600),
-            max_waiting: 100_000,
-            max_waiting_size: ByteSize(64 << 20),
-            timeout: Duration::from_secs(10),
-            private_receivers: true,
-        }
+    /// The settings under `event_delivery`.
+    rows {
+        folder: Option<PathBuf> = None,
+            "event_delivery.folder", "DIR",
+            "The folder in which event destinations may name files",
+            unset("no files");
+        retry_after: Duration = Duration::from_secs(1),
+            "event_delivery.retry_after", "DURATION",
+            "Pause after a failure before an event is sent again; doubles up to five minutes",
+            between(10, 300_000);
+        max_age: Duration = Duration::from_secs(24 * 3600),
+            "event_delivery.max_age", "DURATION",
+            "Maximum age of an event that is not delivered",
+            between(1000, 30 * 86_400_000);
+        max_waiting: usize = 100_000,
+            "event_delivery.max_waiting", "N",
+            "Maximum number of events that wait for one destination; the oldest are dropped first",
+            between(1, 1_000_000);
+        max_waiting_size: ByteSize = ByteSize(64 << 20),
+            "event_delivery.max_waiting_size", "SIZE",
+            "Maximum size of these events together; the oldest are dropped first",
+            between(64 << 10, 1 << 40);
+        timeout: Duration = Duration::from_secs(10),
+            "event_delivery.timeout", "DURATION",
+            "Maximum duration of one attempt to deliver an event",
+            between(100, 60_000);
+        private_receivers: bool = true,
+            "event_delivery.private_receivers", "BOOL",
+            "Let event destinations have URLs that lead to private addresses";
     }
 }
 

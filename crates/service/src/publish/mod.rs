@@ -291,7 +291,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::Options;
+    use crate::VaultSettings;
     use crate::references::EDGE_OF_ROUTE;
     use ginnel_api::id::prefix;
     use ginnel_api::remote::edges::https::HttpsEdge;
@@ -338,7 +338,7 @@ mod tests {
         let authority = LocalAuthority::open(None).unwrap();
         let gateway = Gateway::start(settings, authority).await.unwrap();
         let store = Arc::new(Store::open(None).unwrap());
-        let key = VaultKey::of(&Options::default(), None).unwrap();
+        let key = VaultKey::of(&VaultSettings::default(), None, false).unwrap();
         let publisher = Publisher::start(gateway, &store, key).await.unwrap();
         (store, publisher)
     }

@@ -9,11 +9,11 @@ use std::sync::{Arc, OnceLock};
 use ginnel_api::mask;
 use ginnel_base::files;
 use ginnel_net::secret_file::read_secret;
-use ginnel_store::{StoreError, Transaction, View};
+use ginnel_store::{Store, StoreError, Transaction, View};
 
 use super::cipher::{Cipher, CipherError};
 use super::names::SECRET_NAMES;
-use crate::options::Options;
+use super::settings::VaultSettings;
 use crate::{Error, Refusal, code};
 
 /// The setting of the database with what only its key can read.
@@ -93,19 +93,23 @@ impl From<CipherError> for KeyError {
 
 impl VaultKey {
     /// The key of a service; a file beside the database is read, and not made yet.
-    pub fn of(options: &Options, database: Option<&Path>) -> Result<Arc<Self>, Error> {
+    /// The database `is_shared` if nodes use it together.
+    pub fn of(
+        settings: &VaultSettings,
+        database: Option<&Path>,
+        is_shared: bool,
+    ) -> Result<Arc<Self>, Error> {
         let cipher = OnceLock::new();
-        let place = match (configured(options)?, database) {
+        let place = match (configured(settings)?, database) {
             (Some(read), _) => {
                 cipher.get_or_init(|| read);
                 KeyPlace::Setting
             }
-            (None, _) if options.store.is_some() => KeyPlace::Nowhere,
+            (None, _) if is_shared => KeyPlace::Nowhere,
             (None, Some(database)) => KeyPlace::Beside(files::beside(database, SUFFIX)),
             (None, None) => KeyPlace::Memory,
         };
-        let (is_shared, replaces) = (options.store.is_some(), options.replace_vault_key);
-        let key = Self { place, cipher, is_shared, replaces };
+        let key = Self { place, cipher, is_shared, replaces: settings.replaces_key };
         match key.cipher() {
             // What is in the file is found out now, and not when the first secret comes.
             Err(error @ (KeyError::Malformed(_) | KeyError::File(..))) => {
@@ -113,6 +117,24 @@ impl VaultKey {
             }
             _ => Ok(Arc::new(key)),
         }
+    }
+
+    /// The key of a database that is open; the first node of several notes it.
+    ///
+    /// # Errors
+    /// As [`VaultKey::of`] and [`VaultKey::check`].
+    pub async fn of_database(
+        store: &Store,
+        settings: &VaultSettings,
+        database: Option<&Path>,
+    ) -> Result<Arc<Self>, Error> {
+        let key = Self::of(settings, database, store.news().is_some())?;
+        let checked = key.clone();
+        if store.read(move |view| checked.check(view)).await? == KeyCheck::Unknown {
+            let noted = key.clone();
+            store.write(move |change| noted.note(change)).await?;
+        }
+        Ok(key)
     }
 
     /// Checks that it is the key of a database, where that has secrets, or nodes that have a key.
@@ -258,8 +280,8 @@ impl VaultKey {
 }
 
 /// The key that the settings give, if they do.
-fn configured(options: &Options) -> Result<Option<Cipher>, Error> {
-    match (&options.vault_key, &options.vault_key_file) {
+fn configured(settings: &VaultSettings) -> Result<Option<Cipher>, Error> {
+    match (&settings.key, &settings.key_file) {
         (Some(_), Some(_)) => {
             Err(Error::setting("vault_key", "vault_key and vault_key_file exclude each other"))
         }

@@ -4,8 +4,10 @@
 mod cipher;
 mod key;
 mod names;
+mod settings;
 mod stored;
 
-pub(super) use key::{KeyCheck, VaultKey};
+pub(super) use key::VaultKey;
 pub(super) use names::{SECRET_NAMES, SECRETS_OF_VAULT, VAULT_NAMES, link, readers, secret_claim};
+pub use settings::VaultSettings;
 pub(super) use stored::StoredSecret;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use bench_service::{Connection, median, request};
 use ginnel_store::Store;
-use ginnel_service::{Options, Service};
+use ginnel_service::{Options, Service, StoreSettings};
 use node::{JobShape, Node, Note};
 use proxy::Network;
 use serde_json::{Value, json};
@@ -202,7 +202,8 @@ async fn propagation(server: &Server, name: &str, notifies: bool, report: Report
 /// One resource and a page of them, through the API.
 async fn reads(server: &Server, report: Report<'_>) {
     let database = server.new_database();
-    let store = Some(address(server.port, &database).parse().expect("an address"));
+    let server = Some(address(server.port, &database).parse().expect("an address"));
+    let store = StoreSettings { server, ..StoreSettings::default() };
     let options = Options { store, ..Options::default() };
     let service = Service::start(options).await.expect("a service");
     let host = service.url().trim_start_matches("http://").to_owned();

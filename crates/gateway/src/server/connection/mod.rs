@@ -44,7 +44,7 @@ use crate::server::fast_path::RequestRouting;
 use crate::server::gateway::GatewayState;
 use crate::tls::policy::TlsPolicy;
 use crate::upstream::forward::Upstream;
-use crate::{Ingress, LiveGatewaySettings};
+use crate::{GatewaySettings, Ingress};
 
 /// Names a request.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -57,7 +57,7 @@ const MAX_ADMITTED_ROUTES: usize = 64;
 pub struct HttpConnection {
     gateway: Arc<GatewayState>,
     /// The settings that it began with.
-    live: Arc<LiveGatewaySettings>,
+    live: Arc<GatewaySettings>,
     host_selection: HostSelection,
     client: Requester,
     /// True for a proxy that says for whom it comes.
@@ -99,7 +99,7 @@ impl HttpConnection {
 
     /// How large heads of requests may be.
     pub fn head_limits(&self) -> HeadLimits {
-        self.live.head
+        self.live.head_limits()
     }
 
     /// What the parts of the connection tell one another.
@@ -115,7 +115,7 @@ impl HttpConnection {
         let mut answering = self.activity.active_requests();
         let mut record = self.unrouted_record();
         // Before the request gets fields of ours.
-        let size = head::check_size(&request, self.live.head);
+        let size = head::check_size(&request, self.live.head_limits());
         let id = self.name_request(request.headers_mut());
         let name = id.as_ref().and_then(|id| id.to_str().ok());
         let span = request_span(name);
