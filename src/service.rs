@@ -130,72 +130,16 @@ impl ServiceArguments {
     }
 
     fn into_own_options(self) -> Result<Options, String> {
-        let admin_key = match (self.api_key, self.admin_key_file) {
-            (Some(_), Some(_)) => Err("api_key and admin_key_file exclude each other".to_owned()),
-            (None, Some(file)) => {
-                service::read_admin_key(&file).map(Some).map_err(|problem| problem.to_string())
-            }
-            (key, None) => Ok(key.map(Secret)),
-        };
-        let seconds = |name: &str, seconds: f64| {
-            Duration::try_from_secs_f64(seconds).map_err(|problem| format!("{name}: {problem}"))
-        };
-        let rate_limit = match self.rate_limit {
-            Some((requests, window)) => Some((requests, seconds("rate_limit", window)?)),
-            None => None,
-        };
-        let trusted_proxies = TrustedProxies::parse(&self.trusted_proxies);
-        let ambiguous_paths = self.ambiguous_paths.parse::<AmbiguousPaths>();
-        let store = self.store.map(|address| address.parse::<PostgresOptions>());
-        let admin_addr = self.admin_addr.map(|text| {
-            let problem = |problem| format!("admin_addr: {:?} {problem}", mask::url(&text));
-            HostPort::parse_to_listen(&text).map_err(problem)
-        });
-        let (certificate, key) = self.certificate.unzip();
+        let (certificate, key) = self.certificate.clone().unzip();
         Ok(Options {
-            store: StoreSettings {
-                path: self.path,
-                server: store.transpose().map_err(|problem| problem.to_string())?,
-                ..StoreSettings::default()
-            },
-            management: ManagementSettings {
-                host: self.host,
-                port: self.port,
-                public_url: self.public_url,
-                rate_limit,
-                connections: limit("max_api_connections", self.max_api_connections)?,
-                ..ManagementSettings::default()
-            },
-            tokens: TokenSettings { admin_key: admin_key?, authtoken: self.authtoken.map(Secret) },
-            gateway: GatewaySettings {
-                host: self.edge_host,
-                http_port: self.http_port,
-                https_port: self.https_port,
-                base_domain: self.base_domain,
-                tls_endpoints: self.tls_endpoints,
-                trusted_proxies: trusted_proxies.map_err(|problem| problem.to_string())?,
-                ambiguous_paths: ambiguous_paths.map_err(|problem| problem.to_string())?,
-                connections: limit("max_connections", self.max_connections)?,
-                connections_per_address: limit(
-                    "max_connections_per_address",
-                    self.max_connections_per_address,
-                )?,
-                ..GatewaySettings::default()
-            },
-            agents: AgentSettings {
-                port: self.agent_port,
-                connections: limit("max_agent_connections", self.max_agent_connections)?,
-                heartbeat_interval: seconds("heartbeat", self.heartbeat.0)?,
-                heartbeat_tolerance: seconds("heartbeat", self.heartbeat.1)?,
-                reserve: seconds("reserve", self.reserve)?,
-                ..AgentSettings::default()
-            },
+            store: self.store_settings()?,
+            management: self.management_settings()?,
+            tokens: self.token_settings()?,
+            gateway: self.gateway_settings()?,
+            agents: self.agent_settings()?,
             certificate: CertificateSettings { certificate, key },
             domains: DomainSettings { reserved_only: self.reserved_domains_only },
-            monitoring: MonitoringSettings {
-                admin_addr: admin_addr.transpose()?,
-                ..MonitoringSettings::default()
-            },
+            monitoring: self.monitoring_settings()?,
             kept_calls: self.kept_calls,
             origin: self.origin.map_or_else(Origin::default, |(seed, begin)| {
                 Origin::seeded(seed, UNIX_EPOCH + Duration::from_micros(begin))
@@ -203,6 +147,83 @@ impl ServiceArguments {
             ..Options::default()
         })
     }
+
+    fn store_settings(&self) -> Result<StoreSettings, String> {
+        let server = self.store.as_ref().map(|address| address.parse::<PostgresOptions>());
+        let server = server.transpose().map_err(|problem| problem.to_string())?;
+        Ok(StoreSettings { path: self.path.clone(), server, ..StoreSettings::default() })
+    }
+
+    fn management_settings(&self) -> Result<ManagementSettings, String> {
+        let rate_limit = match self.rate_limit {
+            Some((requests, window)) => Some((requests, seconds("rate_limit", window)?)),
+            None => None,
+        };
+        Ok(ManagementSettings {
+            host: self.host.clone(),
+            port: self.port,
+            public_url: self.public_url.clone(),
+            rate_limit,
+            connections: limit("max_api_connections", self.max_api_connections)?,
+            ..ManagementSettings::default()
+        })
+    }
+
+    fn token_settings(&self) -> Result<TokenSettings, String> {
+        let admin_key = match (&self.api_key, &self.admin_key_file) {
+            (Some(_), Some(_)) => {
+                return Err("api_key and admin_key_file exclude each other".to_owned());
+            }
+            (None, Some(file)) => {
+                Some(service::read_admin_key(file).map_err(|problem| problem.to_string())?)
+            }
+            (key, None) => key.clone().map(Secret),
+        };
+        Ok(TokenSettings { admin_key, authtoken: self.authtoken.clone().map(Secret) })
+    }
+
+    fn gateway_settings(&self) -> Result<GatewaySettings, String> {
+        let trusted_proxies = TrustedProxies::parse(&self.trusted_proxies);
+        let ambiguous_paths = self.ambiguous_paths.parse::<AmbiguousPaths>();
+        let per_address = self.max_connections_per_address;
+        Ok(GatewaySettings {
+            host: self.edge_host.clone(),
+            http_port: self.http_port,
+            https_port: self.https_port,
+            base_domain: self.base_domain.clone(),
+            tls_endpoints: self.tls_endpoints,
+            trusted_proxies: trusted_proxies.map_err(|problem| problem.to_string())?,
+            ambiguous_paths: ambiguous_paths.map_err(|problem| problem.to_string())?,
+            connections: limit("max_connections", self.max_connections)?,
+            connections_per_address: limit("max_connections_per_address", per_address)?,
+            ..GatewaySettings::default()
+        })
+    }
+
+    fn agent_settings(&self) -> Result<AgentSettings, String> {
+        Ok(AgentSettings {
+            port: self.agent_port,
+            connections: limit("max_agent_connections", self.max_agent_connections)?,
+            heartbeat_interval: seconds("heartbeat", self.heartbeat.0)?,
+            heartbeat_tolerance: seconds("heartbeat", self.heartbeat.1)?,
+            reserve: seconds("reserve", self.reserve)?,
+            ..AgentSettings::default()
+        })
+    }
+
+    fn monitoring_settings(&self) -> Result<MonitoringSettings, String> {
+        let admin_addr = self.admin_addr.as_ref().map(|text| {
+            let problem = |problem| format!("admin_addr: {:?} {problem}", mask::url(text));
+            HostPort::parse_to_listen(text).map_err(problem)
+        });
+        let admin_addr = admin_addr.transpose()?;
+        Ok(MonitoringSettings { admin_addr, ..MonitoringSettings::default() })
+    }
+}
+
+/// Returns the duration of an argument.
+fn seconds(name: &str, seconds: f64) -> Result<Duration, String> {
+    Duration::try_from_secs_f64(seconds).map_err(|problem| format!("{name}: {problem}"))
 }
 
 /// The settings that an argument stands for, by their keys.
