@@ -31,6 +31,7 @@ const INVARIANTS: &[(&str, &str, &[&str])] = &[
     ("net", "passes the dialler", &["ginnel_gateway", "ginnel_client"]),
     ("policy", "does no I/O and starts no threads", IO),
     ("service", "only the crate `store` contains SQL", &["rusqlite", "tokio_postgres", "pyo3"]),
+    ("sessions", "the operations of the management API", &["ginnel_service", "rusqlite", "pyo3"]),
     ("settings", "does not know which settings exist", &["ginnel_service", "ginnel_agent"]),
     ("store", "SQL is written only in this crate", &["ginnel_service", "ginnel_gateway"]),
     ("web", "Pages load nothing from other hosts", &["reqwest", "ginnel_net"]),
@@ -76,7 +77,7 @@ const DONE_BY_NET: &[(&str, &[&str])] = &[
     // One way to stop, and to wait for what is in flight.
     ("watch::Sender<bool>", &["crates/mux/src/session.rs"]),
     ("watch::Sender<()>", &[]),
-    ("JoinSet", &["crates/agent/src/drain.rs", "crates/service/src/agents/registry.rs"]),
+    ("JoinSet", &["crates/agent/src/drain.rs", "crates/sessions/src/agents/registry.rs"]),
     // One set-up of TLS.
     ("TlsAcceptor", &[]),
     ("default_provider", &["crates/client/src/tls.rs"]),

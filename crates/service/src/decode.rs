@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
+use ginnel_api::Info;
 use ginnel_api::decode::{self, ArgumentError, DecodedArguments};
-use ginnel_api::{HandlerError, Info};
 
 use super::Refusal;
 use super::code::{self, ErrorCode};
@@ -69,14 +69,4 @@ fn code_of(resource: &str, error: &ArgumentError) -> Option<ErrorCode> {
         ArgumentError::Missing(name) => code::missing(resource, name),
     };
     Some(code)
-}
-
-impl HandlerError for Refusal {
-    fn invalid_arguments(error: &serde_json::Error) -> Self {
-        Self::new(code::INVALID_VALUE, error.to_string())
-    }
-
-    fn unexpected(error: &serde_json::Error) -> Self {
-        Self::new(code::UNEXPECTED, format!("unexpected failure: {error}"))
-    }
 }

@@ -1,4 +1,4 @@
-//! The self-hosted service: the management API, the sessions of agents, and the configuration of the gateway.
+//! The self-hosted service: the management API, and the configuration of the gateway.
 //!
 //! # One request
 //!
@@ -12,10 +12,8 @@
 //! - Handlers do not know the engine of the database; only the crate `store` contains SQL.
 //! - The service knows no Python.
 
-mod accounts;
 mod acme;
 mod address;
-mod agents;
 mod audit;
 mod authority;
 mod backup;
@@ -24,15 +22,11 @@ mod callers;
 mod certificates;
 mod check;
 mod cloud_endpoint;
-mod cluster;
-pub mod code;
 pub mod config;
 mod console;
 mod context;
 mod cors;
 mod decode;
-mod domains;
-mod error;
 mod events;
 pub mod handlers;
 mod home;
@@ -51,7 +45,6 @@ mod publish;
 mod rate_limit;
 mod reconfigure;
 mod references;
-mod refusal;
 mod rehearsal;
 pub mod reload;
 mod restrictions;
@@ -76,17 +69,16 @@ pub use backup::{BackupSchedule, BackupStatus};
 pub use cluster::ClusterSettings;
 pub use decode::decode;
 pub use domains::DomainSettings;
-pub use error::Error;
 pub use events::EventOptions;
 pub use ginnel_gateway::{TrustedProxies, TrustedProxyError};
 pub use ginnel_net::{AcceptFailures, Refusals};
+pub use ginnel_sessions::{Error, Refusal, code};
 pub use known_addresses::AddressFileSettings;
 pub use live::ApiLimits;
 pub use management::ManagementSettings;
 pub use monitoring::MonitoringSettings;
 pub use oauth::{OauthOptions, OauthProviderOptions};
 pub use options::Options;
-pub use refusal::Refusal;
 pub use rehearsal::{Called, InjectedFault};
 pub use secret_files::{read_admin_key, read_authtoken};
 pub use store_copy::{copy_store, copy_store_until};
@@ -100,6 +92,7 @@ use ginnel_gateway::{self as gateway, Gateway};
 use ginnel_net::admin::AdminListener;
 use ginnel_net::private::PrivateListener;
 use ginnel_net::{ConnectionLimit, Listener, Shutdown};
+use ginnel_sessions::{accounts, agents, cluster, domains, error};
 use ginnel_store::{self as store, Snapshot};
 
 use acme::{AcmeManager, SharedChallenges};

@@ -11,7 +11,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::support::{Folder, Running, client};
+use super::support::{Folder, Running, client, free_address};
 
 const GIVEN: &str = "0ujtsYcgvSTl8PAuAdqWYSMnLOv_123456789abcdefghijkl";
 
@@ -212,6 +212,22 @@ async fn a_port_in_use_is_told_apart() {
 
     assert!(matches!(same, Err(Error::AddressInUse(_))));
     assert!(matches!(Service::start(at(nowhere)).await, Err(Error::Bind { .. })));
+}
+
+#[tokio::test]
+async fn a_start_that_fails_closes_the_database_and_the_ports() {
+    let folder = Folder::new();
+    let other = Running::with(folder.options("other.db")).await;
+    let mut options = folder.options("service.db");
+    options.gateway.http_port = Some(free_address().port());
+    options.agents.port = other.service.agent_address().map(|taken| taken.port());
+
+    let failed = Service::start(options.clone()).await;
+    options.agents.port = Some(0);
+    let service = Running::with(options).await;
+
+    assert!(matches!(failed, Err(Error::AddressInUse(_))));
+    assert_eq!(service.get("/api_keys").await.status, 200);
 }
 
 #[tokio::test]

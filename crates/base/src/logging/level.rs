@@ -23,7 +23,7 @@ pub(super) fn target_of_module(module: &str) -> Option<usize> {
     let name = match module.split("::").next()? {
         "ginnel" => "python",
         "ginnel_base" => "logging",
-        "ginnel_api" | "ginnel_store" => "service",
+        "ginnel_api" | "ginnel_sessions" | "ginnel_store" => "service",
         name => name.strip_prefix("ginnel_")?,
     };
     TARGETS.iter().position(|target| *target == name)

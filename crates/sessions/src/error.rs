@@ -114,7 +114,7 @@ pub enum Error {
 }
 
 impl Error {
-    pub(super) fn setting(key: &'static str, problem: impl Into<String>) -> Self {
+    pub fn setting(key: &'static str, problem: impl Into<String>) -> Self {
         Self::Setting { key, problem: problem.into() }
     }
 
@@ -134,7 +134,7 @@ impl Error {
     }
 
     /// Says which setting it is that names the address, where it is one of these.
-    pub(super) fn of_listener(self, listeners: &[(&'static str, String)]) -> Self {
+    pub fn of_listener(self, listeners: &[(&'static str, String)]) -> Self {
         let named = |address: String| match listeners.iter().find(|(_, it)| *it == address) {
             Some((key, _)) => format!("{key} {address}"),
             None => address,

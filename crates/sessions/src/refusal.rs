@@ -4,7 +4,7 @@ use axum::response::Response;
 use http::{HeaderValue, header};
 use serde_json::{Map, Value};
 
-use ginnel_api::{ErrorBody, error_response};
+use ginnel_api::{ErrorBody, HandlerError, error_response};
 use ginnel_gateway::modules::edge_module::InvalidModule;
 
 use super::code::{self, ErrorCode};
@@ -41,7 +41,7 @@ impl Refusal {
     }
 
     /// The head of the request is too large.
-    pub(super) fn head_too_large(message: &str) -> Self {
+    pub fn head_too_large(message: &str) -> Self {
         Self::plain(431, message)
     }
 
@@ -58,22 +58,22 @@ impl Refusal {
     }
 
     /// A page of another origin has sent the request.
-    pub(super) fn cross_site() -> Self {
+    pub fn cross_site() -> Self {
         Self::plain(403, "pages of other sites may not do this")
     }
 
     /// There is no session of the console, or it is over.
-    pub(super) fn not_logged_in() -> Self {
+    pub fn not_logged_in() -> Self {
         Self::plain(401, "log in with an API key")
     }
 
     /// The console has as many sessions, or as many streams, as it may have.
-    pub(super) fn console_is_full() -> Self {
+    pub fn console_is_full() -> Self {
         Self::plain(503, "too many people use the console now")
     }
 
     /// The caller is no admin.
-    pub(super) fn only_for_admins(message: &str) -> Self {
+    pub fn only_for_admins(message: &str) -> Self {
         Self::plain(403, message)
     }
 
@@ -86,7 +86,7 @@ impl Refusal {
     }
 
     /// The same for somebody who has not shown a key: failures are logged, and shown without details.
-    pub(super) fn for_strangers(mut self) -> Self {
+    pub fn for_strangers(mut self) -> Self {
         if self.status >= 500 {
             tracing::warn!(err = self.message, "a key could not be checked");
             "the key could not be checked".clone_into(&mut self.message);
@@ -95,17 +95,17 @@ impl Refusal {
     }
 
     /// A failure that a test has asked for.
-    pub(super) fn asked_for(status: u16) -> Self {
+    pub fn asked_for(status: u16) -> Self {
         Self::plain(status, "this failure was injected")
     }
 
     /// The status of the answer.
-    pub(super) fn status(&self) -> u16 {
+    pub fn status(&self) -> u16 {
         self.status
     }
 
     /// The code in the answer; `prefix` stands before its number.
-    pub(super) fn error_code(&self, prefix: &str) -> Option<String> {
+    pub fn error_code(&self, prefix: &str) -> Option<String> {
         self.number.map(|number| format!("{prefix}{number}"))
     }
 
@@ -116,7 +116,7 @@ impl Refusal {
     }
 
     /// The answer; `prefix` stands before the code.
-    pub(super) fn into_response(self, prefix: &str) -> Response {
+    pub fn into_response(self, prefix: &str) -> Response {
         let error_code = self.error_code(prefix);
         let details: Map<String, Value> =
             self.details.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
@@ -147,6 +147,16 @@ impl From<store::StoreError> for Refusal {
             Some(fault) => Self::of_storage(fault, &error),
             None => Self::new(code::UNEXPECTED, format!("unexpected failure: {error}")),
         }
+    }
+}
+
+impl HandlerError for Refusal {
+    fn invalid_arguments(error: &serde_json::Error) -> Self {
+        Self::new(code::INVALID_VALUE, error.to_string())
+    }
+
+    fn unexpected(error: &serde_json::Error) -> Self {
+        Self::new(code::UNEXPECTED, format!("unexpected failure: {error}"))
     }
 }
 

@@ -28,7 +28,7 @@ const MAX_USERS: usize = 1000;
 
 /// A person of the account.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct User {
+pub struct User {
     /// Unique identifier, `usr_` and 27 characters.
     pub id: String,
     /// When the user was created.
@@ -90,7 +90,7 @@ pub enum TokenFault {
 }
 
 /// Finds out whose agent shows this token.
-pub(super) fn agent(
+pub fn agent(
     view: &View<'_>,
     token: &str,
 ) -> Result<Result<AuthenticatedAgent, TokenFault>, store::StoreError> {
@@ -111,7 +111,7 @@ pub(super) fn agent(
 
 /// What an agent may bind, everything when empty; none when its token is good for nothing any more:
 /// the credential is gone or has another token or owner, or its owner is gone or inactive.
-pub(super) fn access_list(
+pub fn access_list(
     view: &View<'_>,
     agent: &AuthenticatedAgent,
 ) -> Result<Option<Vec<String>>, store::StoreError> {
@@ -125,7 +125,7 @@ pub(super) fn access_list(
 }
 
 /// As [`access_list`], of each of many, in a few reads for all.
-pub(super) fn access_lists(
+pub fn access_lists(
     view: &View<'_>,
     agents: &[AuthenticatedAgent],
 ) -> Result<Vec<Option<Vec<String>>>, store::StoreError> {
@@ -148,7 +148,7 @@ pub(super) fn access_lists(
 
 /// Those of many credentials of which no token is good for anything: they are gone, or their owners are
 /// gone or inactive.
-pub(super) fn revoked(
+pub fn revoked(
     view: &View<'_>,
     credential_ids: Vec<String>,
 ) -> Result<Vec<String>, store::StoreError> {
@@ -174,7 +174,7 @@ fn active_owners<'a>(
 }
 
 /// A token for a key that does not exist yet; its identifier is larger than those of all before.
-pub(super) fn unused_key_token(change: &Transaction<'_>) -> Result<Secret, store::StoreError> {
+pub fn unused_key_token(change: &Transaction<'_>) -> Result<Secret, store::StoreError> {
     let id = change.new_id(prefix::API_KEY)?;
     Ok(Secret(change.new_token(&id)?))
 }
@@ -182,7 +182,7 @@ pub(super) fn unused_key_token(change: &Transaction<'_>) -> Result<Secret, store
 /// Makes the first credential of a new database, for agents; on a later start, checks the one given.
 ///
 /// The token is returned when it was made here or given.
-pub(super) fn bootstrap_agent(
+pub fn bootstrap_agent(
     change: &Transaction<'_>,
     chosen_token: Option<Secret>,
 ) -> Result<Option<Secret>, Error> {
@@ -222,7 +222,7 @@ pub(super) fn bootstrap_agent(
 }
 
 /// Finds out who sent a request (remote API sheet, section 2, the first rows).
-pub(super) fn authenticate(view: &View<'_>, headers: &HeaderMap) -> Result<Caller, Refusal> {
+pub fn authenticate(view: &View<'_>, headers: &HeaderMap) -> Result<Caller, Refusal> {
     let token = bearer(headers)?;
     let Some((owner, secret)) = id::split_token(token) else {
         return Err(malformed(token));
@@ -247,7 +247,7 @@ pub(super) fn authenticate(view: &View<'_>, headers: &HeaderMap) -> Result<Calle
 }
 
 /// Makes a token for `id`, and stores what it is checked against.
-pub(super) fn issue(
+pub fn issue(
     change: &Transaction<'_>,
     id: &str,
     owner_id: &str,
@@ -260,11 +260,7 @@ pub(super) fn issue(
 }
 
 /// The owner of a new key or credential: the one that was asked for, or the caller.
-pub(super) fn owner(
-    view: &View<'_>,
-    caller: &Caller,
-    asked: Option<String>,
-) -> Result<String, Refusal> {
+pub fn owner(view: &View<'_>, caller: &Caller, asked: Option<String>) -> Result<String, Refusal> {
     let Some(owner) = asked else { return Ok(caller.owner_id.clone()) };
     if !id::has_prefix(&owner, prefix::USER) && !id::has_prefix(&owner, prefix::BOT_USER) {
         let message = format!("owner_id: {owner:?} names neither a user (usr_) nor a bot (bot_)");
@@ -292,7 +288,7 @@ pub(super) fn owner(
 /// Makes the first user and key of a new database; on a later start, checks the key given.
 ///
 /// The token is returned when it was made here or given.
-pub(super) fn bootstrap(
+pub fn bootstrap(
     change: &Transaction<'_>,
     chosen_token: Option<Secret>,
 ) -> Result<Option<Secret>, Error> {
@@ -309,7 +305,7 @@ pub(super) fn bootstrap(
 }
 
 /// Makes a key of this token for the first admin of a database, who is made where there is none.
-pub(super) fn new_admin_key(change: &Transaction<'_>, token: Secret) -> Result<(), Error> {
+pub fn new_admin_key(change: &Transaction<'_>, token: Secret) -> Result<(), Error> {
     let user = match first_admin(change)? {
         Some(user) => user,
         None => new_admin(change)?,
@@ -361,7 +357,7 @@ fn new_key(
     Ok((key.id, token))
 }
 
-pub(super) fn is_admin_key(view: &View<'_>, token: &Secret) -> Result<bool, Error> {
+pub fn is_admin_key(view: &View<'_>, token: &Secret) -> Result<bool, Error> {
     let (owner, secret) = id::split_token(&token.0).ok_or(Error::MalformedAdminKey)?;
     let key_id = format!("{}_{owner}", prefix::API_KEY);
     let Some(owner_id) = holder(view, &key_id, &hash(secret))? else { return Ok(false) };

@@ -8,16 +8,16 @@ use ginnel_settings::settings;
 use super::store::{StoreError, View};
 
 /// Where reserved domains are unique.
-pub(super) const DOMAINS: &str = "domain";
+pub const DOMAINS: &str = "domain";
 /// The role of a reserved domain for the edges that use it.
-pub(super) const DOMAIN: &str = "domain";
+pub const DOMAIN: &str = "domain";
 /// The role of a user or bot user for the edges whose host names it chose.
-pub(super) const HOSTPORTS_OWNER: &str = "hostports_owner";
+pub const HOSTPORTS_OWNER: &str = "hostports_owner";
 
 /// Where the ports of reserved addresses are unique.
-pub(super) const PORTS: &str = "tcp_port";
+pub const PORTS: &str = "tcp_port";
 /// The role of a reserved address for the edges that use it.
-pub(super) const ADDRESS: &str = "reserved_addr";
+pub const ADDRESS: &str = "reserved_addr";
 
 settings! {
     /// Rules for the host names of edges and tunnels.
@@ -35,7 +35,7 @@ settings! {
 
 /// Why a host name may not be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum DomainDenial {
+pub enum DomainDenial {
     /// It belongs to somebody else.
     Foreign,
     /// Nobody has reserved it, and only reserved domains may be used.
@@ -44,7 +44,7 @@ pub(super) enum DomainDenial {
 
 /// Whose names a host may have.
 #[derive(Debug, Clone)]
-pub(super) struct DomainClaim<'a> {
+pub struct DomainClaim<'a> {
     /// The user or bot user.
     pub owner_id: &'a str,
     /// True when only reserved domains may be used.
@@ -53,7 +53,7 @@ pub(super) struct DomainClaim<'a> {
 
 impl DomainClaim<'_> {
     /// Whether a host name may be used; gives the domain that it belongs to, if there is one.
-    pub(super) fn check(
+    pub fn check(
         &self,
         view: &View<'_>,
         host: &str,
@@ -70,10 +70,7 @@ impl DomainClaim<'_> {
 }
 
 /// The reserved domain that a host name belongs to: the name itself, else the longest wildcard.
-pub(super) fn reservation_of(
-    view: &View<'_>,
-    host: &str,
-) -> Result<Option<ReservedDomain>, StoreError> {
+pub fn reservation_of(view: &View<'_>, host: &str) -> Result<Option<ReservedDomain>, StoreError> {
     let host = host.to_ascii_lowercase();
     let name = host.strip_prefix("*.").unwrap_or(&host);
     let mut candidates = vec![host.clone()];
@@ -89,7 +86,7 @@ pub(super) fn reservation_of(
 }
 
 /// The reserved address with a port, if there is one.
-pub(super) fn address_at(view: &View<'_>, port: u16) -> Result<Option<ReservedAddr>, StoreError> {
+pub fn address_at(view: &View<'_>, port: u16) -> Result<Option<ReservedAddr>, StoreError> {
     match view.claimant(PORTS, &port.to_string())? {
         Some(id) => view.find(&id),
         None => Ok(None),
@@ -97,11 +94,7 @@ pub(super) fn address_at(view: &View<'_>, port: u16) -> Result<Option<ReservedAd
 }
 
 /// Whether a port is reserved by somebody else.
-pub(super) fn is_foreign_port(
-    view: &View<'_>,
-    port: u16,
-    owner_id: &str,
-) -> Result<bool, StoreError> {
+pub fn is_foreign_port(view: &View<'_>, port: u16, owner_id: &str) -> Result<bool, StoreError> {
     let reserved = address_at(view, port)?;
     Ok(reserved.is_some_and(|address| address.owner_id.as_deref() != Some(owner_id)))
 }

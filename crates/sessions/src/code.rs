@@ -166,7 +166,7 @@ impl ErrorCode {
 }
 
 /// What is answered when the storage fails, and after how many seconds it may be better.
-pub(super) fn of_storage(fault: StorageFault) -> (ErrorCode, Option<u64>) {
+pub fn of_storage(fault: StorageFault) -> (ErrorCode, Option<u64>) {
     match fault {
         StorageFault::Locked => (STORE_LOCKED, Some(5)),
         StorageFault::Full => (STORE_FULL, Some(30)),
@@ -181,7 +181,7 @@ pub(super) fn of_storage(fault: StorageFault) -> (ErrorCode, Option<u64>) {
 }
 
 /// What is answered when a text of a resource is over its limit (table of length codes).
-pub(super) fn too_long(resource: &str, field: &str) -> ErrorCode {
+pub fn too_long(resource: &str, field: &str) -> ErrorCode {
     match (resource.split('.').next().unwrap_or_default(), field) {
         ("api_keys" | "credentials", "description") => KEY_DESCRIPTION,
         ("api_keys" | "credentials", "metadata") => KEY_METADATA,
@@ -197,7 +197,7 @@ pub(super) fn too_long(resource: &str, field: &str) -> ErrorCode {
 }
 
 /// What is answered when a required field is missing.
-pub(super) fn missing(resource: &str, field: &str) -> ErrorCode {
+pub fn missing(resource: &str, field: &str) -> ErrorCode {
     match (resource, field) {
         ("ip_policy_rules", "cidr") => CIDR_MISSING,
         ("ip_policy_rules", "action") => RULE_ACTION,
@@ -211,7 +211,7 @@ pub(super) fn missing(resource: &str, field: &str) -> ErrorCode {
 }
 
 /// What is answered to a `PATCH` that changes nothing, where that is refused.
-pub(super) fn unchanged(resource: &str) -> Option<ErrorCode> {
+pub fn unchanged(resource: &str) -> Option<ErrorCode> {
     match resource {
         "api_keys" | "credentials" => Some(KEY_UNCHANGED),
         "ip_policies" => Some(POLICY_UNCHANGED),
@@ -222,6 +222,6 @@ pub(super) fn unchanged(resource: &str) -> Option<ErrorCode> {
 }
 
 /// What is answered when the identifier in a body is not the one in the path.
-pub(super) fn id_differs(resource: &str) -> ErrorCode {
+pub fn id_differs(resource: &str) -> ErrorCode {
     if resource.starts_with("edges.") { EDGE_ID_DIFFERS } else { INVALID_VALUE }
 }
