@@ -26,7 +26,7 @@ settings! {
         pub opens_later: bool = false,
         /// The maximum times that others may take.
         pub timeouts: Timeouts = Timeouts::default(),
-        /// Facts about the addresses of visitors; none if the operator has no files.
+        /// Facts about the addresses of visitors, from files of the operator.
         pub addresses: Option<Arc<dyn AddressDatabase>> = None,
         /// The source of names of endpoints that ask for none.
         pub origin: Origin = Origin::default(),
@@ -156,7 +156,7 @@ impl GatewaySettings {
         ConnectionCaps { total, per_address, reserved: 0 }
     }
 
-    /// Maximum size of the head of a visitor's request: at most what agents accept.
+    /// Maximum size of the head of a visitor's request: at most the size that agents accept.
     pub(super) fn head_limits(&self) -> HeadLimits {
         HeadLimits { bytes: self.max_head.0, fields: self.max_header_fields }
     }

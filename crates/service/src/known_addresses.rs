@@ -31,7 +31,7 @@ settings! {
 }
 
 impl AddressFileSettings {
-    /// The files with what they contain.
+    /// The files, each with the kind of its facts.
     fn by_kind(&self) -> impl Iterator<Item = (AddressKind, &Path)> {
         let files = [
             (AddressKind::Place, &self.geo_database),
@@ -46,7 +46,7 @@ impl AddressFileSettings {
         self.by_kind().map(|(_, path)| path)
     }
 
-    /// Opens the files; none if there are none.
+    /// Opens the files. Returns `None` without files.
     ///
     /// # Errors
     /// When a file cannot be used.

@@ -99,7 +99,7 @@ impl ApiSettings {
         Self { limits, trusted_proxies, drain_delay, rate, rate_limit }
     }
 
-    /// The new settings; what was counted of a rate that stays is kept.
+    /// Returns the new settings. A rate that stays keeps its count.
     pub fn changed(&self, mut settings: Self) -> Self {
         if settings.rate == self.rate {
             settings.rate_limit.clone_from(&self.rate_limit);

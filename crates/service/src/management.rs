@@ -36,7 +36,7 @@ settings! {
             usual();
     }
 
-    /// The settings of what it offers.
+    /// The settings of its address and its pages.
     offers {
         public_url: Option<String> = None,
             "public_url", "URL",
@@ -61,7 +61,7 @@ settings! {
 }
 
 impl ManagementSettings {
-    /// Finds what is wrong before anything is started.
+    /// Returns an error if the public URL cannot be used.
     pub(super) fn check_public_url(&self) -> Result<(), Error> {
         self.public_url.as_deref().map_or(Ok(()), check_url)
     }

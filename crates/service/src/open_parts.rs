@@ -22,7 +22,7 @@ impl OpenParts {
         Self { store: Arc::new(store), cluster: None, gateway: None }
     }
 
-    /// Closes what a start has opened that has failed.
+    /// Closes all parts after a start that failed.
     pub(super) async fn close(self) {
         if let Some(gateway) = &self.gateway {
             gateway.close();

@@ -1,4 +1,4 @@
-//! The options of a service: the settings of its parts, and what is wrong between them.
+//! The options of a service: the settings of its parts, and the checks that concern several parts.
 
 use std::path::{Path, PathBuf};
 

@@ -27,7 +27,7 @@ pub(super) fn read_secret(path: &Path) -> Result<Secret, Error> {
     ginnel_net::secret_file::read_secret(path).map_err(failed)
 }
 
-/// Refuses what is not an API key.
+/// Returns an error if a text is not an API key.
 pub(super) fn check_key(key: Secret) -> Result<Secret, Error> {
     if id::split_token(&key.0).is_some() { Ok(key) } else { Err(Error::MalformedAdminKey) }
 }

@@ -39,7 +39,7 @@ use super::vaults::VaultKey;
 use super::{Service, authority, handlers, logins, routes};
 
 impl Service {
-    /// Opens everything that the options name; what fails closes what was opened.
+    /// Opens everything that the options name. A start that fails closes all parts.
     pub(super) async fn launch(options: Options) -> Result<Self, Error> {
         let (mut start, socket) = ServiceStart::open(options).await?;
         let served = match start.build().await {
@@ -124,7 +124,7 @@ impl ServiceStart {
         let peers = connect_peers(peer_listener, cluster, &gateway, &registry)?;
         gateway.open();
         let agents = self.bind_agents(&gateway, &registry).await?;
-        // Last, because new tokens are shown once: by whoever has got a service.
+        // Last, because new tokens are shown only once, after the start.
         let (events, unshown) = self.prepare_tokens(&gateway).await?;
         let agents = agents.map(BoundAgentListener::open).transpose()?;
         let parts =

@@ -124,7 +124,7 @@ impl<C> std::fmt::Debug for SettingField<C> {
 }
 
 /// Declares a setting: `setting!(Config, path.to.field: Type, "key", "VALUE", "What it means")`; methods
-/// of [`Setting`] say what is special about it. With `Config as Part`, the path begins in a part of the configuration.
+/// of [`Setting`] change its defaults. With `Config as Part`, the path begins in a part of the configuration.
 #[macro_export]
 macro_rules! setting {
     ($config:ty as $part:ty, $($field:ident).+ : $type:ty, $key:expr, $value:literal, $doc:expr) => {

@@ -1,6 +1,6 @@
 //! The configuration of `ginnel serve`: what can be set, and the options of a service that follow.
 //!
-//! A setting is one row of the part of the service that uses it, beside the part's code. [`SECTIONS`] lists the rows of
+//! A setting is one row in the code of the part of the service that uses it. [`SECTIONS`] lists the rows of
 //! all parts. The flag of a setting, its variable, its key and its line of the reference come from its row.
 
 mod embedded;

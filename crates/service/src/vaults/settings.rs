@@ -6,7 +6,7 @@ use ginnel_api::Secret;
 use ginnel_settings::settings;
 
 settings! {
-    /// The key that secrets are encrypted with. Without one, a service with its database in a file makes one beside it.
+    /// The key that secrets are encrypted with. Without one, a service with its database in a file makes one next to the file.
     #[derive(Debug, Clone)]
     pub struct VaultSettings {
     }

@@ -44,7 +44,7 @@ async fn listen(
 }
 
 impl Peers {
-    /// Connects to the other nodes, if there can be any, and lets the gateway find what they serve.
+    /// Connects to the other nodes, if there can be any, and lets the gateway find their tunnels.
     pub fn connect(
         listener: Option<BoundPeerListener>,
         services: PeerServices,
