@@ -58,7 +58,7 @@ pub struct Caller {
 
 impl Caller {
     /// Rejects callers that are not admins; `action` is what only an admin may do.
-    pub(super) fn check_admin(&self, code: ErrorCode, action: &str) -> Result<(), Refusal> {
+    pub fn check_admin(&self, code: ErrorCode, action: &str) -> Result<(), Refusal> {
         if self.admin {
             return Ok(());
         }
