@@ -17,12 +17,14 @@
 
 pub mod decode;
 pub mod documentation;
+pub mod endpoint_options;
 mod error;
 mod handler;
 pub mod id;
 pub mod json;
 mod json_tree;
 pub mod kind;
+pub mod lenient_json;
 pub mod local;
 pub mod macros;
 pub mod mask;
@@ -36,14 +38,15 @@ pub mod spelling;
 pub mod yaml;
 pub mod yaml_tree;
 
+pub use endpoint_options::EndpointOptions;
 pub use error::ErrorBody;
 pub use handler::{
     HandlerError, HandlerFuture, OperationHandler, PathOperations, error_response, json_response,
     on, success_response,
 };
 pub use kind::{
-    Base64, Description, Field, Flag, Kind, Metadata, Note, Number, Secret, Shape, Text,
-    TextOrNumber, Timestamp, Trailers, Typed,
+    Base64, Description, Field, Flag, HeaderList, Kind, Metadata, Note, Number, Secret, Shape,
+    Text, TextOrNumber, Timestamp, Trailers, Typed,
 };
 pub use operation::append_query;
 pub use operation::encode_component;

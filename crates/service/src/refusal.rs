@@ -151,7 +151,7 @@ impl From<store::StoreError> for Refusal {
 }
 
 impl From<InvalidModule> for Refusal {
-    fn from(InvalidModule { number, message }: InvalidModule) -> Self {
+    fn from(InvalidModule { number, message, .. }: InvalidModule) -> Self {
         Self::new(ErrorCode::bad_request(number), message)
     }
 }

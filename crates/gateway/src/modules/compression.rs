@@ -9,7 +9,7 @@ use ginnel_policy::compression::{ALL, Coding, Encoder, announce, is_compressible
 use crate::http::request_context::RequestContext;
 use crate::http::response_body::ResponseBody;
 use crate::modules::edge_module::{
-    CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker,
+    BuildModule, CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker,
 };
 use crate::modules::module::{Module, ModuleAnswer, ModuleInput, ModuleKind, NextModule};
 use crate::routing::target::BoxFuture;
@@ -40,6 +40,12 @@ impl Module for Compressor {
     }
 }
 
+impl BuildModule for Compression {
+    fn build(self, _: &mut ModuleBuilder<'_>) -> Result<Option<Box<dyn Module>>, InvalidModule> {
+        Ok(Some(Box::new(Compressor)))
+    }
+}
+
 impl EdgeModule for Compression {
     type Change = Self;
 
@@ -49,10 +55,6 @@ impl EdgeModule for Compression {
 
     fn is_enabled(&self) -> bool {
         self.enabled != Some(false)
-    }
-
-    fn build(self, _: &mut ModuleBuilder<'_>) -> Option<Box<dyn Module>> {
-        Some(Box::new(Compressor))
     }
 }
 

@@ -6,8 +6,6 @@ pub mod agent_return;
 pub mod backend;
 mod bind;
 pub mod endpoint;
-mod endpoint_login;
-mod endpoint_modules;
 pub mod endpoint_spec;
 pub mod hosts;
 pub mod internal;
