@@ -78,7 +78,7 @@ pub enum EndpointDefinition {
     Http {
         /// `https` first.
         schemes: Vec<&'static str>,
-        /// What the bind asks for.
+        /// Place and options of the endpoint.
         bind: Box<BindChoice>,
     },
     /// As a TCP port.
@@ -89,12 +89,12 @@ pub enum EndpointDefinition {
     Labeled(BTreeMap<String, String>),
 }
 
-/// What a bind asks for: the place of the endpoint, and what is done with its traffic.
+/// The place of an endpoint and its options.
 #[derive(Debug, Clone, Default)]
 pub struct BindChoice {
-    /// Where the endpoint is to be.
+    /// The wanted place.
     pub place: BindPlace,
-    /// What the service does with the traffic.
+    /// The modules that the service applies to the traffic.
     pub options: EndpointOptions,
 }
 

@@ -24,7 +24,7 @@ pub trait TunnelModule: Sized {
     /// The value of its field in a definition of a tunnel.
     type Definition;
 
-    /// Reads the value of a definition, and reports what is wrong with it. Returns `None` if the module is off.
+    /// Reads the value of a definition, and reports its problems. Returns `None` if the module is off.
     fn read(given: Self::Definition, problems: &mut FieldProblems<'_>) -> Option<Self>;
 
     /// Returns its member of a bind.
@@ -173,20 +173,20 @@ macro_rules! tunnel_modules {
     };
 }
 
-/// Declares [`EndpointOptions`] and what is done for each of its modules.
+/// Declares [`EndpointOptions`], and its methods that handle each module.
 macro_rules! endpoint_options {
     ($({
         $(#[doc = $doc:literal])+
         $field:ident : $Definition:ty => $option:ident : $Module:ty;
         [$($protocol:literal),+], $wire:literal, [$($flag:literal : $inner:literal),*]
     })+) => {
-        /// What is done with the traffic of an endpoint; nothing by default.
+        /// The modules of an endpoint; none by default.
         #[derive(Debug, Clone, Default, PartialEq)]
         pub struct EndpointOptions {
             $( $(#[doc = $doc])+ pub $option: Option<$Module>, )+
             /// For TLS: the service terminates it, and the endpoint carries plain bytes.
             pub tls_termination: Option<TunnelCertificate>,
-            /// Who signs the certificates that visitors must show to the service.
+            /// The authorities that sign the certificates of visitors.
             pub mutual_tls: Option<VisitorAuthorities>,
         }
 

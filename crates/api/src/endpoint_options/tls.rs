@@ -22,7 +22,7 @@ pub struct TunnelCertificate {
     pub sealed_key: Base64,
 }
 
-/// Who signs the certificates that visitors must show.
+/// The authorities that sign the certificates of visitors.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct VisitorAuthorities {

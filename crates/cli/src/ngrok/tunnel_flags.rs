@@ -105,7 +105,7 @@ fn flags_of(row: &'static TunnelModuleInfo) -> impl Iterator<Item = TunnelFlag> 
 }
 
 impl FlagValue {
-    /// Returns what is written for a field of this kind.
+    /// Returns the form of the values of fields of this kind.
     fn of(kind: &Kind) -> Self {
         match kind {
             Kind::List(_) => Self::Texts,
@@ -116,8 +116,7 @@ impl FlagValue {
     }
 }
 
-/// Returns the options whose values nobody else should see: those of modules that set a secret, and the older form of
-/// one.
+/// Returns the options with secret values: those of modules that set a secret, and the older form of one.
 pub(super) fn secret_flags() -> impl Iterator<Item = &'static str> {
     let is_secret = |kind: &Kind| matches!(kind, Kind::Secret | Kind::List(Kind::Secret));
     let of_modules = TUNNEL_MODULES.iter().flat_map(flags_of);

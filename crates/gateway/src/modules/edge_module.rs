@@ -110,7 +110,7 @@ pub struct InvalidModule {
     pub number: u16,
     /// The field, the value and the limit.
     pub message: String,
-    /// What is wrong with a policy, or with the rule that the module is.
+    /// The problems of a policy, or of the rule that the module is.
     pub problems: Vec<Problem>,
 }
 
@@ -207,13 +207,13 @@ pub struct ModuleBuilder<'b> {
     pub agent: Option<AgentLimits>,
 }
 
-/// What the modules of an agent may use.
+/// Limits for the modules of an agent.
 pub struct AgentLimits {
     /// The account of the agent.
     pub account: Option<Arc<str>>,
-    /// Where rules may send requests.
+    /// The addresses that rules may send requests to.
     pub reach: Reach,
-    /// False if modules are only checked, so that it is not known what the service can do.
+    /// False if modules are only checked, without a service that has databases and applications.
     pub has_service: bool,
 }
 
@@ -267,7 +267,7 @@ impl ModuleBuilder<'_> {
         }
     }
 
-    /// Reports what a stored policy asks for and the service lacks: the rest of the policy still counts.
+    /// Reports the needs of a stored policy that the service lacks. The rest of the policy still counts.
     fn warn_of_gaps(&self, address_problem: Option<Problem>, login_problem: Option<Problem>) {
         if let Some(problem) = address_problem {
             tracing::warn!(owner = self.owner, err = %problem, "a stored policy asks for what nobody knows");
@@ -277,7 +277,7 @@ impl ModuleBuilder<'_> {
         }
     }
 
-    /// Returns where rules may send requests.
+    /// Returns the addresses that rules may send requests to.
     pub fn reach(&self) -> Reach {
         self.agent.as_ref().map(|agent| agent.reach).unwrap_or_default()
     }
@@ -295,7 +295,7 @@ impl ModuleBuilder<'_> {
     }
 }
 
-/// Whoever has an authtoken could read all secrets by a policy that answers with them.
+/// Refuses a secret: agents could read all secrets by a policy that responds with them.
 fn unreadable(secret: &SecretName) -> Problem {
     let message = format!(
         "{secret}: the policy of an agent may read no secrets of the service: put it on a cloud \

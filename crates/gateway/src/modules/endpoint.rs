@@ -63,7 +63,7 @@ pub fn build_modules(
     )
 }
 
-/// Returns where rules of agents may send requests.
+/// Returns the addresses that rules of agents may send requests to.
 pub fn reach(gateway: &GatewayState) -> Reach {
     if gateway.settings.private_issuers { Reach::Any } else { Reach::Public }
 }

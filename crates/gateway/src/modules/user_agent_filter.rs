@@ -66,7 +66,7 @@ impl BuildModule for UserAgentFilter {
         let filter = match (builder.policies.filter(lists.0, lists.1), &builder.agent) {
             (Ok(filter), _) => filter,
             (Err(problems), Some(_)) => return Err(InvalidModule::of_policy(&problems)),
-            // A stored filter was checked; were it broken all the same, nobody would pass.
+            // A stored filter was checked. An invalid one rejects all visitors.
             (Err(problems), None) => {
                 let nobody = builder.policies.filter(&[], &[".*".to_owned()]);
                 nobody.map_err(|_| InvalidModule::of_policy(&problems))?

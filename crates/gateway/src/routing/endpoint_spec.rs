@@ -32,7 +32,7 @@ pub struct EndpointSpec {
     pub options: EndpointOptions,
     /// The versions of TLS that are spoken if TLS ends at the service.
     pub tls_versions: TlsVersions,
-    /// The `Host` that the target shall see.
+    /// The `Host` that the target receives; unset for that of the visitor.
     pub host_header: Option<String>,
     /// The account whose endpoints may share the address; none where no others may.
     pub pool_owner: Option<String>,
@@ -49,7 +49,7 @@ impl EndpointSpec {
         Self { proto, host, subdomain, addr, options, tls_versions, host_header, pool_owner, owner }
     }
 
-    /// How TLS ends at the service; none where the options do not ask for it.
+    /// Returns how TLS ends at the service. Returns `None` if the options do not ask for it.
     pub fn tls_termination(&self) -> Option<TlsTerminationSpec> {
         let pair = self.options.tls_termination.as_ref()?;
         let text = |pem: &Base64| String::from_utf8_lossy(&pem.0).into_owned();
@@ -58,7 +58,7 @@ impl EndpointSpec {
         Some(TlsTerminationSpec { certificate, versions: self.tls_versions })
     }
 
-    /// Who signs the certificates that visitors must show, PEM.
+    /// Returns the authorities that sign the certificates of visitors, PEM.
     pub fn visitor_authorities(&self) -> Option<&[u8]> {
         self.options.mutual_tls.as_ref().map(|it| &it.mutual_tls_ca.0[..])
     }

@@ -66,7 +66,7 @@ impl BindOpts {
         Self(members)
     }
 
-    /// Reads where the endpoint of a bind is to be.
+    /// Reads the place of the endpoint of a bind.
     ///
     /// # Errors
     /// When a member has the wrong type.
@@ -77,7 +77,7 @@ impl BindOpts {
         from_value(Value::Object(given.collect()))
     }
 
-    /// Reads what is done with the traffic of the endpoint of a bind.
+    /// Reads the modules of the endpoint of a bind.
     ///
     /// # Errors
     /// If a member has another form, or contains a value that no service can use.
