@@ -217,6 +217,7 @@ macro_rules! endpoint_options {
 
             /// Adds the members of a bind of this protocol to others; modules that are off are null.
             pub fn encode(&self, proto: &str, members: &mut Map<String, Value>) {
+                let proto = tunnel_protocol(proto);
                 $(if [$($protocol),+].contains(&proto) {
                     let member = self.$option.as_ref().map(TunnelModule::to_wire);
                     members.insert($wire.to_owned(), member.unwrap_or_default());
@@ -229,6 +230,7 @@ macro_rules! endpoint_options {
             /// # Errors
             /// If a member has another form, or contains a value that no service can use.
             pub fn decode(proto: &str, members: &Map<String, Value>) -> Result<Self, String> {
+                let proto = tunnel_protocol(proto);
                 let mut options = Self::default();
                 $(if [$($protocol),+].contains(&proto)
                     && let Some(value) = member(members, $wire)
@@ -249,10 +251,22 @@ fn read_wire<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, String> 
     from_value(value).map_err(|problem| problem.to_string())
 }
 
-/// Returns the form of a value in a bind.
+/// Returns the form of a value in a bind, which leaves out what is unset.
 fn write_wire(value: &impl serde::Serialize) -> Value {
     // Plain structs always make objects.
-    serde_json::to_value(value).unwrap_or_default()
+    let mut written = serde_json::to_value(value).unwrap_or_default();
+    if let Value::Object(members) = &mut written {
+        members.retain(|_, member| !member.is_null());
+    }
+    written
+}
+
+/// Returns the protocol of a tunnel whose bind has this one: HTTP, with or without TLS, is `http`.
+fn tunnel_protocol(bind_protocol: &str) -> &str {
+    match bind_protocol {
+        "https" => "http",
+        other => other,
+    }
 }
 
 #[cfg(test)]

@@ -26,10 +26,10 @@ pub struct BindRequest {
 /// Understands a bind; the text says what cannot be.
 pub fn read(bind: &Bind) -> Result<BindRequest, AgentRefusal> {
     match bind.proto.as_str() {
-        "http" => endpoint(bind, (Proto::Http, "http")),
-        "https" => endpoint(bind, (Proto::Https, "http")),
-        "tcp" => endpoint(bind, (Proto::Tcp, "tcp")),
-        "tls" => endpoint(bind, (Proto::Tls, "tls")),
+        "http" => endpoint(bind, Proto::Http),
+        "https" => endpoint(bind, Proto::Https),
+        "tcp" => endpoint(bind, Proto::Tcp),
+        "tls" => endpoint(bind, Proto::Tls),
         other => Err(format!("the protocol {other:?} is not known").into()),
     }
 }
@@ -43,17 +43,17 @@ pub fn speaks(forwards_proto: &str) -> Result<UpstreamProtocol, String> {
     }
 }
 
-fn endpoint(bind: &Bind, (proto, kind): (Proto, &str)) -> Result<BindRequest, AgentRefusal> {
-    let place = bind.opts.place(kind).map_err(|error| error.to_string())?;
-    let options = bind.opts.endpoint(kind)?;
+fn endpoint(bind: &Bind, proto: Proto) -> Result<BindRequest, AgentRefusal> {
+    let place = bind.opts.place(&bind.proto).map_err(|error| error.to_string())?;
+    let options = bind.opts.endpoint(&bind.proto)?;
     let mut address = BindAddress::of(&place.url, &[&place.domain, &place.hostname])?;
     if !place.addr.is_empty() {
         address.addr = Some(place.addr);
     }
     let spec = address.spec(proto, place.subdomain, options);
-    let speaks = match kind {
-        "http" => speaks(&bind.forwards_proto)?,
-        _ => UpstreamProtocol::Http1,
+    let speaks = match proto {
+        Proto::Http | Proto::Https => speaks(&bind.forwards_proto)?,
+        Proto::Tcp | Proto::Tls => UpstreamProtocol::Http1,
     };
     Ok(BindRequest { spec, proxy_proto: place.proxy_proto, speaks })
 }

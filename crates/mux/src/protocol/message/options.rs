@@ -54,7 +54,7 @@ impl BindOpts {
         let value = |name: &str| place.get(name).cloned().unwrap_or_default();
         let mut members: Map<String, Value> =
             place_members(proto).iter().map(|name| ((*name).to_owned(), value(name))).collect();
-        if proto == "http" {
+        if matches!(proto, "http" | "https") {
             let unused = [
                 ("Auth", Value::String(String::new())),
                 ("HostHeaderRewrite", Value::Bool(false)),
