@@ -1,6 +1,6 @@
 //! Options of an endpoint that an agent asks for: one type for definitions of tunnels, for binds and for the gateway.
 //!
-//! Each module is one row of [`tunnel_modules`]. The fields of [`EndpointOptions`] and of the operation that starts a
+//! Each module is one row of [`tunnel_modules`], in `modules`. The fields of [`EndpointOptions`] and of the operation that starts a
 //! tunnel, the members of a bind, the flags of commands, and the modules that the gateway builds come from the rows.
 //! [`TunnelModule`] describes how a type is read from a definition, and its form in a bind.
 
@@ -71,106 +71,6 @@ impl TunnelModuleInfo {
     pub fn of_field(field: &str) -> Option<&'static Self> {
         TUNNEL_MODULES.iter().find(|row| row.field == field)
     }
-}
-
-/// The modules of tunnels, in the order of the fields of a definition. `$then!` gets each as one group: the text and
-/// the type of its field in definitions, its field and type in [`EndpointOptions`], the protocols that can have it,
-/// the name of its member in a bind, and its flags.
-#[macro_export]
-macro_rules! tunnel_modules {
-    ($then:ident $(, $extra:tt)?) => {
-        $then! {
-            $($extra)?
-            {
-                /// The users who may connect, `user:password`.
-                basic_auth: Vec<$crate::Secret> => basic_auth: $crate::endpoint_options::BasicAuth;
-                ["http"], "BasicAuth", ["basic-auth": ""]
-            }
-            {
-                /// The share of 5xx responses, 0 to 1, above which requests are refused.
-                circuit_breaker: f64 => circuit_breaker: $crate::remote::edges::modules::CircuitBreaker;
-                ["http"], "CircuitBreaker", ["circuit-breaker": ""]
-            }
-            {
-                /// True to compress responses.
-                compression: bool => compression: $crate::remote::edges::modules::Compression;
-                ["http"], "Compression", ["compression": ""]
-            }
-            {
-                /// Changes to the headers of requests.
-                request_header: $crate::local::tunnels::HeaderChanges
-                    => request_headers: $crate::remote::edges::modules::RequestHeaders;
-                ["http"], "RequestHeaders",
-                ["request-header-add": "add", "request-header-remove": "remove"]
-            }
-            {
-                /// Changes to the headers of responses.
-                response_header: $crate::local::tunnels::HeaderChanges
-                    => response_headers: $crate::remote::edges::modules::ResponseHeaders;
-                ["http"], "ResponseHeaders",
-                ["response-header-add": "add", "response-header-remove": "remove"]
-            }
-            {
-                /// Which addresses may connect.
-                ip_restriction: $crate::local::tunnels::IpRestriction
-                    => ip_restriction: $crate::local::tunnels::IpRestriction;
-                ["http", "tcp", "tls"], "IPRestriction",
-                ["cidr-allow": "allow_cidrs", "cidr-deny": "deny_cidrs"]
-            }
-            {
-                /// Which user agents may connect.
-                user_agent_filter: $crate::local::tunnels::UserAgentFilter
-                    => user_agent_filter: $crate::remote::edges::modules::UserAgentFilter;
-                ["http"], "UserAgentFilter",
-                ["ua-filter-allow": "allow", "ua-filter-deny": "deny"]
-            }
-            {
-                /// Where visitors log in with OAuth, and who of them may connect.
-                oauth: $crate::local::tunnels::TunnelOauth => oauth: $crate::local::tunnels::TunnelOauth;
-                ["http"], "OAuth",
-                [
-                    "oauth": "provider",
-                    "oauth-client-id": "client_id",
-                    "oauth-client-secret": "client_secret",
-                    "oauth-allow-email": "allow_emails",
-                    "oauth-allow-domain": "allow_domains",
-                    "oauth-scope": "scopes"
-                ]
-            }
-            {
-                /// Where visitors log in with OpenID Connect, and who of them may connect.
-                oidc: $crate::local::tunnels::TunnelOidc => oidc: $crate::local::tunnels::TunnelOidc;
-                ["http"], "OIDC",
-                [
-                    "oidc": "issuer_url",
-                    "oidc-client-id": "client_id",
-                    "oidc-client-secret": "client_secret",
-                    "oidc-allow-email": "allow_emails",
-                    "oidc-allow-domain": "allow_domains",
-                    "oidc-scope": "scopes"
-                ]
-            }
-            {
-                /// How webhooks are verified.
-                verify_webhook: $crate::local::tunnels::WebhookVerification
-                    => webhook: $crate::remote::edges::modules::WebhookVerification;
-                ["http"], "WebhookVerification",
-                ["verify-webhook": "provider", "verify-webhook-secret": "secret"]
-            }
-            {
-                /// True to convert WebSockets into plain TCP streams.
-                websocket_tcp_converter: bool
-                    => websocket_tcp_converter: $crate::remote::edges::modules::WebsocketTcpConverter;
-                ["http"], "WebsocketTCPConverter", ["websocket-tcp-converter": ""]
-            }
-            {
-                /// A traffic policy: an object, or its JSON or YAML text.
-                traffic_policy: serde_json::Value
-                    => traffic_policy: $crate::remote::edges::modules::TrafficPolicyDocument;
-                ["http", "tcp", "tls"], "TrafficPolicy", []
-            }
-        }
-    };
 }
 
 /// Declares [`EndpointOptions`], and its methods that handle each module.
