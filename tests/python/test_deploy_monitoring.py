@@ -92,6 +92,10 @@ def families(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
         with socket.create_connection((host, int(port)), timeout=30) as visitor:
             visitor.sendall(b"GET / HTTP/1.0\r\n\r\n")
             assert visitor.recv(65536).startswith(b"HTTP/1.1 200 ")
+        host, _, port = tunnel.public_url.removeprefix("http://").rpartition(":")
+        with socket.create_connection((host, int(port)), timeout=30) as visitor:
+            visitor.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            assert visitor.recv(65536).startswith(b"HTTP/1.1 400 ")
 
         def scrape() -> None:
             for url in (service.admin_url, agent.admin_url):

@@ -120,6 +120,7 @@ def test_a_visitors_request_is_told_by_the_gateway_and_the_agent(
     at_gateway = says(caplog, "of a visitor has ended", "ginnel.gateway")
     assert (at_gateway.status, at_gateway.method, at_gateway.path) == (200, "GET", "/shop")
     assert at_gateway.request_id.startswith("req_")
+    assert at_gateway.phase == "finish"
     at_agent = says(caplog, "a request has ended", "ginnel.agent")
     assert capture is not None
     assert (at_agent.status, at_agent.tunnel) == (200, "web")

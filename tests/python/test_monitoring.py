@@ -153,6 +153,7 @@ def test_metrics_count_what_traffic_did(accept: str, upstream: Upstream) -> None
         assert 0 < value(f"{duration}_sum", edge=edge.id) < 60
         assert value("ginnel_policy_decisions_total", action="deny") == 1
         assert value("ginnel_policy_decisions_total", action="redirect") == 0
+        assert value("ginnel_visitor_rejections_total", phase="select_host") == 1
         created = {"operation": "edges.https.create", "code": "201"}
         assert value("ginnel_api_operations_total", **created) == 1
         assert value("ginnel_connections_accepted_total", of="visitors") == 5

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 use ginnel_metrics::{CodeCounts, Collect, DurationHistogram, Families, NameTable};
 use ginnel_policy::actions;
 
+use crate::request_phase::RequestPhase;
+
 /// The protocols of visitors, as [`Visitor::proto`](crate::Visitor) has it.
 const PROTOS: [&str; 4] = ["http", "https", "tcp", "tls"];
 /// What routes without an edge are called: those of agents' own addresses.
@@ -28,6 +30,8 @@ pub struct GatewayMetrics {
     bytes: [Arc<ByteCounts>; PROTOS.len()],
     /// How often an action of a policy has decided, in the order of the actions.
     decisions: [AtomicU64; actions::KINDS.len()],
+    /// Rejections by the gateway itself, in the order of the phases.
+    rejections: [AtomicU64; RequestPhase::ALL.len()],
     /// Whether requests have names.
     names_requests: bool,
 }
@@ -67,6 +71,7 @@ impl GatewayMetrics {
             unrouted: Arc::new(edge()),
             bytes: Default::default(),
             decisions: [const { AtomicU64::new(0) }; _],
+            rejections: [const { AtomicU64::new(0) }; _],
             names_requests,
         }
     }
@@ -91,6 +96,18 @@ impl GatewayMetrics {
     pub fn decided(&self, action: &str) {
         let place = actions::KINDS.iter().position(|kind| kind.name == action);
         if let Some(count) = place.and_then(|place| self.decisions.get(place)) {
+            count.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// The rejections by the gateway itself in a phase.
+    pub fn rejections(&self, phase: RequestPhase) -> u64 {
+        self.rejections.get(phase as usize).map_or(0, |count| count.load(Relaxed))
+    }
+
+    /// Counts a rejection by the gateway itself.
+    pub fn rejected(&self, phase: RequestPhase) {
+        if let Some(count) = self.rejections.get(phase as usize) {
             count.fetch_add(1, Relaxed);
         }
     }
@@ -230,6 +247,11 @@ impl Collect for GatewayMetrics {
         let mut family = families.counter("ginnel_policy_decisions", help)?;
         for (kind, count) in actions::KINDS.iter().zip(&self.decisions) {
             family.count(&[("action", kind.name)], count.load(Relaxed))?;
+        }
+        let help = "Requests and connections that the gateway itself has rejected, by phase.";
+        let mut family = families.counter("ginnel_visitor_rejections", help)?;
+        for (phase, count) in RequestPhase::ALL.iter().zip(&self.rejections) {
+            count_some(&mut family, &[("phase", phase.name())], count)?;
         }
         Ok(())
     }

@@ -10,8 +10,8 @@ use ginnel_net::descriptors::{self, DescriptorLimit};
 use ginnel_policy::path::AmbiguousPaths;
 use ginnel_policy::{AddressDatabase, CODE_PREFIX, DEFAULT_IPV6_PREFIX};
 
-use super::listener::trusted_proxies::TrustedProxies;
 use super::timeouts::Timeouts;
+use super::trusted_proxies::TrustedProxies;
 
 /// How public traffic is taken.
 #[derive(Debug, Clone)]

@@ -21,7 +21,7 @@ use ginnel_api::id::prefix;
 use ginnel_api::{HandlerFuture, Info, success_response};
 use ginnel_base::logging::ignore;
 use ginnel_gateway::Ingress;
-use ginnel_gateway::http::forwarded::ForwardedVisitor;
+use ginnel_gateway::message::forwarded::ForwardedVisitor;
 use ginnel_net::PeerAddress;
 
 use super::audit::AuditedCall;

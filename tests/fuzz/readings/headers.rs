@@ -4,8 +4,8 @@ use http::header::{CONNECTION, FORWARDED, HeaderName, UPGRADE};
 use http::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
 
-use ginnel_gateway::http::forwarded::ForwardedVisitor;
-use ginnel_gateway::listener::trusted_proxies::TrustedProxies;
+use ginnel_gateway::TrustedProxies;
+use ginnel_gateway::message::forwarded::ForwardedVisitor;
 use ginnel_http1::{
     ConnectionOptions, FORWARDED_FOR, FORWARDED_PROTO, ForwardedElement, cookie_pairs, cookie_text,
     elements_of, forwarded_elements, media_type_in, media_type_parameters, proper_upgrades,

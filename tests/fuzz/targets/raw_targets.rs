@@ -4,7 +4,7 @@ use http::header::HOST;
 use http::{Extensions, HeaderValue, Request, Uri};
 
 use ginnel_base::address::RequestHost;
-use ginnel_gateway::http::head::admit;
+use ginnel_gateway::message::head::admit;
 use ginnel_http1::{query_of, read_target, target_of};
 use ginnel_policy::path::RequestPath;
 

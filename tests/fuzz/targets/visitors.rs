@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use ginnel_gateway::http::forwarded::ForwardedVisitor;
-use ginnel_gateway::listener::trusted_proxies::TrustedProxies;
+use ginnel_gateway::TrustedProxies;
+use ginnel_gateway::message::forwarded::ForwardedVisitor;
 use ginnel_http1::{FORWARDED_FOR, FORWARDED_PROTO};
 
 /// One line or several make no difference, and a visitor cannot choose its address by entries before those of the

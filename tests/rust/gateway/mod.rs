@@ -9,6 +9,7 @@ mod http2;
 mod inside;
 mod modules;
 mod order;
+mod phases;
 mod policies;
 mod proxied;
 mod request_bodies;

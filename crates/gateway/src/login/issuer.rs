@@ -20,7 +20,7 @@ use ginnel_policy::published::Lifetime;
 use ginnel_policy::{Fetch, FetchFailed};
 
 use crate::login::records::LoginRecordsError;
-use crate::modules::traffic_policy::Fetcher;
+use crate::published::Fetcher;
 use crate::published::{
     CallLimit, CallLimits, FairCache, KeySetError, KeySets, PublishedCache, TooManyCalls,
 };

@@ -33,10 +33,8 @@ use serde_json::json;
 
 use ginnel_http1::{RequestHead, is_identity};
 use ginnel_net::Reach;
-use ginnel_policy::VisitorConnection;
 use ginnel_policy::login::{self as cookies, Admission, LoginOutcome, LoginRequest, VisitKind};
 
-use crate::RouteRef;
 use crate::login::attempts::AttemptLookups;
 use crate::login::failures::{LastFailure, RECORD_TIMEOUT, create_in_time, in_time};
 use crate::login::issuer::{Issuer, Issuers, LoginError};
@@ -49,7 +47,9 @@ use crate::login::records::{
 use crate::login::renewal::Renewal;
 use crate::login::seal::Seal;
 use crate::login::session::{LoginSession, LoginSessionEnd, whole_seconds};
-use crate::modules::traffic_policy::Fetcher;
+use crate::message::BoxFuture;
+use crate::message::request_services::{LoginPlace, VisitorLogins};
+use crate::published::Fetcher;
 use crate::published::KeySets;
 
 const NEEDS_TLS: (StatusCode, u16, &str) = (
@@ -79,10 +79,15 @@ pub struct Logins {
     hasher: RandomState,
 }
 
-/// Where somebody comes from who logs in, and what they have come to.
-pub struct LoginPlace {
-    pub connection: Arc<VisitorConnection>,
-    pub route_ref: RouteRef,
+impl VisitorLogins for Arc<Logins> {
+    fn answer_login<'a>(
+        &'a self,
+        request: LoginRequest,
+        reach: Reach,
+        place: &'a (dyn Fn() -> LoginPlace + Send + Sync),
+    ) -> BoxFuture<'a, LoginOutcome> {
+        Box::pin(self.answer(request, reach, place))
+    }
 }
 
 impl Logins {
@@ -138,12 +143,11 @@ impl Logins {
         Ok(())
     }
 
-    /// Says who has sent a request, or what is answered; an issuer that is out of reach is not asked.
-    pub async fn answer(
+    async fn answer(
         self: &Arc<Self>,
         request: LoginRequest,
         reach: Reach,
-        place: impl FnOnce() -> LoginPlace,
+        place: &(dyn Fn() -> LoginPlace + Send + Sync),
     ) -> LoginOutcome {
         let issuer = self.issuer(&request, reach);
         let visit = &request.visit;

@@ -106,12 +106,7 @@ impl Renewal {
             slot.keep(&Ok(LoginSession { access_expires: Some(0), ..renewed.clone() }));
             renewed.access_expires = expires;
             if let Some(id_token) = tokens.id_token {
-                let claims = client.verify(&id_token, &self.config, None).await?;
-                let identity = Identity::of(&claims).ok_or(LoginError::Ended)?;
-                if identity.subject != session.token_identity.subject {
-                    return Err(LoginError::Ended);
-                }
-                renewed.token_identity = identity;
+                renewed.token_identity = self.identity_of(&client, &id_token, session).await?;
                 renewed.id_token = Some(id_token);
             }
         }
@@ -129,5 +124,20 @@ impl Renewal {
         renewed.generation += 1;
         renewed.is_stale = true;
         Ok(renewed)
+    }
+
+    /// Returns the identity of a new ID token, which must have the subject of the session.
+    async fn identity_of(
+        &self,
+        client: &TokenClient<'_>,
+        id_token: &str,
+        session: &LoginSession,
+    ) -> Result<Identity, LoginError> {
+        let claims = client.verify(id_token, &self.config, None).await?;
+        let identity = Identity::of(&claims).ok_or(LoginError::Ended)?;
+        if identity.subject != session.token_identity.subject {
+            return Err(LoginError::Ended);
+        }
+        Ok(identity)
     }
 }

@@ -15,18 +15,18 @@ use ginnel_api::mask;
 use ginnel_base::address::WebUrl;
 use ginnel_policy::LocalResponse;
 use ginnel_policy::login::{
-    CALLBACK_PATH, Identity, LoginLocation, LoginOutcome, LoginProvider, LoginRequest,
+    CALLBACK_PATH, Identity, LoginLocation, LoginOutcome, LoginProvider, LoginRequest, LoginVisit,
     MAX_COOKIE_CHUNKS, NOT_ALLOWED,
 };
 
-use crate::login::issuer::{Issuer, LoginError};
+use crate::login::issuer::{Issuer, IssuerMetadata, LoginError};
 use crate::login::records::{LoginAttemptId, NewLoginSession};
 use crate::login::seal::random_text;
 use crate::login::session::{
     self, LoginSession, LoginSessionEnd, MAX_VALUE_BYTES, binding, seconds_and_millis, set_cookie,
     whole_seconds,
 };
-use crate::login::tokens::TokenClient;
+use crate::login::tokens::{IssuedTokens, TokenClient};
 use crate::login::{LoginPlace, Logins};
 
 /// What logins on their way are sealed for.
@@ -206,20 +206,7 @@ async fn log_in(
 ) -> Result<LoginSession, LoginError> {
     let visit = &request.visit;
     let metadata = issuer.metadata().await?;
-    match visit.parameter("iss") {
-        Some(from) if from != metadata.issuer && !metadata.issuer.is_empty() => {
-            return Err(LoginError::Unusable("another issuer has answered".to_owned()));
-        }
-        None if metadata.authorization_response_iss_parameter_supported => {
-            return Err(LoginError::Unusable("it is not said who has answered".to_owned()));
-        }
-        _ => {}
-    }
-    if let Some(error) = visit.parameter("error") {
-        let error = error.chars().filter(|it| it.is_ascii_graphic()).take(64).collect();
-        return Err(LoginError::Refused(error));
-    }
-    let code = visit.parameter("code").ok_or(LoginError::UnknownLogin)?;
+    let code = code_of(visit, &metadata)?;
     let calls = issuer.login_calls.of((request.client_id.clone(), request.owner.clone()));
     let client = TokenClient {
         issuer,
@@ -238,34 +225,7 @@ async fn log_in(
         parameters.push(("code_verifier", &pending.verifier));
     }
     let tokens = client.tokens(&parameters).await?;
-    let missing = |what: &str| LoginError::Unusable(format!("it gives no {what}"));
-    let said = match (&request.config.provider, &tokens.id_token) {
-        (LoginProvider::Issuer(_), Some(token)) => {
-            let claims = client.verify(token, &request.config, Some(&pending.nonce)).await?;
-            Some(Identity::of(&claims).ok_or_else(|| missing("subject"))?)
-        }
-        (LoginProvider::Issuer(_), None) => return Err(missing("ID token")),
-        (LoginProvider::Endpoints(_), _) => None,
-    };
-    // Who has just come from the issuer gets the reason, and is not sent there again.
-    let more = client.userinfo(tokens.access_token.as_deref(), &request.config).await;
-    let more = more.map_err(|error| match error {
-        LoginError::Ended => LoginError::Refused("userinfo".to_owned()),
-        other => other,
-    })?;
-    let (token_identity, identity) = match (said, more) {
-        (Some(said), Some(more)) => {
-            let all = said.with(more);
-            let all = all.ok_or(LoginError::Unusable("userinfo is of another one".to_owned()));
-            (said, all?)
-        }
-        (Some(said), None) => (said.clone(), said),
-        // What a provider of OAuth says of its users is all that is known.
-        (None, Some(more)) => {
-            (Identity { subject: more.subject.clone(), ..Identity::default() }, more)
-        }
-        (None, None) => return Err(missing("access token")),
-    };
+    let (token_identity, identity) = identities(&client, request, pending, &tokens).await?;
     let (now, millis) = seconds_and_millis(Utc::now().timestamp_millis());
     Ok(LoginSession {
         // Until it is stored, which gives it one that is no longer.
@@ -285,6 +245,64 @@ async fn log_in(
         refresh_token: tokens.refresh_token,
         is_stale: false,
     })
+}
+
+/// Returns the code that a visitor brings from an issuer.
+///
+/// # Errors
+/// If another issuer has sent the visitor, or the issuer has refused the login.
+fn code_of(visit: &LoginVisit, metadata: &IssuerMetadata) -> Result<String, LoginError> {
+    match visit.parameter("iss") {
+        Some(from) if from != metadata.issuer && !metadata.issuer.is_empty() => {
+            return Err(LoginError::Unusable("another issuer has answered".to_owned()));
+        }
+        None if metadata.authorization_response_iss_parameter_supported => {
+            return Err(LoginError::Unusable("it is not said who has answered".to_owned()));
+        }
+        _ => {}
+    }
+    if let Some(error) = visit.parameter("error") {
+        let error = error.chars().filter(|it| it.is_ascii_graphic()).take(64).collect();
+        return Err(LoginError::Refused(error));
+    }
+    visit.parameter("code").ok_or(LoginError::UnknownLogin)
+}
+
+/// Returns the identity of the ID token, and that of all that the issuer knows of the visitor.
+async fn identities(
+    client: &TokenClient<'_>,
+    request: &LoginRequest,
+    pending: &LoginAttempt,
+    tokens: &IssuedTokens,
+) -> Result<(Identity, Identity), LoginError> {
+    let missing = |what: &str| LoginError::Unusable(format!("it gives no {what}"));
+    let said = match (&request.config.provider, &tokens.id_token) {
+        (LoginProvider::Issuer(_), Some(token)) => {
+            let claims = client.verify(token, &request.config, Some(&pending.nonce)).await?;
+            Some(Identity::of(&claims).ok_or_else(|| missing("subject"))?)
+        }
+        (LoginProvider::Issuer(_), None) => return Err(missing("ID token")),
+        (LoginProvider::Endpoints(_), _) => None,
+    };
+    // Who has just come from the issuer gets the reason, and is not sent there again.
+    let more = client.userinfo(tokens.access_token.as_deref(), &request.config).await;
+    let more = more.map_err(|error| match error {
+        LoginError::Ended => LoginError::Refused("userinfo".to_owned()),
+        other => other,
+    })?;
+    match (said, more) {
+        (Some(said), Some(more)) => {
+            let all = said.with(more);
+            let all = all.ok_or(LoginError::Unusable("userinfo is of another one".to_owned()));
+            Ok((said, all?))
+        }
+        (Some(said), None) => Ok((said.clone(), said)),
+        // What a provider of OAuth says of its users is all that is known.
+        (None, Some(more)) => {
+            Ok((Identity { subject: more.subject.clone(), ..Identity::default() }, more))
+        }
+        (None, None) => Err(missing("access token")),
+    }
 }
 
 /// The path of this host that a visitor wanted, or else its beginning.

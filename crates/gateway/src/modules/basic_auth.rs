@@ -2,11 +2,11 @@
 
 use ginnel_api::endpoint_options::{BasicAuth, BasicAuthCredential};
 
-use crate::http::error_response;
-use crate::http::request_context::RequestContext;
+use crate::message::BoxFuture;
+use crate::message::error_response;
+use crate::message::request_context::RequestContext;
 use crate::modules::edge_module::{BuildModule, InvalidModule, ModuleBuilder};
 use crate::modules::module::{Module, ModuleAnswer, ModuleInput, ModuleKind, NextModule};
-use crate::routing::target::BoxFuture;
 pub use ginnel_policy::credentials::Passwords;
 
 impl Module for Passwords {

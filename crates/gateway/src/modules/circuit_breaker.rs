@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::http::error_response;
-use crate::http::request_context::RequestContext;
+use crate::message::BoxFuture;
+use crate::message::error_response;
+use crate::message::request_context::RequestContext;
 use crate::modules::edge_module::{
     BuildModule, CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker,
 };
 use crate::modules::module::{Module, ModuleAnswer, ModuleInput, ModuleKind, NextModule};
-use crate::routing::target::BoxFuture;
 use ginnel_api::remote::edges::modules::CircuitBreaker;
 pub use ginnel_policy::state::breaker::{Breaker, BreakerLimits};
 

@@ -6,13 +6,13 @@ use hyper::body::Body as _;
 use ginnel_api::remote::edges::modules::Compression;
 use ginnel_policy::compression::{ALL, Coding, Encoder, announce, is_compressible, negotiate};
 
-use crate::http::request_context::RequestContext;
-use crate::http::response_body::ResponseBody;
+use crate::message::BoxFuture;
+use crate::message::request_context::RequestContext;
+use crate::message::response_body::ResponseBody;
 use crate::modules::edge_module::{
     BuildModule, CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker,
 };
 use crate::modules::module::{Module, ModuleAnswer, ModuleInput, ModuleKind, NextModule};
-use crate::routing::target::BoxFuture;
 
 /// Compresses answers in a coding that the visitor takes.
 pub struct Compressor;

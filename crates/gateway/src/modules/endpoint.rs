@@ -8,9 +8,9 @@ use ginnel_net::Reach;
 use ginnel_policy::problem::code;
 use ginnel_policy::{Problem, Scope};
 
-use crate::GatewayState;
 use crate::modules::edge_module::{AgentLimits, BuildModule, InvalidModule, ModuleBuilder};
 use crate::modules::module::{Module, Modules};
+use crate::modules::policy_resources::PolicyResources;
 use crate::routing::endpoint::BindError;
 
 /// Builds modules as far as every service builds them.
@@ -44,28 +44,23 @@ pub fn check_modules(
 pub fn build_modules(
     (options, account): (&EndpointOptions, Option<Arc<str>>),
     scope: Scope,
-    gateway: &GatewayState,
+    resources: &PolicyResources,
 ) -> Result<Option<Modules>, BindError> {
-    let agent = AgentLimits { account, reach: reach(gateway), has_service: true };
+    let agent = AgentLimits { account, reach: resources.reach, has_service: true };
     build_all(
         options,
         &mut ModuleBuilder {
             owner: "",
-            known_addresses: gateway.known_addresses(),
+            known_addresses: resources.address_kinds,
             policies: &Default::default(),
-            ip_policy: &|id| gateway.ip_policies.of(id),
+            ip_policy: &|id| resources.ip_policies.of(id),
             secrets: &Arc::default(),
-            applications: &gateway.applications,
+            applications: &resources.applications,
             memory: &mut Default::default(),
             scope,
             agent: Some(agent),
         },
     )
-}
-
-/// Returns the addresses that rules of agents may send requests to.
-pub fn reach(gateway: &GatewayState) -> Reach {
-    if gateway.settings.private_issuers { Reach::Any } else { Reach::Public }
 }
 
 /// Builds each module of the table that the options have.

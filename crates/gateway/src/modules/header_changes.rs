@@ -2,13 +2,13 @@
 
 use ginnel_api::remote::edges::modules::{RequestHeaders, ResponseHeaders};
 
-use crate::http::request_context::RequestContext;
+use crate::message::BoxFuture;
+use crate::message::request_context::RequestContext;
 use crate::modules::edge_module::{
     BuildModule, CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker,
 };
 use crate::modules::header_edits::{self, HeaderEdits};
 use crate::modules::module::{Module, ModuleAnswer, ModuleInput, ModuleKind, NextModule};
-use crate::routing::target::BoxFuture;
 
 /// Changes the headers of requests.
 pub struct RequestHeaderEdits(pub HeaderEdits);

@@ -14,8 +14,10 @@ use ginnel_policy::head_change::HeadChange;
 use ginnel_policy::head_view::HeadView;
 use ginnel_policy::ip_rules::IpRules;
 
-use crate::http::error_response;
-use crate::http::request_context::RequestContext;
+use crate::message::BoxFuture;
+use crate::message::error_response;
+use crate::message::request_context::RequestContext;
+use crate::message::visitor::Visitor;
 use crate::modules::edge_module::{
     BuildModule, CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker,
     ReferenceField, references,
@@ -24,7 +26,6 @@ use crate::modules::ip_policies;
 use crate::modules::module::{
     HeadFilter, Module, ModuleAnswer, ModuleInput, ModuleKind, NextModule,
 };
-use crate::routing::target::{BoxFuture, Visitor};
 
 /// How many IP policies a restriction may name.
 const MAX_POLICIES: usize = 100;

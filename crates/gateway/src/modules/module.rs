@@ -5,14 +5,16 @@ use std::sync::Arc;
 
 use http::{Request, Response};
 
-use crate::http::error_response;
-use crate::http::request_body::RequestBody;
-use crate::http::request_context::RequestContext;
-use crate::http::response_body::ResponseBody;
+use crate::message::BoxFuture;
+use crate::message::error_response;
+use crate::message::error_response::ErrorResponse;
+use crate::message::error_response::Rejection;
+use crate::message::request_body::RequestBody;
+use crate::message::request_context::RequestContext;
+use crate::message::response_body::ResponseBody;
+use crate::message::visitor::Visitor;
 pub use crate::modules::ModuleKind;
 use crate::modules::traffic_policy::Rules;
-use crate::routing::target::{BoxFuture, Visitor};
-use crate::routing::virtual_host::{Rejection, Route};
 use ginnel_policy::Policy;
 use ginnel_policy::head_change::HeadChange;
 use ginnel_policy::head_view::HeadView;
@@ -61,6 +63,33 @@ pub trait Module: Send + Sync {
     ) -> BoxFuture<'a, ModuleAnswer>;
 }
 
+/// The route behind the modules, which sends requests to its backend.
+pub trait Destination: Sync {
+    /// The identifier of what the route belongs to.
+    fn owner_id(&self) -> Arc<str>;
+
+    /// Sends a request to the backend.
+    fn send_upstream<'a>(
+        &'a self,
+        context: &'a mut RequestContext<'_>,
+        request: Request<RequestBody>,
+    ) -> BoxFuture<'a, ModuleAnswer>;
+
+    /// Connects a visitor who speaks WebSocket with a target that speaks something else.
+    fn convert<'a>(
+        &'a self,
+        context: &'a mut RequestContext<'_>,
+        request: Request<RequestBody>,
+    ) -> BoxFuture<'a, Result<Response<ResponseBody>, ErrorResponse>>;
+}
+
+impl RequestContext<'_> {
+    /// Notes that a module has decided on the request.
+    pub fn decided_by(&mut self, module: ModuleKind) {
+        self.trace.note(|it| it.module = Some(module.name()));
+    }
+}
+
 /// A module that can let a request pass by its head.
 pub trait HeadFilter {
     /// Whether a request passes that has this head, with some changes to it. False decides nothing: the
@@ -81,7 +110,7 @@ pub enum ModuleInput {
 
 /// The rest of the way: the modules that come next, then the backend.
 pub struct NextModule<'a> {
-    pub route: &'a Route,
+    pub destination: &'a dyn Destination,
     modules: &'a [Box<dyn Module>],
 }
 
@@ -97,10 +126,12 @@ impl NextModule<'_> {
     pub async fn run(self, context: &mut RequestContext<'_>, input: ModuleInput) -> ModuleAnswer {
         let answer = match (self.modules.split_first(), input) {
             (Some((module, modules)), input) => {
-                module.serve(context, input, NextModule { route: self.route, modules }).await
+                module
+                    .serve(context, input, NextModule { destination: self.destination, modules })
+                    .await
             }
             (None, ModuleInput::Request(request)) => {
-                let answer = self.route.send(context, request).await;
+                let answer = self.destination.send_upstream(context, request).await;
                 context.sent(answer)
             }
             (None, ModuleInput::Answer(answer)) => Ok(answer),
@@ -109,7 +140,7 @@ impl NextModule<'_> {
         };
         match answer {
             Err(Rejection::Respond(error)) if context.shows_errors => {
-                Ok(error.into_response(&context.gateway.settings.code_prefix))
+                Ok(error.into_response(context.services.code_prefix()))
             }
             answer => answer,
         }
@@ -175,14 +206,14 @@ impl Modules {
         policies.into_iter().any(|policy| policy.takes_login(visit))
     }
 
-    /// Takes a request through all modules, to the backend of its route and back.
-    pub async fn serve(
+    /// Takes a request through all modules to the destination behind them, and the response back.
+    pub async fn run(
         &self,
-        route: &Route,
+        destination: &dyn Destination,
         context: &mut RequestContext<'_>,
         request: Request<RequestBody>,
     ) -> ModuleAnswer {
-        let next = NextModule { route, modules: &self.0 };
+        let next = NextModule { destination, modules: &self.0 };
         next.run(context, ModuleInput::Request(request)).await
     }
 }

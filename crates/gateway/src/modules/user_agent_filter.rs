@@ -10,15 +10,15 @@ use ginnel_policy::head_change::HeadChange;
 use ginnel_policy::head_view::HeadView;
 use ginnel_policy::user_agent::Filter;
 
-use crate::http::error_response;
-use crate::http::request_context::RequestContext;
+use crate::message::BoxFuture;
+use crate::message::error_response;
+use crate::message::request_context::RequestContext;
 use crate::modules::edge_module::{
     BuildModule, CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker,
 };
 use crate::modules::module::{
     HeadFilter, Module, ModuleAnswer, ModuleInput, ModuleKind, NextModule,
 };
-use crate::routing::target::BoxFuture;
 
 /// Lets in those whose `User-Agent` passes a filter.
 pub struct AgentFilter(pub Arc<Filter>);

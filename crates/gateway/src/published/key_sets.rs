@@ -17,7 +17,7 @@ use ginnel_net::{DialRole, Reach};
 use ginnel_policy::jwt::{KeyRequest, KeySet};
 use ginnel_policy::{Fetch, FetchFailed};
 
-use crate::modules::traffic_policy::Fetcher;
+use crate::published::Fetcher;
 use crate::published::{CallLimits, FairCache, PublishedCache, TooManyCalls};
 
 /// How many sets are known, of all owners.

@@ -4,9 +4,11 @@
 mod cache;
 mod call_limits;
 mod fair_cache;
+mod fetch;
 mod key_sets;
 
 pub use self::cache::PublishedCache;
 pub use self::call_limits::{CallLimit, CallLimits, TooManyCalls};
 pub use self::fair_cache::FairCache;
+pub use self::fetch::Fetcher;
 pub use self::key_sets::{KeySetError, KeySets};

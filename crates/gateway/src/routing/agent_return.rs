@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::routing::target::DialError;
+use crate::upstream::target::DialError;
 
 /// How long after the loss of its agent a target is waited for.
 const RETURN_TIMEOUT: Duration = Duration::from_secs(3);

@@ -11,11 +11,12 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
 
-use crate::GatewayState;
-use crate::http::error_response::{self, ErrorResponse};
-use crate::http::response_body::ResponseBody;
-use crate::routing::target::{DialError, Target};
+use crate::message::error_response::{self, ErrorResponse};
+use crate::message::response_body::ResponseBody;
+use crate::routing::agent_return::WaitingPlaces;
 use crate::upstream::forward::Upstream;
+use crate::upstream::pool::UpstreamPools;
+use crate::upstream::target::{DialError, Target, TunnelGroups};
 
 /// How deep backends may lie in one another.
 const MAX_DEPTH: usize = 8;
@@ -58,6 +59,16 @@ pub struct FixedResponse {
     pub body: Bytes,
 }
 
+/// The targets that backends lead to, with their idle connections.
+pub struct TargetDirectory {
+    /// The idle connections of all targets.
+    pub pools: UpstreamPools,
+    /// The tunnels of labels.
+    groups: ArcSwap<Option<Arc<dyn TunnelGroups>>>,
+    /// The places of requests that wait for an agent that was lost.
+    pub waiting_places: WaitingPlaces,
+}
+
 /// Something that can be tried.
 pub enum BackendCandidate {
     Upstream(Upstream),
@@ -66,7 +77,7 @@ pub enum BackendCandidate {
 
 /// The targets to try, in order; found one after the other.
 pub struct BackendCandidates<'e> {
-    gateway: &'e GatewayState,
+    targets: &'e TargetDirectory,
     pending: Vec<PendingCandidate>,
     tried: usize,
     /// True when a group without tunnels was among them.
@@ -92,6 +103,28 @@ impl Backend {
     }
 }
 
+impl TargetDirectory {
+    /// A directory that keeps at most `max_idle` idle connections for each way to a target.
+    pub fn new(max_idle: usize) -> Self {
+        Self {
+            pools: UpstreamPools::new(max_idle),
+            groups: ArcSwap::from_pointee(None),
+            waiting_places: WaitingPlaces::default(),
+        }
+    }
+
+    /// Finds the tunnels of labels in `groups` from now on.
+    pub fn find_tunnels_in(&self, groups: Arc<dyn TunnelGroups>) {
+        self.groups.store(Arc::new(Some(groups)));
+    }
+
+    /// Returns a target with its connections.
+    pub fn upstream(&self, target: Arc<dyn Target>) -> Upstream {
+        let pool = self.pools.of(target.as_ref());
+        Upstream { target, pool }
+    }
+}
+
 impl FixedResponse {
     pub fn response(&self) -> Response<ResponseBody> {
         let mut response = Response::new(ResponseBody::full(self.body.clone()));
@@ -102,9 +135,9 @@ impl FixedResponse {
 }
 
 impl<'e> BackendCandidates<'e> {
-    pub fn of(gateway: &'e GatewayState, backend: Arc<ArcSwap<Backend>>) -> Self {
+    pub fn of(targets: &'e TargetDirectory, backend: Arc<ArcSwap<Backend>>) -> Self {
         let pending = vec![PendingCandidate::Backend(backend, 0)];
-        Self { gateway, pending, tried: 0, empty_group: false, lost: None, from: None }
+        Self { targets, pending, tried: 0, empty_group: false, lost: None, from: None }
     }
 
     /// Whether others may be left.
@@ -119,8 +152,7 @@ impl<'e> BackendCandidates<'e> {
                 PendingCandidate::Tunnel(target, from) => {
                     self.tried += 1;
                     self.from = Some(from);
-                    let pool = self.gateway.pools.of(target.as_ref());
-                    return Some(BackendCandidate::Upstream(Upstream { target, pool }));
+                    return Some(BackendCandidate::Upstream(self.targets.upstream(target)));
                 }
                 PendingCandidate::Endpoint(upstream) => {
                     self.tried += 1;
@@ -200,7 +232,7 @@ impl<'e> BackendCandidates<'e> {
     /// Puts the tunnels of a group in line, each time starting with another one.
     fn group(&mut self, id: &Arc<str>, labels: &BTreeMap<String, String>, turn: &AtomicUsize) {
         let most = MAX_CANDIDATES - self.tried;
-        let groups = self.gateway.groups.load_full();
+        let groups = self.targets.groups.load_full();
         let groups = (*groups).as_ref().filter(|_| !labels.is_empty());
         let targets = groups.map(|it| it.matching(labels, turn.fetch_add(1, Relaxed), most));
         let targets = targets.unwrap_or_default();

@@ -17,16 +17,17 @@ use ginnel_net::Listener;
 use ginnel_policy::Problem;
 use ginnel_policy::problem::code;
 
+use crate::gateway_error::GatewayError;
 use crate::modules::traffic_policy::describe_problems;
-use crate::routing::backend::{Backend, BackendKind};
+use crate::routing::backend::{Backend, BackendKind, TargetDirectory};
 use crate::routing::endpoint_spec::{EndpointSpec, Proto, TlsTerminationSpec};
-use crate::routing::hosts::Hosts;
 use crate::routing::internal;
-use crate::routing::target::Target;
-use crate::routing::virtual_host::{Route, VirtualHost};
+use crate::routing::route::Route;
+use crate::routing::route_table::RouteTable;
+use crate::routing::virtual_host::VirtualHost;
 use crate::tls::policy::TlsPolicy;
 use crate::upstream::forward::Upstream;
-use crate::{GatewayError, GatewayState};
+use crate::upstream::target::Target;
 
 /// Why an endpoint cannot be made public.
 #[derive(Debug, thiserror::Error)]
@@ -108,18 +109,18 @@ fn policy_problem(problems: &[Problem]) -> String {
 ///
 /// Requests in flight are finished, and connections that carry bytes stay.
 pub struct PublicEndpoint {
-    pub(super) url: String,
-    pub(super) proto: Proto,
-    pub(super) host: Option<String>,
-    pub(super) address: Option<SocketAddr>,
-    pub(super) options: EndpointOptions,
-    pub(super) routes: EndpointRoutes,
+    pub(crate) url: String,
+    pub(crate) proto: Proto,
+    pub(crate) host: Option<String>,
+    pub(crate) address: Option<SocketAddr>,
+    pub(crate) options: EndpointOptions,
+    pub(crate) routes: EndpointRoutes,
     /// The name on the shared ports, and the port that goes with it.
-    pub(super) name: Option<(String, u16)>,
-    pub(super) gateway: Arc<GatewayState>,
-    pub(super) listener: Option<Listener>,
+    pub(crate) name: Option<(String, u16)>,
+    pub(crate) table: Arc<RouteTable>,
+    pub(crate) listener: Option<Listener>,
     /// Its place at an address that others may share, which has name and listener then.
-    pub(super) seat: Option<PoolSeat>,
+    pub(crate) seat: Option<PoolSeat>,
 }
 
 /// What is done with the traffic of an endpoint that has a port of its own.
@@ -141,9 +142,9 @@ pub enum EndpointPlace<'a> {
 
 /// What is served at an endpoint.
 #[derive(Clone)]
-pub(super) struct EndpointRoutes {
-    pub(super) virtual_host: Arc<ArcSwap<VirtualHost>>,
-    pub(super) backend: Arc<ArcSwap<Backend>>,
+pub(crate) struct EndpointRoutes {
+    pub(crate) virtual_host: Arc<ArcSwap<VirtualHost>>,
+    pub(crate) backend: Arc<ArcSwap<Backend>>,
 }
 
 impl PublicEndpoint {
@@ -198,7 +199,7 @@ impl PublicEndpoint {
     pub fn retarget(&self, target: Option<Arc<dyn Target>>) {
         match &self.seat {
             Some(seat) => seat.retarget(target),
-            None => self.routes.backend.store(Arc::new(backend(&self.gateway, target))),
+            None => self.routes.backend.store(Arc::new(backend(&self.table.targets, target))),
         }
     }
 }
@@ -209,35 +210,21 @@ impl Drop for PublicEndpoint {
             return;
         }
         if let Some((name, port)) = &self.name {
-            self.gateway.names_of(self.proto).change().remove(
-                name,
-                *port,
-                &self.routes.virtual_host,
-            );
+            self.table.names_of(self.proto).change().remove(name, *port, &self.routes.virtual_host);
         }
         // Connections that are kept alive meet nobody from now on, and wait for nobody.
         let gone = Backend { id: "".into(), kind: BackendKind::Offline(None) };
         self.routes.backend.store(Arc::new(gone));
         if self.listener.take().is_some() {
-            self.gateway.port_freed.notify_one();
-        }
-    }
-}
-
-impl GatewayState {
-    /// The names that endpoints of a protocol have.
-    fn names_of(&self, proto: Proto) -> &Hosts {
-        match proto {
-            Proto::Http | Proto::Https => &self.hosts,
-            Proto::Tcp | Proto::Tls => &self.streams,
+            self.table.port_freed.notify_one();
         }
     }
 }
 
 /// Where the requests of an agent's endpoint go; nowhere while the agent is away.
-pub(super) fn backend(gateway: &GatewayState, target: Option<Arc<dyn Target>>) -> Backend {
+pub(crate) fn backend(targets: &TargetDirectory, target: Option<Arc<dyn Target>>) -> Backend {
     let kind = match target {
-        Some(target) => BackendKind::Upstream(gateway.upstream(target)),
+        Some(target) => BackendKind::Upstream(targets.upstream(target)),
         None => BackendKind::Offline(Some(Instant::now())),
     };
     Backend { id: "".into(), kind }
@@ -245,7 +232,7 @@ pub(super) fn backend(gateway: &GatewayState, target: Option<Arc<dyn Target>>) -
 
 /// Where endpoints can meet: what is spoken, the name, which is empty at a port, and the port.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct PoolKey {
+pub(crate) struct PoolKey {
     is_http: bool,
     name: String,
     port: u16,
@@ -256,23 +243,23 @@ pub(super) struct PoolKey {
 pub struct EndpointPools {
     pools: Mutex<HashMap<PoolKey, Arc<EndpointPool>>>,
     /// Held while an address is taken that may be shared.
-    pub(super) binding: tokio::sync::Mutex<()>,
+    pub(crate) binding: tokio::sync::Mutex<()>,
 }
 
 /// An address that endpoints share.
-pub(super) struct EndpointPool {
+pub(crate) struct EndpointPool {
     key: PoolKey,
     /// What pools of one address, on whichever nodes, have in common that are one: account and terms.
     id: String,
     /// The account whose endpoints may join.
     owner: String,
     terms: PoolTerms,
-    pub(super) url: String,
-    pub(super) host: Option<String>,
-    pub(super) address: Option<SocketAddr>,
-    pub(super) name: Option<(String, u16)>,
+    pub(crate) url: String,
+    pub(crate) host: Option<String>,
+    pub(crate) address: Option<SocketAddr>,
+    pub(crate) name: Option<(String, u16)>,
     /// What visitors meet at the address.
-    pub(super) virtual_host: Arc<ArcSwap<VirtualHost>>,
+    pub(crate) virtual_host: Arc<ArcSwap<VirtualHost>>,
     tls_policy: Option<Arc<TlsPolicy>>,
     state: Mutex<PoolMembers>,
 }
@@ -302,23 +289,24 @@ struct PoolMember {
 }
 
 /// The place of one endpoint at a shared address; dropping it gives it up, and the last one the address.
-pub(super) struct PoolSeat {
-    pub(super) pool: Arc<EndpointPool>,
+pub(crate) struct PoolSeat {
+    pub(crate) pool: Arc<EndpointPool>,
     route: Arc<Route>,
-    gateway: Arc<GatewayState>,
+    table: Arc<RouteTable>,
+    pools: Arc<EndpointPools>,
 }
 
 /// An address that was taken for the first of the endpoints that share it.
-pub(super) struct PoolPlace {
-    pub(super) url: String,
-    pub(super) host: Option<String>,
-    pub(super) name: Option<(String, u16)>,
-    pub(super) listener: Option<Listener>,
+pub(crate) struct PoolPlace {
+    pub(crate) url: String,
+    pub(crate) host: Option<String>,
+    pub(crate) name: Option<(String, u16)>,
+    pub(crate) listener: Option<Listener>,
 }
 
 impl PoolKey {
     /// Where an endpoint is to be; none where the service chooses.
-    pub(super) fn requested(spec: &EndpointSpec, host: Option<&str>) -> Option<Self> {
+    pub(crate) fn requested(spec: &EndpointSpec, host: Option<&str>) -> Option<Self> {
         match (spec.proto, host) {
             (Proto::Http | Proto::Https, Some(host)) => {
                 let port = if spec.proto == Proto::Https { 443 } else { 80 };
@@ -371,9 +359,9 @@ impl PoolTerms {
 
 impl EndpointPools {
     /// Gives an endpoint a place at an address that others of its account share; none where nobody does.
-    pub(super) fn join(
-        &self,
-        gateway: &Arc<GatewayState>,
+    pub(crate) fn join(
+        self: &Arc<Self>,
+        table: &Arc<RouteTable>,
         key: &PoolKey,
         (spec, host): (&EndpointSpec, Option<&str>),
         route: Arc<Route>,
@@ -388,13 +376,13 @@ impl EndpointPools {
                 format!("the endpoints at {} differ in host, protocol or how TLS ends", pool.url);
             return Err(BindError::Invalid { field: "pooling_enabled", problem });
         }
-        Ok(Some(PoolSeat::take(gateway, pool.clone(), spec, route)))
+        Ok(Some(self.take_seat(table, pool.clone(), spec, route)))
     }
 
     /// Lets others share an address that an endpoint has just taken.
-    pub(super) fn open(
-        &self,
-        gateway: &Arc<GatewayState>,
+    pub(crate) fn open(
+        self: &Arc<Self>,
+        table: &Arc<RouteTable>,
         (spec, host): (&EndpointSpec, Option<&str>),
         place: PoolPlace,
         virtual_host: Arc<ArcSwap<VirtualHost>>,
@@ -419,7 +407,28 @@ impl EndpointPools {
             state: Mutex::new(PoolMembers { members: Vec::new(), listener }),
         });
         self.lock().insert(key, pool.clone());
-        Some(PoolSeat::take(gateway, pool, spec, route))
+        Some(self.take_seat(table, pool, spec, route))
+    }
+
+    /// Gives an endpoint a place in a pool.
+    fn take_seat(
+        self: &Arc<Self>,
+        table: &Arc<RouteTable>,
+        pool: Arc<EndpointPool>,
+        spec: &EndpointSpec,
+        route: Arc<Route>,
+    ) -> PoolSeat {
+        let mut state = pool.lock();
+        let options = spec.options.clone();
+        state.members.push(PoolMember {
+            route: route.clone(),
+            options,
+            upstream: None,
+            lost: None,
+        });
+        pool.publish(&state.members);
+        drop(state);
+        PoolSeat { pool, route, table: table.clone(), pools: self.clone() }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<PoolKey, Arc<EndpointPool>>> {
@@ -481,28 +490,9 @@ fn shared_backend(
 }
 
 impl PoolSeat {
-    fn take(
-        gateway: &Arc<GatewayState>,
-        pool: Arc<EndpointPool>,
-        spec: &EndpointSpec,
-        route: Arc<Route>,
-    ) -> Self {
-        let mut state = pool.lock();
-        let options = spec.options.clone();
-        state.members.push(PoolMember {
-            route: route.clone(),
-            options,
-            upstream: None,
-            lost: None,
-        });
-        pool.publish(&state.members);
-        drop(state);
-        Self { pool, route, gateway: gateway.clone() }
-    }
-
     /// Sends what comes to this endpoint to another target, or to none.
-    pub(super) fn retarget(&self, target: Option<Arc<dyn Target>>) {
-        let upstream = target.map(|target| self.gateway.upstream(target));
+    pub(crate) fn retarget(&self, target: Option<Arc<dyn Target>>) {
+        let upstream = target.map(|target| self.table.targets.upstream(target));
         let mut state = self.pool.lock();
         let mut own = state.members.iter_mut().filter(|it| Arc::ptr_eq(&it.route, &self.route));
         if let Some(member) = own.next() {
@@ -516,7 +506,7 @@ impl PoolSeat {
 impl Drop for PoolSeat {
     fn drop(&mut self) {
         // Nobody joins meanwhile.
-        let mut pools = self.gateway.endpoint_pools.lock();
+        let mut pools = self.pools.lock();
         let mut state = self.pool.lock();
         let is_own = |member: &PoolMember| Arc::ptr_eq(&member.route, &self.route);
         let own = state.members.iter().position(is_own).map(|at| state.members.remove(at));
@@ -529,11 +519,11 @@ impl Drop for PoolSeat {
         }
         pools.remove(&self.pool.key);
         if let Some((name, port)) = &self.pool.name {
-            let names = self.gateway.names_of(self.pool.terms.proto);
+            let names = self.table.names_of(self.pool.terms.proto);
             names.change().remove(name, *port, &self.pool.virtual_host);
         }
         if state.listener.take().is_some() {
-            self.gateway.port_freed.notify_one();
+            self.table.port_freed.notify_one();
         }
     }
 }

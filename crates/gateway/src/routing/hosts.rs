@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arc_swap::ArcSwap;
 use tokio::sync::Notify;
 
-use crate::routing::target::HostRank;
+use crate::routing::remote_hosts::HostRank;
 use crate::routing::virtual_host::VirtualHost;
+use crate::tls::policy::TlsPolicy;
 
 /// Into how many tables the names are divided. A change copies the table of its name: about 400
 /// entries where there are 100,000 names.
@@ -47,6 +48,27 @@ impl HostClaim {
     /// True for the endpoint of an agent that is gone for now.
     pub fn is_offline(&self) -> bool {
         self.by_agent && self.virtual_host.load().is_offline()
+    }
+}
+
+/// What is served behind a listener.
+#[derive(Clone)]
+pub enum HostSelection {
+    /// One virtual host has the listener to itself.
+    Single(Arc<ArcSwap<VirtualHost>>),
+    /// The host decides; a virtual host with a TLS policy is for those who came by it.
+    ByHost(Option<Arc<TlsPolicy>>),
+    /// The same for a visitor of another node, who has ended TLS: the host is here or nowhere.
+    Relayed,
+}
+
+impl HostSelection {
+    /// What has the listener to itself.
+    pub fn own(&self) -> Option<Arc<ArcSwap<VirtualHost>>> {
+        match self {
+            Self::Single(virtual_host) => Some(virtual_host.clone()),
+            Self::ByHost(_) | Self::Relayed => None,
+        }
     }
 }
 

@@ -2,18 +2,26 @@
 
 use std::sync::Arc;
 
-use ginnel_base::address::{Authority, Scheme};
+use http::{Request, Response};
 
-use crate::GatewayState;
+use ginnel_base::address::{Authority, Scheme};
+use ginnel_policy::path::AmbiguousPaths;
+
+use crate::message::BoxFuture;
+use crate::message::error_response::{ErrorResponse, Rejection};
+use crate::message::head::SelectedPath;
+use crate::message::request_body::RequestBody;
+use crate::message::request_context::{InternalAddress, RequestContext};
+use crate::message::request_services::{HostDirectory, InternalHost, InternalRoute};
+use crate::message::response_body::ResponseBody;
 use crate::routing::agent_return::AgentReturn;
 use crate::routing::endpoint_spec::{EndpointSpec, Proto};
-use crate::routing::virtual_host::{Route, VirtualHost};
+use crate::routing::route::Route;
+use crate::routing::route_table::RouteTable;
+use crate::routing::virtual_host::{RouteMatch, VirtualHost};
 
 /// How the names of internal endpoints end.
 const INTERNAL: &str = ".internal";
-
-/// How often traffic may go from one internal endpoint to the next.
-pub const MOST_HOPS: usize = 5;
 
 /// Whether only policies lead to a host.
 pub fn is_internal(host: &str) -> bool {
@@ -34,47 +42,83 @@ pub fn name_of(spec: &EndpointSpec) -> Option<(String, u16)> {
     is_internal(&name).then_some((name, port))
 }
 
-/// Where an internal endpoint is.
-pub struct InternalAddress {
-    pub protocol: &'static str,
-    pub host: String,
-    pub port: u16,
+/// The virtual host of an internal endpoint, with the table that its requests take targets from.
+struct TableHost {
+    table: Arc<RouteTable>,
+    virtual_host: Arc<VirtualHost>,
 }
 
-/// What is served at the URL of an internal endpoint that speaks HTTP, if its agent is there or comes back in a
-/// moment.
-pub async fn virtual_host(
-    gateway: &GatewayState,
-    url: &str,
-) -> Option<(Arc<VirtualHost>, InternalAddress)> {
-    let mut address = address(url, &[Scheme::Http, Scheme::Https])?;
-    // The port says what is spoken there.
-    match address.port {
-        80 => address.protocol = "http",
-        443 => address.protocol = "https",
-        _ => {}
+/// A route of an internal endpoint, with the table that its requests take targets from.
+struct TableRoute {
+    table: Arc<RouteTable>,
+    route: Arc<Route>,
+}
+
+impl HostDirectory for Arc<RouteTable> {
+    fn select_internal_host<'a>(
+        &'a self,
+        url: &'a str,
+    ) -> BoxFuture<'a, Option<(Box<dyn InternalHost>, InternalAddress)>> {
+        Box::pin(async move {
+            let mut address = address(url, &[Scheme::Http, Scheme::Https])?;
+            // The port decides about the protocol.
+            match address.port {
+                80 => address.protocol = "http",
+                443 => address.protocol = "https",
+                _ => {}
+            }
+            let find =
+                || Some(self.hosts.find(&address.host, address.port)?.virtual_host.load_full());
+            let (table, virtual_host) = (self.clone(), online(self, find).await?);
+            let host: Box<dyn InternalHost> = Box::new(TableHost { table, virtual_host });
+            Some((host, address))
+        })
     }
-    let find = || Some(gateway.hosts.find(&address.host, address.port)?.virtual_host.load_full());
-    Some((online(gateway, find).await?, address))
+
+    fn is_elsewhere(&self, host: &str, port: u16) -> bool {
+        self.as_ref().is_elsewhere(host, port)
+    }
 }
 
-/// What is served at the URL of an internal endpoint that carries bytes, in the same way.
-pub async fn stream(gateway: &GatewayState, url: &str) -> Option<(Arc<Route>, InternalAddress)> {
+impl InternalHost for TableHost {
+    fn route_request(
+        &self,
+        path: &str,
+        ambiguous: AmbiguousPaths,
+    ) -> Result<(Box<dyn InternalRoute>, SelectedPath), ErrorResponse> {
+        let RouteMatch { route, path } = self.virtual_host.route_request(path, ambiguous)?;
+        Ok((Box::new(TableRoute { table: self.table.clone(), route: route.clone() }), path))
+    }
+}
+
+impl InternalRoute for TableRoute {
+    fn run_modules<'a>(
+        &'a self,
+        context: &'a mut RequestContext<'_>,
+        request: Request<RequestBody>,
+    ) -> BoxFuture<'a, Result<Response<ResponseBody>, Rejection>> {
+        Box::pin(self.route.run_modules(&self.table.targets, context, request))
+    }
+}
+
+/// Returns the route at the URL of an internal endpoint that carries bytes, if its agent is there or comes
+/// back in a moment.
+pub async fn stream(table: &RouteTable, url: &str) -> Option<(Arc<Route>, InternalAddress)> {
     let address = address(url, &[Scheme::Tls, Scheme::Tcp])?;
     let (name, port) = (&address.host, address.port);
     let find = || {
-        let claim = gateway.streams.find(name, port).filter(|claim| claim.port == port)?;
+        let claim = table.streams.find(name, port).filter(|claim| claim.port == port)?;
         Some(claim.virtual_host.load_full())
     };
-    let route = online(gateway, find).await?.route("").cloned()?;
+    let route = online(table, find).await?.route("").cloned()?;
     Some((route, address))
 }
 
 async fn online(
-    gateway: &GatewayState,
+    table: &RouteTable,
     find: impl Fn() -> Option<Arc<VirtualHost>>,
 ) -> Option<Arc<VirtualHost>> {
-    let mut agent_return = AgentReturn::new(&gateway.waiting_places);
+    let mut agent_return = AgentReturn::new(&table.targets.waiting_places);
     loop {
         // Nobody can show a certificate on a way that has no TLS.
         let found = find().filter(|virtual_host| !virtual_host.requires_certificate())?;

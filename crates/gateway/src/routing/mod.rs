@@ -4,10 +4,11 @@
 
 pub mod agent_return;
 pub mod backend;
-mod bind;
 pub mod endpoint;
 pub mod endpoint_spec;
 pub mod hosts;
 pub mod internal;
-pub mod target;
+pub mod remote_hosts;
+pub mod route;
+pub mod route_table;
 pub mod virtual_host;

@@ -5,33 +5,19 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use arc_swap::ArcSwap;
-use http::header::HOST;
-use http::{HeaderValue, Request, Response};
+use http::Request;
 
 use ginnel_policy::actions::terminate_tls::TerminateTls;
 use ginnel_policy::login::{LoginVisit, is_login_path};
 use ginnel_policy::path::{self, Ambiguity, AmbiguousPaths, PathReadings, RequestPath};
 
-use crate::GatewayState;
-use crate::events::RequestTrace;
-use crate::http::error_response::{self, ErrorResponse};
-use crate::http::head;
-use crate::http::request_body::RequestBody;
-use crate::http::request_context::RequestContext;
-use crate::http::response_body::ResponseBody;
-use crate::http::upgrade::VisitorUpgrade;
-use crate::metrics::EdgeMetrics;
+use crate::message::error_response::{self, ErrorResponse};
+use crate::message::head::SelectedPath;
 use crate::modules::module::Modules;
-use crate::modules::websocket_tcp;
-use crate::routing::agent_return::AgentReturn;
-use crate::routing::backend::{
-    Backend, BackendCandidate, BackendCandidates, BackendKind, random_below,
-};
-use crate::routing::internal::InternalAddress;
-use crate::routing::target::{BoxFuture, DialError, RouteRef, Visitor};
+use crate::routing::backend::{BackendKind, random_below};
+use crate::routing::route::Route;
 use crate::tls::policy::TlsPolicy;
-use crate::upstream::forward::{ForwardOutcome, OutboundRequest, Upstream, forward};
+use crate::upstream::forward::Upstream;
 
 /// What is served at a public address.
 #[derive(Default)]
@@ -61,52 +47,11 @@ pub enum PathMatch {
     Prefix(String),
 }
 
-/// Where a virtual host sends a request.
+/// The route of a request.
 pub struct RouteMatch<'s> {
     pub route: &'s Arc<Route>,
-    /// The path that the request goes on with, where that is another one.
-    pub path: Option<String>,
-    /// Other readings of the path with which no rule of the route may have another result.
-    pub readings: PathReadings,
-}
-
-impl RouteMatch<'_> {
-    /// Gives a request the path that it goes on with.
-    pub fn select<B>(self, request: &mut Request<B>) -> Result<(), ErrorResponse> {
-        head::select_path(request, self.path.as_deref(), self.readings)
-    }
-}
-
-/// Why a request gets no answer of its backend.
-pub enum Rejection {
-    /// The service answers it.
-    Respond(ErrorResponse),
-    /// The agent is gone here and another node has it, which is to take the request: no module answers.
-    Elsewhere,
-    /// The connection is closed, with all other requests on it.
-    Close,
-}
-
-impl From<ErrorResponse> for Rejection {
-    fn from(error: ErrorResponse) -> Self {
-        Self::Respond(error)
-    }
-}
-
-/// Where requests go, and what happens to them on the way.
-pub struct Route {
-    /// The identifier; empty for the endpoint of an agent.
-    pub id: Arc<str>,
-    /// The identifier of the edge; empty for the endpoint of an agent.
-    pub edge_id: Arc<str>,
-    /// What is done; none where nothing is.
-    pub modules: Option<Modules>,
-    /// The `Host` that the target shall see.
-    pub host_header: Option<HeaderValue>,
-    /// Where requests go.
-    pub backend: Arc<ArcSwap<Backend>>,
-    /// Where requests are counted; none where nobody scrapes.
-    pub metrics: Option<Arc<EdgeMetrics>>,
+    /// The path that the request goes on with.
+    pub path: SelectedPath,
 }
 
 impl VirtualHost {
@@ -119,6 +64,11 @@ impl VirtualHost {
     /// A virtual host that treats all requests alike.
     pub fn of(route: Route) -> Self {
         Self::new([(PathMatch::Prefix(String::new()), Arc::new(route))])
+    }
+
+    /// A virtual host that leads everything to another node.
+    pub fn of_node(node: Upstream) -> Self {
+        Self::of(Route::to_node(node))
     }
 
     /// A virtual host at which each request takes one of these routes at random.
@@ -192,7 +142,7 @@ impl VirtualHost {
     }
 
     /// The route of a request, unless its path is ambiguous and something depends on it.
-    pub fn find(
+    pub fn route_request(
         &self,
         path: &str,
         ambiguous: AmbiguousPaths,
@@ -215,8 +165,8 @@ impl VirtualHost {
             AmbiguousPaths::Preserve => {
                 let mut found = self.find_alike(&path)?;
                 if found.route.reads_paths() {
-                    let sent = found.path.as_deref().map_or(path, RequestPath::new);
-                    found.readings = sent.other_readings();
+                    let sent = found.path.path.as_deref().map_or(path, RequestPath::new);
+                    found.path.readings = sent.other_readings();
                 }
                 Ok(found)
             }
@@ -253,7 +203,8 @@ impl VirtualHost {
 
     fn matched(&self, path: &str, other: Option<String>) -> Result<RouteMatch<'_>, ErrorResponse> {
         let route = self.route(path).ok_or(error_response::NO_ROUTE)?;
-        Ok(RouteMatch { route, path: other, readings: PathReadings::default() })
+        let path = SelectedPath { path: other, readings: PathReadings::default() };
+        Ok(RouteMatch { route, path })
     }
 
     /// Whether visitors log in at an issuer on this machine.
@@ -303,234 +254,14 @@ impl PathMatch {
     }
 }
 
-impl Route {
-    /// Leads to another node, which does the rest.
-    pub fn to_node(node: Upstream) -> Self {
-        let backend = Backend { id: "".into(), kind: BackendKind::Upstream(node) };
-        Self {
-            id: "".into(),
-            edge_id: "".into(),
-            modules: None,
-            host_header: None,
-            backend: Arc::new(ArcSwap::from_pointee(backend)),
-            metrics: None,
-        }
-    }
-
-    fn has_logins(&self) -> bool {
-        self.modules.as_ref().is_some_and(Modules::have_logins)
-    }
-
-    fn reads_paths(&self) -> bool {
-        self.modules.as_ref().is_some_and(Modules::read_paths)
-    }
-
-    /// Whether requests go to another node, which tells the target who asks.
-    pub fn leads_to_node(&self) -> bool {
-        match &self.backend.load().kind {
-            BackendKind::Upstream(upstream) => upstream.target.is_node(),
-            _ => false,
-        }
-    }
-
-    /// What the route belongs to: an edge, a cloud endpoint, or the endpoint of an agent while that is online.
-    pub fn owner_id(&self) -> Arc<str> {
-        let owner = if self.edge_id.is_empty() { &self.id } else { &self.edge_id };
-        if !owner.is_empty() {
-            return owner.clone();
-        }
-        let backend = self.backend.load();
-        let upstream = match &backend.kind {
-            BackendKind::Upstream(upstream) => Some(upstream),
-            BackendKind::Pool { first, .. } => first.as_ref(),
-            _ => None,
-        };
-        upstream.and_then(|it| it.target.endpoint_id()).unwrap_or(owner).clone()
-    }
-
-    /// What those are told who are led on from here.
-    pub fn route_ref(&self) -> RouteRef {
-        RouteRef { edge_id: self.edge_id.clone(), route_id: self.id.clone() }
-    }
-
-    /// Takes a request through the modules to the backend, and its answer back.
-    pub async fn serve(
-        &self,
-        context: &mut RequestContext<'_>,
-        request: Request<RequestBody>,
-    ) -> Result<Response<ResponseBody>, Rejection> {
-        match &self.modules {
-            Some(modules) => modules.serve(self, context, request).await,
-            None => self.send(context, request).await,
-        }
-    }
-
-    /// The same for a request that a policy has sent here, to an internal endpoint.
-    pub fn serve_within<'s>(
-        &'s self,
-        context: &'s mut RequestContext<'_>,
-        address: InternalAddress,
-        request: Request<RequestBody>,
-    ) -> BoxFuture<'s, Result<Response<ResponseBody>, Rejection>> {
-        Box::pin(async move {
-            let outer = context.internal.replace(address);
-            context.hops += 1;
-            let served = self.serve(context, request).await;
-            context.hops -= 1;
-            context.internal = outer;
-            served
-        })
-    }
-
-    /// Sends a request on, without what concerned only its visitor's connection.
-    pub async fn send(
-        &self,
-        context: &mut RequestContext<'_>,
-        request: Request<RequestBody>,
-    ) -> Result<Response<ResponseBody>, Rejection> {
-        let outbound = self.outbound(context, request)?;
-        self.forward(context, outbound).await
-    }
-
-    /// A request as the backend shall see it.
-    fn outbound(
-        &self,
-        context: &RequestContext<'_>,
-        mut request: Request<RequestBody>,
-    ) -> Result<OutboundRequest, ErrorResponse> {
-        let origin = (!self.leads_to_node()).then_some(context.origin);
-        let upgrades = head::outbound(&mut request, origin)?;
-        if let Some(host) = &self.host_header {
-            request.headers_mut().insert(HOST, host.clone());
-        }
-        let upgrade = request.extensions_mut().remove::<VisitorUpgrade>().filter(|_| upgrades);
-        Ok(OutboundRequest { request, upgrade })
-    }
-
-    /// Sends a request to the first target that takes it.
-    async fn forward(
-        &self,
-        context: &mut RequestContext<'_>,
-        mut exchange: OutboundRequest,
-    ) -> Result<Response<ResponseBody>, Rejection> {
-        let is_pool = matches!(self.backend.load().kind, BackendKind::Pool { .. });
-        let (mut lost, mut last) = (None, None);
-        let mut agent_return = AgentReturn::new(&context.gateway.waiting_places);
-        let mut candidates = BackendCandidates::of(context.gateway, self.backend.clone());
-        loop {
-            while let Some(candidate) = candidates.next_candidate() {
-                context.trace.note(|it| it.backend_id = candidates.from.clone());
-                let upstream = match candidate {
-                    BackendCandidate::Upstream(upstream) => upstream,
-                    BackendCandidate::Fixed(backend) => match &backend.kind {
-                        BackendKind::Fixed(fixed) => return Ok(fixed.response()),
-                        _ => continue,
-                    },
-                };
-                let spare = if candidates.has_more() { exchange.spare() } else { None };
-                let (visitor, route_ref) = (context.visitor, &context.route_ref);
-                let forwarding = forward(&upstream, visitor, route_ref, exchange, context.runtime);
-                match (forwarding.await, spare) {
-                    (ForwardOutcome::DialFailed(back, reason), _) => {
-                        tracing::debug!(err = %reason, "cannot reach a backend");
-                        exchange = *back;
-                        last = Some(reason);
-                    }
-                    // The agent was there, but not what it forwards to.
-                    (ForwardOutcome::Unreachable(_), Some(spare)) => {
-                        exchange = spare;
-                        last = Some(DialError::Unreachable(String::new()));
-                    }
-                    (ForwardOutcome::Unreachable(answer), None) => {
-                        let mut answer = answer.ok_or(error_response::UNREACHABLE)?;
-                        let prefix = &context.gateway.settings.code_prefix;
-                        error_response::name(
-                            answer.headers_mut(),
-                            error_response::UNREACHABLE.number,
-                            prefix,
-                        );
-                        return Ok(answer);
-                    }
-                    // One may have ended meanwhile; what ends two is not sent to all.
-                    (ForwardOutcome::Lost(error), Some(spare)) if is_pool && lost.is_none() => {
-                        exchange = spare;
-                        lost = Some(error);
-                    }
-                    (ForwardOutcome::Lost(error), _) => return Err(error.into()),
-                    (ForwardOutcome::Answered(response), _) => return Ok(response),
-                    (ForwardOutcome::Failed(error), _) => return Err(error.into()),
-                }
-            }
-            if let Some(error) = lost {
-                return Err(error.into());
-            }
-            // Another session of the agent may take it, at another node: it is not waited for here.
-            if context.may_move && context.hops == 0 && context.is_elsewhere() {
-                return Err(Rejection::Elsewhere);
-            }
-            if !agent_return.wait(candidates.lost, last.as_ref()).await {
-                let error = candidates.exhausted(last.as_ref());
-                context.has_no_agent = context.hops == 0 && error == error_response::NO_ENDPOINT;
-                return Err(error.into());
-            }
-            candidates = BackendCandidates::of(context.gateway, self.backend.clone());
-            last = None;
-        }
-    }
-
-    /// Lets a visitor talk to the target in bytes, over a WebSocket.
-    pub async fn convert(
-        &self,
-        context: &mut RequestContext<'_>,
-        request: Request<RequestBody>,
-    ) -> Result<Response<ResponseBody>, ErrorResponse> {
-        let OutboundRequest { request, upgrade } = self.outbound(context, request)?;
-        let response = websocket_tcp::agree(request.headers())?;
-        let visitor = upgrade.ok_or(error_response::NO_WEBSOCKET)?;
-        let target =
-            self.dial(context.gateway, context.visitor, &context.route_ref, context.trace).await;
-        context.runtime.convert(visitor, target.map_err(|_| error_response::UNREACHABLE)?);
-        Ok(response)
-    }
-
-    /// Opens a connection for bytes.
-    ///
-    /// # Errors
-    /// If no backend takes it, with the reason of the last one.
-    pub async fn dial(
-        &self,
-        gateway: &GatewayState,
-        visitor: &Visitor,
-        route_ref: &RouteRef,
-        trace: &mut RequestTrace,
-    ) -> Result<crate::Io, Option<DialError>> {
-        let mut agent_return = AgentReturn::new(&gateway.waiting_places);
-        loop {
-            let (mut candidates, mut last) =
-                (BackendCandidates::of(gateway, self.backend.clone()), None);
-            while let Some(candidate) = candidates.next_candidate() {
-                trace.note(|it| it.backend_id = candidates.from.clone());
-                // An answer in HTTP is nothing for a visitor who speaks something else.
-                let BackendCandidate::Upstream(upstream) = candidate else { return Err(None) };
-                match upstream.dial(visitor, route_ref, gateway.timeouts().dial).await {
-                    Ok(io) => return Ok(io),
-                    Err(reason) => {
-                        tracing::debug!(err = %reason, "cannot reach a backend");
-                        last = Some(reason);
-                    }
-                }
-            }
-            if !agent_return.wait(candidates.lost, last.as_ref()).await {
-                return Err(last);
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use arc_swap::ArcSwap;
+    use http::HeaderValue;
+
     use super::*;
+    use crate::routing::backend::Backend;
 
     #[test]
     fn the_exact_path_wins_then_the_longest_prefix() {
@@ -587,25 +318,30 @@ mod tests {
             (virtual_host(None), virtual_host(Some(PathMatch::Prefix("/a".into()))));
         let reject = AmbiguousPaths::Reject;
 
-        assert!(plain.find("/x/../a", reject).is_ok_and(|found| found.path.is_none()));
+        assert!(
+            plain.route_request("/x/../a", reject).is_ok_and(|found| found.path.path.is_none())
+        );
         assert!(plain.find_plain("/x/../%zz").is_some());
-        assert_eq!(other.find("/x/../a", reject).err().map(|error| error.status), Some(400));
-        assert!(other.find("/x//y", reject).is_ok_and(|found| found.path.is_none()));
-        let rooted = other.find("//x", reject).ok().and_then(|found| found.path);
+        assert_eq!(
+            other.route_request("/x/../a", reject).err().map(|error| error.status),
+            Some(400)
+        );
+        assert!(other.route_request("/x//y", reject).is_ok_and(|found| found.path.path.is_none()));
+        let rooted = other.route_request("//x", reject).ok().and_then(|found| found.path.path);
         assert_eq!(rooted.as_deref(), Some("/x"));
         assert!(other.find_plain("/x").is_some());
         for path in ["//x", "/%61", "/./x", "/x\\y"] {
             assert!(other.find_plain(path).is_none(), "{path}");
         }
-        let resolved = other.find("/x/../a%2fb", AmbiguousPaths::Normalize).ok();
-        assert_eq!(resolved.and_then(|found| found.path).as_deref(), Some("/a/b"));
+        let resolved = other.route_request("/x/../a%2fb", AmbiguousPaths::Normalize).ok();
+        assert_eq!(resolved.and_then(|found| found.path.path).as_deref(), Some("/a/b"));
     }
 
     #[test]
     fn a_match_is_brought_into_the_form_of_paths() {
         let virtual_host = virtual_host(Some(PathMatch::Exact("//%61/%c3%a4".into())));
         let found = |path: &str| {
-            virtual_host.find(path, AmbiguousPaths::Reject).ok().unwrap().route.clone()
+            virtual_host.route_request(path, AmbiguousPaths::Reject).ok().unwrap().route.clone()
         };
 
         assert!(Arc::ptr_eq(&found("/a/ä"), &found("/%61/%C3%a4")));

@@ -4,11 +4,11 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 
 use crate::Io;
-use crate::http::request_body::RequestBody;
-use crate::routing::target::UpstreamProtocol;
+use crate::message::request_body::RequestBody;
 use crate::upstream::http1::{ConnectionIdentity, ExchangeError, Http1Connection};
 use crate::upstream::http2::Http2Connection;
 use crate::upstream::pool::UpstreamPool;
+use crate::upstream::target::UpstreamProtocol;
 
 /// One connection to an upstream.
 pub enum UpstreamConnection {

@@ -11,20 +11,19 @@ use tokio::time::timeout;
 use ginnel_http1::{elements_of, has_token, is_proper_upgrade};
 
 use crate::Io;
-use crate::http::error_response::{self, ErrorResponse};
-use crate::http::head;
-use crate::http::node_notice::NodeNotice;
-use crate::http::request_body::{ContinueSignal, RequestBody};
-use crate::http::response_body::ResponseBody;
-use crate::http::rule_notes;
-use crate::http::upgrade::{self, VisitorUpgrade};
-use crate::routing::target::{
-    ConnectionReuse, DialError, RouteRef, Target, UpstreamProtocol, Visitor,
-};
+use crate::message::error_response::{self, ErrorResponse};
+use crate::message::head;
+use crate::message::node_notice::NodeNotice;
+use crate::message::request_body::{ContinueSignal, RequestBody};
+use crate::message::response_body::ResponseBody;
+use crate::message::rule_notes;
+use crate::message::upgrade::{self, VisitorUpgrade};
+use crate::message::visitor::{RouteRef, Visitor};
 use crate::upstream::connection::UpstreamConnection;
 use crate::upstream::http1::{self, ConnectionIdentity, ExchangeError};
 use crate::upstream::http2;
 use crate::upstream::pool::UpstreamPool;
+use crate::upstream::target::{ConnectionReuse, DialError, Target, UpstreamProtocol};
 
 /// A target with its idle connections.
 #[derive(Clone)]
@@ -80,14 +79,14 @@ pub enum ForwardOutcome {
 }
 
 /// Sends a request to a target and gives its answer.
-pub async fn forward(
+pub async fn send_upstream(
     upstream: &Upstream,
     visitor: &Visitor,
     route_ref: &RouteRef,
     mut exchange: OutboundRequest,
     runtime: &upgrade::UpgradeContext,
 ) -> ForwardOutcome {
-    let noted = rule_notes::add(&mut exchange.request, upstream.target.as_ref());
+    let noted = rule_notes::add(&mut exchange.request, upstream.target.rules_header());
     let mut outcome = attempt(upstream, visitor, route_ref, exchange, runtime).await;
     if let (Some(name), ForwardOutcome::DialFailed(exchange, _)) = (noted, &mut outcome) {
         // The next target does not know the header.
@@ -188,7 +187,7 @@ async fn send(
     let is_proper = elements_of(&head.headers, UPGRADE).all(is_proper_upgrade);
     head::inbound(&mut head.headers, switches, upstream.target.is_node());
     if !switches {
-        let response = Response::from_parts(head, relay(body, connection, upstream));
+        let response = Response::from_parts(head, relay_response(body, connection, upstream));
         return SendOutcome::Done(if unreached {
             ForwardOutcome::Unreachable(Some(response))
         } else {
@@ -207,7 +206,7 @@ async fn send(
     SendOutcome::Done(ForwardOutcome::Answered(Response::from_parts(head, ResponseBody::empty())))
 }
 
-fn relay(
+fn relay_response(
     body: Option<Incoming>,
     connection: UpstreamConnection,
     upstream: &Upstream,
@@ -216,10 +215,14 @@ fn relay(
     let pool = may_wait.then(|| upstream.pool.clone());
     match (connection, body) {
         (UpstreamConnection::Http1(connection), _) => {
-            ResponseBody::relay(http1::Http1Body::new(connection, pool))
+            let mut body = http1::Http1Body::new(connection, pool);
+            match body.take_whole() {
+                Some(whole) => ResponseBody::full(whole),
+                None => ResponseBody::of_upstream(body),
+            }
         }
         (UpstreamConnection::Http2(connection), Some(body)) => {
-            ResponseBody::stream(http2::Http2Body::new(body, connection, pool))
+            ResponseBody::of_upstream(http2::Http2Body::new(body, connection, pool))
         }
         (UpstreamConnection::Http2(_), None) => ResponseBody::empty(),
     }
@@ -392,7 +395,7 @@ mod tests {
             dial_timeout: Duration::from_secs(10),
         };
         let visitor = visitor("192.0.2.1:1000", "192.0.2.9:80");
-        forward(upstream, &visitor, &RouteRef::none(), exchange, &runtime).await
+        send_upstream(upstream, &visitor, &RouteRef::none(), exchange, &runtime).await
     }
 
     #[tokio::test]

@@ -26,11 +26,14 @@ use ginnel_http1::{
 };
 
 use crate::Io;
-use crate::http::body::BodyError;
-use crate::http::body_decoder::Http1BodyReader;
-use crate::http::field_names::{FieldNames, FieldWriter, ReasonPhrase, headers, write_announced};
-use crate::http::request_body::{ContinueSignal, RequestBody};
-use crate::routing::target::{RouteRef, Visitor};
+use crate::message::body::BodyError;
+use crate::message::body_decoder::Http1BodyReader;
+use crate::message::field_names::{
+    FieldNames, FieldWriter, ReasonPhrase, headers, write_announced,
+};
+use crate::message::request_body::{ContinueSignal, RequestBody};
+use crate::message::response_body::UpstreamBody;
+use crate::message::visitor::{RouteRef, Visitor};
 use crate::upstream::pool::{PooledConnection, UpstreamPool};
 
 /// How many provisional answers may come before the final one.
@@ -202,6 +205,12 @@ impl Http1Connection {
     /// what it has said of that already.
     pub fn into_raw(self) -> (Io, Bytes) {
         (self.io, self.buffer.freeze())
+    }
+
+    /// Returns true if a body of this length is in the buffer, and the request was sent.
+    fn has_whole(&self, length: usize) -> bool {
+        self.buffer.len() >= length
+            && self.upload.as_ref().is_none_or(|upload| upload.is_complete())
     }
 
     /// What it is like at the end of an answer.
@@ -509,7 +518,42 @@ impl Http1Body {
         relay
     }
 
-    pub fn poll_frame(
+    /// Takes a body of a known length that has arrived as a whole with its request sent, and gives the
+    /// connection back.
+    pub fn take_whole(&mut self) -> Option<Bytes> {
+        let length = usize::try_from(self.decoder.size_hint().exact()?).ok()?;
+        let Some(link) = &mut self.link else { return (length == 0).then(Bytes::new) };
+        if !link.has_whole(length) {
+            return None;
+        }
+        let whole = self.decoder.decode(&mut link.buffer).ok()?;
+        self.finish();
+        Some(whole)
+    }
+
+    /// Gives the connection back at the end of the body.
+    fn finish(&mut self) {
+        if !self.decoder.is_done() {
+            return;
+        }
+        let Some(mut link) = self.link.take() else { return };
+        // What was asked for last may only have to be written.
+        let unwoken = &mut Context::from_waker(Waker::noop());
+        if let Some(upload) = &mut link.upload {
+            let sent = upload.poll(unwoken, &mut link.io);
+            ignore(sent, "whether it is complete is asked next");
+        }
+        if let Some(pool) = self.pool.take()
+            && pool.permits(link.end_state())
+        {
+            link.rest();
+            pool.http1.put(link);
+        }
+    }
+}
+
+impl UpstreamBody for Http1Body {
+    fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
@@ -539,31 +583,11 @@ impl Http1Body {
         }
     }
 
-    pub fn is_end_stream(&self) -> bool {
+    fn is_end_stream(&self) -> bool {
         self.link.is_none() && !self.decoder.has_trailers()
     }
 
-    pub fn size_hint(&self) -> SizeHint {
+    fn size_hint(&self) -> SizeHint {
         self.decoder.size_hint()
-    }
-
-    /// Gives the connection back at the end of the body.
-    fn finish(&mut self) {
-        if !self.decoder.is_done() {
-            return;
-        }
-        let Some(mut link) = self.link.take() else { return };
-        // What was asked for last may only have to be written.
-        let unwoken = &mut Context::from_waker(Waker::noop());
-        if let Some(upload) = &mut link.upload {
-            let sent = upload.poll(unwoken, &mut link.io);
-            ignore(sent, "whether it is complete is asked next");
-        }
-        if let Some(pool) = self.pool.take()
-            && pool.permits(link.end_state())
-        {
-            link.rest();
-            pool.http1.put(link);
-        }
     }
 }

@@ -26,7 +26,9 @@ use ginnel_base::logging::or_debug;
 use ginnel_http1::reuse::IdleState;
 
 use crate::Io;
-use crate::http::request_body::RequestBody;
+use crate::message::body::BodyError;
+use crate::message::request_body::RequestBody;
+use crate::message::response_body::UpstreamBody;
 use crate::upstream::http1::{ConnectionIdentity, ExchangeError};
 use crate::upstream::pool::{PooledConnection, UpstreamPool};
 
@@ -174,25 +176,6 @@ impl Http2Body {
         relay
     }
 
-    pub fn poll_frame(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
-        if frame.is_none() || self.body.is_end_stream() {
-            self.finish();
-        }
-        Poll::Ready(frame)
-    }
-
-    pub fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    pub fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-
     /// Gives the connection back.
     fn finish(&mut self) {
         if let Some(mut link) = self.link.take()
@@ -202,6 +185,27 @@ impl Http2Body {
             link.rest();
             pool.http2.put(link);
         }
+    }
+}
+
+impl UpstreamBody for Http2Body {
+    fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        if frame.is_none() || self.body.is_end_stream() {
+            self.finish();
+        }
+        Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 

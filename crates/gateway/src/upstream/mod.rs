@@ -8,3 +8,5 @@ pub mod http2;
 pub mod io;
 pub mod pool;
 pub mod static_target;
+pub mod target;
+mod upgraded;

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use ginnel_http1::reuse::{IdleState, ReuseBan};
 
-use crate::routing::target::Target;
 use crate::upstream::budget::{ConnectionBudget, IdleConnections};
 use crate::upstream::http1::{ConnectionIdentity, Http1Connection};
 use crate::upstream::http2::Http2Connection;
+use crate::upstream::target::Target;
 
 /// How many connections to one target wait at most, for each way; all pools share the number.
 type MaxIdle = Arc<AtomicUsize>;

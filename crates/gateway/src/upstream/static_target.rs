@@ -14,7 +14,9 @@ use ginnel_http1::reuse::PolledSocket;
 use ginnel_net::{DialRole, dial, tls};
 
 use crate::Io;
-use crate::routing::target::{BoxFuture, ConnectionReuse, DialError, RouteRef, Target, Visitor};
+use crate::message::BoxFuture;
+use crate::message::visitor::{RouteRef, Visitor};
+use crate::upstream::target::{ConnectionReuse, DialError, Target};
 
 /// TLS to a target, as a static backend has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

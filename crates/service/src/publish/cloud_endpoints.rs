@@ -10,7 +10,8 @@ use ginnel_gateway::Gateway;
 use ginnel_gateway::modules::edge_module::ModuleBuilder;
 use ginnel_gateway::routing::backend::Backend;
 use ginnel_gateway::routing::hosts::HostChanges;
-use ginnel_gateway::routing::virtual_host::{Route, VirtualHost};
+use ginnel_gateway::routing::route::Route;
+use ginnel_gateway::routing::virtual_host::VirtualHost;
 use ginnel_store::{self as store, View};
 
 use crate::cloud_endpoint::{CloudAddress, CloudEndpoint, CloudScheme};

@@ -9,10 +9,10 @@ use ginnel_policy::{
     Carried, EndpointFacts, Exchange, Phase, StepOutcome, Verdict, VisitorConnection,
 };
 
-use crate::GatewayState;
-use crate::events::RequestTrace;
-use crate::http::error_response::ErrorResponse;
-use crate::modules::traffic_policy::execution::code_prefix;
+use crate::message::error_response::ErrorResponse;
+use crate::message::events::RequestTrace;
+use crate::message::request_services::RequestServices;
+use crate::modules::traffic_policy::execution::changed_code_prefix;
 use crate::modules::traffic_policy::rules::Rules;
 
 /// A connection, and what rules know of it.
@@ -30,12 +30,12 @@ impl ConnectionExecution {
     /// `find` finds what is at the URL of an internal endpoint, or says why nothing can be.
     pub async fn enter<T, F: Future<Output = Result<T, ErrorResponse>>>(
         &mut self,
-        gateway: &GatewayState,
+        services: &RequestServices,
         rules: &Rules,
         trace: &mut RequestTrace,
         find: impl Fn(String) -> F,
     ) -> Result<Option<T>, ()> {
-        self.exchange.record.code_prefix = code_prefix(gateway);
+        self.exchange.record.code_prefix = changed_code_prefix(services);
         let mut run = rules.policy.run(Phase::Connect);
         let entered = loop {
             match run.step(&mut self.exchange, rules) {
@@ -58,14 +58,14 @@ impl ConnectionExecution {
                 | StepOutcome::Fetch(_) => break Err(()),
             }
         };
-        self.note(gateway, rules, trace);
+        self.note(services, rules, trace);
         entered
     }
 
     /// Runs the rules for connections that have closed.
     pub fn leave(
         mut self,
-        gateway: &GatewayState,
+        services: &RequestServices,
         rules: &Rules,
         carried: Carried,
         trace: &mut RequestTrace,
@@ -75,13 +75,13 @@ impl ConnectionExecution {
         let mut run = rules.policy.run(Phase::Close);
         let step = run.step(&mut self.exchange, rules);
         ignore(step, "nothing is left that could be answered, and nobody waits for anything");
-        self.note(gateway, rules, trace);
+        self.note(services, rules, trace);
     }
 
-    fn note(&mut self, gateway: &GatewayState, rules: &Rules, trace: &mut RequestTrace) {
+    fn note(&mut self, services: &RequestServices, rules: &Rules, trace: &mut RequestTrace) {
         let record = &mut self.exchange.record;
         let (decision, logs) = (record.decision.take(), std::mem::take(&mut record.logs));
-        gateway.count_decision(decision.as_ref());
+        services.count_decision(decision.as_ref());
         trace.note(|it| it.logs.extend(logs));
         if let Some(decision) = decision {
             trace.decided("policy", &rules.policy, decision);

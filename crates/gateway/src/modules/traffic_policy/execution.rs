@@ -9,40 +9,28 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Request, Response, Uri, request};
 
 use ginnel_base::address::{HostName, WebUrl};
-use ginnel_policy::head_change::RuleNotePair;
 use ginnel_policy::jwt::{KeyRequest, KeySet};
 use ginnel_policy::{
     CODE_PREFIX, Content, EndpointFacts, Exchange, Fetch, FetchFailed, Fetched, LocalResponse,
     Phase, Run, StepOutcome, Verdict,
 };
 
-use crate::GatewayState;
-use crate::events::RequestTrace;
-use crate::http::body::BodyError;
-use crate::http::error_response::{self, ErrorResponse};
-use crate::http::request_body::RequestBody;
-use crate::http::request_context::RequestContext;
-use crate::http::response_body::ResponseBody;
-use crate::http::rule_notes::RuleNotes;
-use crate::login::LoginPlace;
+use crate::message::body::BodyError;
+use crate::message::error_response::Rejection;
+use crate::message::error_response::{self, ErrorResponse};
+use crate::message::events::RequestTrace;
+use crate::message::request_body::RequestBody;
+use crate::message::request_context::InternalAddress;
+use crate::message::request_context::{PolicyExecution, RequestContext};
+use crate::message::request_services::{InternalHost, LoginPlace, RequestServices};
+use crate::message::response_body::ResponseBody;
+use crate::message::rule_notes::RuleNotes;
 use crate::modules::traffic_policy::buffered_body::{BufferedBody, gather};
 use crate::modules::traffic_policy::internal_fetch::{self, unreachable};
 use crate::modules::traffic_policy::rules::Rules;
-use crate::routing::internal::InternalAddress;
-use crate::routing::virtual_host::{Rejection, VirtualHost};
 
 /// How many hops a request counts for that an action sends, on top of its own: each may be tried three times.
 const EXTRA_HOPS: usize = 1;
-
-/// A request on its way through policies, and what they know of it.
-pub struct PolicyExecution {
-    exchange: Exchange,
-    body: RequestBody,
-    /// What agents learn of the rules that have acted.
-    notes: Vec<RuleNotePair>,
-    /// Whether the policy is that of the endpoint which the request goes to.
-    is_own: bool,
-}
 
 /// What a policy has decided on a request.
 pub enum ExecutionOutcome {
@@ -64,8 +52,8 @@ impl PolicyExecution {
         let request = ginnel_policy::Request::new(head, context.origin.scheme, chrono::Utc::now());
         let connection = context.connection();
         let mut exchange = Exchange::of_request(connection, endpoint, request);
-        exchange.ipv6_prefix = context.gateway.live.load().ipv6_prefix;
-        exchange.record.code_prefix = code_prefix(context.gateway);
+        exchange.ipv6_prefix = context.services.live.load().ipv6_prefix;
+        exchange.record.code_prefix = changed_code_prefix(context.services);
         Self { exchange, body, notes: Vec::new(), is_own: false }
     }
 
@@ -79,12 +67,12 @@ impl PolicyExecution {
         let mut run = rules.policy.run(Phase::Request);
         self.exchange.carried = context.carried();
         self.is_own = context.route_ref.edge_id.is_empty() && context.hops == 0;
-        self.exchange.record.matched = context.gateway.notes_rules().then(Vec::new);
+        self.exchange.record.matched = context.services.notes_rules().then(Vec::new);
         let rejection = loop {
             match run.step(&mut self.exchange, rules) {
                 StepOutcome::Done(Verdict::Continue) => break ExecutionOutcome::Continue,
                 StepOutcome::Done(Verdict::Respond(answer)) => {
-                    let prefix = &context.gateway.settings.code_prefix;
+                    let prefix = &context.services.settings.code_prefix;
                     break ExecutionOutcome::Respond(Box::new(respond(answer, prefix)));
                 }
                 StepOutcome::Done(Verdict::Close) => {
@@ -112,8 +100,8 @@ impl PolicyExecution {
                         connection: context.connection(),
                         route_ref: context.route_ref.clone(),
                     };
-                    let logins = &context.gateway.logins;
-                    run.answer_login(logins.answer(*request, rules.reach, place).await)
+                    let logins = &context.services.logins;
+                    run.answer_login(logins.answer_login(*request, rules.reach, &place).await)
                 }
             }
         };
@@ -163,7 +151,7 @@ impl PolicyExecution {
             }
         }
         self.note(context, rules, "policy");
-        let prefix = &context.gateway.settings.code_prefix;
+        let prefix = &context.services.settings.code_prefix;
         let code = self.exchange.answer_code();
         let Some((mut head, content, coding)) = self.exchange.take_response() else {
             return error_response::BROKEN.into_response(prefix);
@@ -200,9 +188,9 @@ impl PolicyExecution {
         run: &mut Run<'_>,
         url: &str,
     ) -> Option<ExecutionOutcome> {
-        let failed = match context.internal(url).await {
-            Ok((virtual_host, address)) => {
-                return Some(self.send_within(context, &virtual_host, address).await);
+        let failed = match context.select_internal_host(url).await {
+            Ok((host, address)) => {
+                return Some(self.send_within(context, host.as_ref(), address).await);
             }
             Err(failed) => failed,
         };
@@ -216,23 +204,23 @@ impl PolicyExecution {
     async fn send_within(
         &mut self,
         context: &mut RequestContext<'_>,
-        virtual_host: &VirtualHost,
+        host: &dyn InternalHost,
         address: InternalAddress,
     ) -> ExecutionOutcome {
         let path = self.exchange.request().map_or("/", |it| it.head.uri.path());
-        let found = match virtual_host.find(path, context.gateway.live.load().ambiguous_paths) {
-            Ok(found) => found,
+        let ambiguous_paths = context.services.live.load().ambiguous_paths;
+        let (route, path) = match host.route_request(path, ambiguous_paths) {
+            Ok(routed) => routed,
             Err(error) => return ExecutionOutcome::Reject(error.into()),
         };
-        let route = found.route.clone();
         // The endpoint there may be somebody else's.
         self.is_own = false;
         let taken = self.take(true).and_then(|mut request| {
-            found.select(&mut request)?;
+            path.apply(&mut request)?;
             Ok(request)
         });
         let sent = match taken {
-            Ok(request) => route.serve_within(context, address, request).await,
+            Ok(request) => context.run_internal(route.as_ref(), address, request).await,
             Err(error) => Err(error.into()),
         };
         // What the endpoint answers is to circuit breakers what an upstream answers.
@@ -296,7 +284,7 @@ impl PolicyExecution {
     fn note(&mut self, context: &mut RequestContext<'_>, rules: &Rules, module: &'static str) {
         let record = &mut self.exchange.record;
         let (decision, logs) = (record.decision.take(), std::mem::take(&mut record.logs));
-        context.gateway.count_decision(decision.as_ref());
+        context.services.count_decision(decision.as_ref());
         context.trace.note(|it| it.logs.extend(logs));
         if let Some(decision) = decision {
             context.trace.decided(module, &rules.policy, decision);
@@ -333,21 +321,21 @@ async fn ask_internal(context: &RequestContext<'_>, spec: &Fetch, url: &WebUrl) 
     let mut trace = RequestTrace::default();
     let mut inner = context.within(&mut trace);
     inner.hops += EXTRA_HOPS;
-    let (virtual_host, address) =
-        inner.internal(&url.authority().to_string()).await.map_err(|error| match error {
+    let (host, address) = inner.select_internal_host(&url.authority().to_string()).await.map_err(
+        |error| match error {
             error_response::TOO_MANY_HOPS => FetchFailed::Loop,
             _ => unreachable("no endpoint is online there"),
-        })?;
+        },
+    )?;
     let mut request = internal_fetch::request(spec, url)?;
-    let ambiguous_paths = context.gateway.live.load().ambiguous_paths;
-    let found = virtual_host.find(request.uri().path(), ambiguous_paths);
-    let found = found.map_err(|error| unreachable(error.text()))?;
-    let route = found.route.clone();
-    found.select(&mut request).map_err(|error| unreachable(error.text()))?;
-    let response = match route.serve_within(&mut inner, address, request).await {
+    let ambiguous_paths = context.services.live.load().ambiguous_paths;
+    let routed = host.route_request(request.uri().path(), ambiguous_paths);
+    let (route, path) = routed.map_err(|error| unreachable(error.text()))?;
+    path.apply(&mut request).map_err(|error| unreachable(error.text()))?;
+    let response = match inner.run_internal(route.as_ref(), address, request).await {
         Ok(response) => response,
         Err(Rejection::Respond(error)) => {
-            error.into_response(&context.gateway.settings.code_prefix)
+            error.into_response(&context.services.settings.code_prefix)
         }
         Err(_) => return Err(unreachable("the endpoint closed the connection")),
     };
@@ -359,9 +347,9 @@ async fn ask_internal(context: &RequestContext<'_>, spec: &Fetch, url: &WebUrl) 
     }
 }
 
-/// What stands before the numbers of errors; none for the usual.
-pub(super) fn code_prefix(gateway: &GatewayState) -> Option<String> {
-    let prefix = &gateway.settings.code_prefix;
+/// Returns the prefix of error codes. `None` for the usual one.
+pub(super) fn changed_code_prefix(services: &RequestServices) -> Option<String> {
+    let prefix = &services.settings.code_prefix;
     (prefix != CODE_PREFIX).then(|| prefix.clone())
 }
 
@@ -372,7 +360,7 @@ async fn keys(
     request: &KeyRequest,
 ) -> Option<Arc<KeySet>> {
     let owner = rules.owner_of(&context.route_ref);
-    let keys = context.gateway.key_sets.get(request, (owner, rules.reach)).await;
+    let keys = context.services.key_sets.get(request, (owner, rules.reach)).await;
     keys.inspect_err(|err| tracing::debug!(%err, "there are no keys of an issuer")).ok()
 }
 

@@ -6,7 +6,7 @@ use http::{HeaderValue, Request, Response, Uri};
 use ginnel_base::address::WebUrl;
 use ginnel_policy::{Fetch, FetchFailed};
 
-use crate::http::request_body::RequestBody;
+use crate::message::request_body::RequestBody;
 
 /// What an action asks for, as the endpoint at the URL gets it.
 pub(super) fn request(spec: &Fetch, url: &WebUrl) -> Result<Request<RequestBody>, FetchFailed> {

@@ -11,10 +11,12 @@ use ginnel_policy::head_change::HeadChange;
 use ginnel_policy::head_view::HeadView;
 use ginnel_policy::{self as policy, Phase, Policy, Problem};
 
-use crate::http::error_response;
-use crate::http::request_context::RequestContext;
-use crate::http::response_body::ResponseBody;
 use crate::login;
+use crate::message::BoxFuture;
+use crate::message::error_response;
+use crate::message::error_response::Rejection;
+use crate::message::request_context::{PolicyExecution, RequestContext};
+use crate::message::response_body::ResponseBody;
 use crate::modules::edge_module::{
     BuildModule, CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker,
     ReferenceField,
@@ -22,10 +24,8 @@ use crate::modules::edge_module::{
 use crate::modules::module::{
     HeadFilter, Module, ModuleAnswer, ModuleInput, ModuleKind, NextModule,
 };
-use crate::modules::traffic_policy::execution::{ExecutionOutcome, PolicyExecution};
+use crate::modules::traffic_policy::execution::ExecutionOutcome;
 use crate::modules::traffic_policy::rules::Rules;
-use crate::routing::target::BoxFuture;
-use crate::routing::virtual_host::Rejection;
 
 /// Runs rules for requests and for their answers.
 pub struct PolicyModule {
@@ -67,7 +67,7 @@ impl Module for PolicyModule {
                     (context.execution.take(), ModuleInput::Answer(answer))
                 }
                 ModuleInput::Request(request) => {
-                    let endpoint = context.endpoint(next.route, request.headers());
+                    let endpoint = context.endpoint(next.destination.owner_id(), request.headers());
                     let execution = PolicyExecution::new(context, endpoint, request);
                     self.enter(context, Box::new(execution), &next).await?
                 }
@@ -111,7 +111,7 @@ impl PolicyModule {
             ExecutionOutcome::Reject(Rejection::Respond(error))
                 if self.responds() || has_rules(next.kind()) =>
             {
-                ModuleInput::Answer(error.into_response(&context.gateway.settings.code_prefix))
+                ModuleInput::Answer(error.into_response(context.services.code_prefix()))
             }
             ExecutionOutcome::Reject(rejection) => return Err(rejection),
             ExecutionOutcome::Respond(answer) => ModuleInput::Answer(*answer),

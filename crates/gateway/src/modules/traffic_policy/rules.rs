@@ -15,7 +15,7 @@ use ginnel_policy::login::{OauthApplication, OauthApplications, OauthProvider};
 use ginnel_policy::secrets::SecretName;
 use ginnel_policy::{Phase, Policy, PolicyState, World};
 
-use crate::routing::target::RouteRef;
+use crate::message::visitor::RouteRef;
 use crate::secrets::SecretTable;
 
 /// The action that makes it necessary to know the request when the answer comes.

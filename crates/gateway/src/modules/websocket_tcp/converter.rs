@@ -2,12 +2,12 @@
 
 use ginnel_api::remote::edges::modules::WebsocketTcpConverter;
 
-use crate::http::request_context::RequestContext;
+use crate::message::BoxFuture;
+use crate::message::request_context::RequestContext;
 use crate::modules::edge_module::{
     BuildModule, CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker,
 };
 use crate::modules::module::{Module, ModuleAnswer, ModuleInput, ModuleKind, NextModule};
-use crate::routing::target::BoxFuture;
 
 /// Connects visitors who speak WebSocket with targets that speak something else.
 pub struct WebsocketConverter;
@@ -26,7 +26,7 @@ impl Module for WebsocketConverter {
         Box::pin(async move {
             match input {
                 ModuleInput::Request(request) => {
-                    let answer = next.route.convert(context, request).await;
+                    let answer = next.destination.convert(context, request).await;
                     context.sent(answer.map_err(Into::into))
                 }
                 input => next.run(context, input).await,

@@ -20,9 +20,9 @@ use ginnel_http1::has_token;
 use ginnel_net::{ResetOnClose, is_reset};
 
 use crate::Io;
-use crate::http::error_response::{self, ErrorResponse};
-use crate::http::response_body::ResponseBody;
-use crate::http::upgrade::VisitorUpgrade;
+use crate::message::error_response::{self, ErrorResponse};
+use crate::message::response_body::ResponseBody;
+use crate::message::upgrade::{UpgradeContext, VisitorUpgrade};
 use frames::{FramePiece, FrameReader, WebSocketError, frame};
 
 /// What the protocol adds to the key of a visitor (RFC 6455, section 1.3).
@@ -59,8 +59,15 @@ pub fn agree(headers: &HeaderMap) -> Result<Response<ResponseBody>, ErrorRespons
     Ok(response)
 }
 
+impl UpgradeContext {
+    /// Lets a visitor and a target talk, the one in messages and the other in bytes.
+    pub fn convert(&self, visitor: VisitorUpgrade, target: Io) {
+        self.carry_on(convert(visitor, target, self.graceful_stop()));
+    }
+}
+
 /// Lets a visitor and a target talk until one of them ends, or until `shutdown` is ready.
-pub async fn convert(visitor: VisitorUpgrade, target: Io, shutdown: impl Future<Output = ()>) {
+async fn convert(visitor: VisitorUpgrade, target: Io, shutdown: impl Future<Output = ()>) {
     let Some(visitor) = visitor.stream().await else { return };
     let (hears, says) = tokio::io::split(visitor);
     let (mut answers, mut target) = tokio::io::split(target);

@@ -1,4 +1,0 @@
-//! Listening: who comes in, by which port.
-
-pub mod open;
-pub mod trusted_proxies;

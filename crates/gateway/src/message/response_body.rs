@@ -1,0 +1,214 @@
+//! Bodies of responses on their way to visitors.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
+
+use ginnel_policy::compression::Encoder;
+
+use crate::message::body::{BodyError, after};
+use crate::message::connection_activity::ActiveRequest;
+use crate::message::read_ahead::ReadAhead;
+
+/// The body of a response.
+pub struct ResponseBody {
+    kind: ResponseBodyKind,
+    /// The request is being answered until its body is gone.
+    answering: Option<ActiveRequest>,
+}
+
+enum ResponseBodyKind {
+    Full(Option<Bytes>),
+    /// As it arrives from an upstream.
+    Upstream(Box<dyn UpstreamBody>),
+    Compressed(Box<CompressedBody>),
+    /// One that was begun, and what there is of it.
+    Begun(Option<Bytes>, Box<ResponseBodyKind>),
+    /// One that is read ahead of its visitor.
+    Ahead(Arc<ReadAhead<ResponseBody>>),
+}
+
+/// The body of a response as it arrives from an upstream.
+pub trait UpstreamBody: Send {
+    /// Takes the next frame.
+    fn poll_frame(&mut self, cx: &mut Context<'_>)
+    -> Poll<Option<Result<Frame<Bytes>, BodyError>>>;
+
+    /// Returns true if there is no other frame.
+    fn is_end_stream(&self) -> bool;
+
+    /// The length of the rest, if it is known.
+    fn size_hint(&self) -> SizeHint;
+}
+
+/// A body that is compressed on the way.
+struct CompressedBody {
+    body: ResponseBodyKind,
+    /// None when its end has been given.
+    encoder: Option<Encoder>,
+    /// True when the encoder holds something back.
+    unflushed: bool,
+    trailers: Option<Frame<Bytes>>,
+}
+
+impl ResponseBody {
+    pub fn empty() -> Self {
+        Self::of(ResponseBodyKind::Full(None))
+    }
+
+    pub fn full(bytes: Bytes) -> Self {
+        Self::of(ResponseBodyKind::Full(Some(bytes).filter(|bytes| !bytes.is_empty())))
+    }
+
+    /// The body of an upstream's response.
+    pub fn of_upstream(body: impl UpstreamBody + 'static) -> Self {
+        Self::of(ResponseBodyKind::Upstream(Box::new(body)))
+    }
+
+    /// Puts what was taken back in front.
+    pub fn put_back(&mut self, bytes: Bytes) {
+        let rest = std::mem::replace(&mut self.kind, ResponseBodyKind::Full(None));
+        self.kind = ResponseBodyKind::Begun(Some(bytes), Box::new(rest));
+    }
+
+    /// The same, compressed.
+    pub fn encoded(self, encoder: Encoder) -> Self {
+        let Self { kind: body, answering } = self;
+        let encoder = Some(encoder);
+        let encoded = CompressedBody { body, encoder, unflushed: false, trailers: None };
+        Self { kind: ResponseBodyKind::Compressed(Box::new(encoded)), answering }
+    }
+
+    /// Keeps the mark that the request is being answered.
+    pub fn holding(self, answering: ActiveRequest) -> Self {
+        let kind = match answering.stream_timer() {
+            Some((stream, all)) if !matches!(self.kind, ResponseBodyKind::Full(_)) => {
+                let ahead = ReadAhead::new(Self::of(self.kind), all.read_ahead_budget());
+                stream.read_ahead(ahead.clone());
+                ResponseBodyKind::Ahead(ahead)
+            }
+            _ => self.kind,
+        };
+        Self { kind, answering: Some(answering) }
+    }
+
+    /// Drops the bytes of a complete body and returns their number, for a response to HEAD. Bodies that
+    /// come from an upstream are unchanged: they have no bytes then.
+    pub fn take_full(&mut self) -> Option<usize> {
+        match &mut self.kind {
+            ResponseBodyKind::Full(bytes) => bytes.take().map(|bytes| bytes.len()),
+            _ => None,
+        }
+    }
+
+    fn of(kind: ResponseBodyKind) -> Self {
+        Self { kind, answering: None }
+    }
+}
+
+impl HttpBody for ResponseBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let frame = self.kind.poll_frame(cx);
+        if let Some(answering) = &mut self.answering {
+            let given = match &frame {
+                Poll::Ready(Some(Ok(frame))) => frame.data_ref().map(Bytes::len),
+                _ => None,
+            };
+            answering.gives(given);
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.kind.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.kind.size_hint()
+    }
+}
+
+impl ResponseBodyKind {
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Full(bytes) => bytes.is_none(),
+            Self::Upstream(body) => body.is_end_stream(),
+            Self::Compressed(encoded) => encoded.encoder.is_none() && encoded.trailers.is_none(),
+            Self::Begun(bytes, rest) => bytes.is_none() && rest.is_end_stream(),
+            Self::Ahead(ahead) => ahead.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
+            Self::Upstream(body) => body.size_hint(),
+            Self::Compressed(_) => SizeHint::default(),
+            Self::Begun(bytes, rest) => after(bytes.as_ref(), rest.size_hint()),
+            Self::Ahead(ahead) => ahead.size_hint(),
+        }
+    }
+
+    fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match self {
+            Self::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Self::Upstream(body) => body.poll_frame(cx),
+            Self::Compressed(encoded) => encoded.poll_frame(cx),
+            Self::Begun(bytes, rest) => match bytes.take() {
+                Some(bytes) => Poll::Ready(Some(Ok(Frame::data(bytes)))),
+                None => rest.poll_frame(cx),
+            },
+            Self::Ahead(ahead) => ahead.poll_frame(cx),
+        }
+    }
+}
+
+impl CompressedBody {
+    fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        loop {
+            let Some(encoder) = &mut self.encoder else {
+                return Poll::Ready(self.trailers.take().map(Ok));
+            };
+            let out = match self.body.poll_frame(cx)? {
+                Poll::Ready(Some(frame)) => match frame.into_data() {
+                    Ok(piece) => {
+                        self.unflushed = true;
+                        encoder.take(&piece)?
+                    }
+                    Err(trailers) => {
+                        self.trailers = Some(trailers);
+                        self.finish()?
+                    }
+                },
+                Poll::Ready(None) => self.finish()?,
+                Poll::Pending if self.unflushed => {
+                    self.unflushed = false;
+                    encoder.flush()?
+                }
+                Poll::Pending => return Poll::Pending,
+            };
+            if !out.is_empty() {
+                return Poll::Ready(Some(Ok(Frame::data(out))));
+            }
+        }
+    }
+
+    fn finish(&mut self) -> std::io::Result<Bytes> {
+        self.encoder.take().map_or_else(|| Ok(Bytes::new()), Encoder::finish)
+    }
+}

@@ -1,0 +1,296 @@
+//! Heads of answers on the fast path; free of I/O.
+
+use http::header::DATE;
+
+use ginnel_http1::{
+    self as http1, Body, ConnectionOptions, HeadError, HeadField, HeadWriter, ResponseHead,
+    elements, is_hop_by_hop,
+};
+
+use crate::message::error_response::{self, ERROR_CODE, ErrorResponse};
+use crate::message::node_notice::NodeNotice;
+use crate::server::response_writer::now;
+use crate::upstream::target::Target;
+
+/// The head of an answer, read.
+#[derive(Debug)]
+pub struct FastPathResponse {
+    /// How many bytes it has.
+    pub length: usize,
+    pub status: u16,
+    pub body: Body,
+    /// Whether the connection may carry another request.
+    pub keep_alive: bool,
+    /// What another node says beside it.
+    pub notice: Option<NodeNotice>,
+}
+
+/// What an answer turns into on its way.
+#[derive(Debug, Clone, Copy)]
+pub struct ResponseOptions<'t> {
+    /// The answer is to a HEAD.
+    pub to_head: bool,
+    /// The visitor's connection closes afterwards.
+    pub closes: bool,
+    /// What stands before the number of a code.
+    pub code_prefix: &'t str,
+    /// Whose answer it is.
+    pub source: ResponseSource,
+}
+
+/// Who answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResponseSource {
+    /// A server, or the service itself: codes are for the service to give.
+    Server,
+    /// An agent, which may say that it cannot reach what it forwards to.
+    Agent,
+    /// Another node, which speaks for the service.
+    Node,
+}
+
+impl ResponseSource {
+    /// Who answers for a target.
+    pub fn of(target: &dyn Target) -> Self {
+        match (target.is_agent(), target.is_node()) {
+            (true, _) => Self::Agent,
+            (_, true) => Self::Node,
+            _ => Self::Server,
+        }
+    }
+}
+
+/// Reads the head of an answer and writes it as the visitor gets it; none while a part is missing.
+///
+/// A provisional answer is read, and not written.
+pub fn read(
+    bytes: &[u8],
+    options: ResponseOptions<'_>,
+    out: &mut Vec<u8>,
+) -> Result<Option<FastPathResponse>, HeadError> {
+    http1::read_response(bytes, options.to_head, |head| pass_on(head, options, out))
+}
+
+fn pass_on(
+    head: &ResponseHead<'_, '_>,
+    options: ResponseOptions<'_>,
+    out: &mut Vec<u8>,
+) -> FastPathResponse {
+    let framing = ResponseHeadFacts::read(head.fields);
+    let (length, status, body) = (head.bytes.len(), head.status, head.body.clone());
+    let keep_alive = !framing.options.close && head.is_http_1_1 && body != Body::UntilClose;
+    let notice = framing.notice.filter(|_| options.source == ResponseSource::Node);
+    let answer = FastPathResponse { length, status, body, keep_alive, notice };
+    if status < 200 {
+        return answer;
+    }
+    let body = &answer.body;
+    let mut writer = HeadWriter::response_with(true, status, head.reason.as_bytes(), out);
+    let has_body = *body != Body::NONE;
+    for header in
+        head.fields.iter().filter(|header| !framing.drops(header, status, has_body, options.source))
+    {
+        writer.field(header.name, header.value);
+    }
+    if !framing.dated {
+        writer.display(DATE, now());
+    }
+    if status == 502 && framing.unreachable && options.source == ResponseSource::Agent {
+        write_code(error_response::UNREACHABLE.number, options.code_prefix, &mut writer);
+    }
+    if *body == Body::UntilClose {
+        writer.field("transfer-encoding", "chunked");
+    }
+    write_end(options.closes, writer);
+    answer
+}
+
+/// What the headers say about framing and connection.
+#[derive(Default)]
+struct ResponseHeadFacts<'h> {
+    options: ConnectionOptions,
+    dated: bool,
+    /// The headers that `Connection` names.
+    named: Vec<&'h [u8]>,
+    unreachable: bool,
+    notice: Option<NodeNotice>,
+}
+
+impl<'h> ResponseHeadFacts<'h> {
+    fn read(headers: &[HeadField<'h>]) -> Self {
+        let mut framing = Self::default();
+        for header in headers {
+            let is = |name: &str| header.name.eq_ignore_ascii_case(name);
+            match header.name.len() {
+                4 if is("date") => framing.dated = true,
+                10 if is("connection") => framing.connection(header.value),
+                16 if is(ERROR_CODE.as_str()) => {
+                    framing.unreachable = header.value.ends_with(b"8012");
+                }
+                _ => {}
+            }
+        }
+        framing
+    }
+
+    fn connection(&mut self, value: &'h [u8]) {
+        self.options.read(value);
+        self.notice = self.notice.or_else(|| NodeNotice::read(value));
+        self.named.extend(elements(value).filter(|name| http1::may_be_named(name)));
+    }
+
+    /// Whether a header does not go on: it concerns one connection, or is for the service to say.
+    fn drops(
+        &self,
+        header: &HeadField<'_>,
+        status: u16,
+        has_body: bool,
+        source: ResponseSource,
+    ) -> bool {
+        let is = |name: &str| header.name.eq_ignore_ascii_case(name);
+        match header.name.len() {
+            14 if is("content-length") => status == 204,
+            16 if is(ERROR_CODE.as_str()) => source != ResponseSource::Node,
+            17 if is("transfer-encoding") => !has_body,
+            18 if is("proxy-authenticate") => true,
+            _ => is_hop_by_hop(header.name) || self.names(header.name),
+        }
+    }
+
+    /// Whether `Connection` names a header.
+    fn names(&self, name: &str) -> bool {
+        self.named.iter().any(|named| named.eq_ignore_ascii_case(name.as_bytes()))
+    }
+}
+
+/// Writes an answer of the service itself.
+pub fn write_error(error: ErrorResponse, options: ResponseOptions<'_>, out: &mut Vec<u8>) {
+    let response = error.into_text(options.code_prefix);
+    let mut writer = HeadWriter::response(error.status, out);
+    writer.field("content-type", "text/plain; charset=utf-8");
+    write_code(error.number, options.code_prefix, &mut writer);
+    writer.display("content-length", response.len()).display(DATE, now());
+    write_end(options.closes || error.closes, writer);
+    if !options.to_head {
+        out.extend_from_slice(response.as_bytes());
+    }
+}
+
+fn write_code(number: Option<u16>, prefix: &str, writer: &mut HeadWriter<'_>) {
+    if let Some(number) = number {
+        writer.display(ERROR_CODE, format_args!("{prefix}{number}"));
+    }
+}
+
+fn write_end(closes: bool, mut writer: HeadWriter<'_>) {
+    if closes {
+        writer.field("connection", "close");
+    }
+    writer.end();
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    const TERMS: ResponseOptions<'_> = ResponseOptions {
+        to_head: false,
+        closes: false,
+        code_prefix: "ERR_X_",
+        source: ResponseSource::Agent,
+    };
+
+    fn passed(head: &str, options: ResponseOptions<'_>) -> (String, FastPathResponse) {
+        let mut out = Vec::new();
+        let head = read(head.as_bytes(), options, &mut out).unwrap().unwrap();
+        (String::from_utf8(out).unwrap(), head)
+    }
+
+    #[test]
+    fn an_answer_goes_on_as_it_was_written() {
+        let answer = "HTTP/1.1 299 So So\r\nDATE: today\r\nX-Odd: a\r\nx-odd: b\r\n\
+                      Content-Length: 3\r\n";
+
+        let (out, head) = passed(&format!("{answer}\r\nabc"), TERMS);
+
+        assert_eq!(out, format!("{answer}\r\n"));
+        assert_eq!((head.length, head.status), (answer.len() + 2, 299));
+        assert_eq!((head.body, head.keep_alive), (Body::Length(3), true));
+    }
+
+    #[test]
+    fn what_concerns_one_connection_does_not_go_on() {
+        let (out, head) = passed(
+            "HTTP/1.1 200 OK\r\nDate: today\r\nConnection: close, X-Mine, Content-Length\r\n\
+             X-Mine: 1\r\nKeep-Alive: 5\r\nUpgrade: h2c\r\nProxy-Authenticate: Basic\r\n\
+             Ngrok-Error-Code: ERR_Y_1\r\nContent-Length: 0\r\n\r\n",
+            TERMS,
+        );
+
+        assert_eq!(out, "HTTP/1.1 200 OK\r\nDate: today\r\nContent-Length: 0\r\n\r\n");
+        assert!(!head.keep_alive);
+    }
+
+    #[test]
+    fn an_answer_gets_the_framing_that_it_lacks() {
+        let until_close = passed("HTTP/1.0 200 OK\r\nDate: d\r\n\r\n", TERMS);
+        let empty = passed("HTTP/1.1 204 No\r\nDate: d\r\nContent-Length: 4\r\n\r\n", TERMS);
+        let options = ResponseOptions { to_head: true, closes: true, ..TERMS };
+        let to_head = passed("HTTP/1.1 200 OK\r\nDate: d\r\nContent-Length: 4\r\n\r\n", options);
+
+        assert_eq!(
+            until_close.0,
+            "HTTP/1.1 200 OK\r\nDate: d\r\ntransfer-encoding: chunked\r\n\r\n"
+        );
+        assert_eq!((until_close.1.body, until_close.1.keep_alive), (Body::UntilClose, false));
+        assert_eq!(
+            (empty.0.as_str(), empty.1.body),
+            ("HTTP/1.1 204 No\r\nDate: d\r\n\r\n", Body::NONE)
+        );
+        assert!(to_head.0.ends_with("Content-Length: 4\r\nconnection: close\r\n\r\n"));
+        assert_eq!(to_head.1.body, Body::NONE);
+    }
+
+    #[test]
+    fn the_code_of_an_agent_is_named_anew() {
+        let (out, _) = passed(
+            "HTTP/1.1 502 Bad\r\nDate: d\r\nngrok-error-code: ERR_NGROK_8012\r\n\r\n",
+            TERMS,
+        );
+
+        assert!(out.contains("\r\nngrok-error-code: ERR_X_8012\r\n"), "{out}");
+        assert!(!out.contains("ERR_NGROK"));
+    }
+
+    #[test]
+    fn a_missing_date_is_added() {
+        let (out, _) = passed("HTTP/1.1 200 OK\r\n\r\n", TERMS);
+        let write_date = out.split("date: ").nth(1).unwrap().split('\r').next().unwrap();
+
+        assert!(
+            chrono::DateTime::parse_from_rfc2822(write_date).is_ok()
+                && write_date.ends_with(" GMT")
+        );
+    }
+
+    #[test]
+    fn ambiguous_answers_are_refused() {
+        for headers in [
+            "Content-Length: 3\r\nContent-Length: 3",
+            "Content-Length: 3\r\nTransfer-Encoding: chunked",
+            "Transfer-Encoding: gzip, chunked",
+            "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
+            "Content-Length: +3",
+            "Content-Length: 99999999999999999999",
+            "X: a\r\n folded",
+        ] {
+            let head = format!("HTTP/1.1 200 OK\r\n{headers}\r\n\r\n");
+            assert!(read(head.as_bytes(), TERMS, &mut Vec::new()).is_err(), "{headers}");
+        }
+        let endless =
+            format!("HTTP/1.1 200 OK\r\nX: {}", "a".repeat(http1::MAX_RELAYED_HEAD_BYTES));
+        assert!(read(endless.as_bytes(), TERMS, &mut Vec::new()).is_err());
+        assert!(read(b"HTTP/1.1 200", TERMS, &mut Vec::new()).unwrap().is_none());
+    }
+}
