@@ -206,6 +206,39 @@ impl Typed for Flag {
 #[serde(transparent)]
 pub struct Trailers(pub BTreeMap<String, Vec<String>>);
 
+/// Headers to add, in order; on the wire an object, in which a name occurs once.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HeaderList(pub Vec<(String, String)>);
+
+impl Serialize for HeaderList {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for HeaderList {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let headers = BTreeMap::<String, String>::deserialize(deserializer)?;
+        Ok(Self(headers.into_iter().collect()))
+    }
+}
+
+impl<'h> IntoIterator for &'h HeaderList {
+    type Item = (&'h String, &'h String);
+    type IntoIter = std::iter::Map<
+        std::slice::Iter<'h, (String, String)>,
+        fn(&'h (String, String)) -> (&'h String, &'h String),
+    >;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter().map(|(name, value)| (name, value))
+    }
+}
+
+impl Typed for HeaderList {
+    const KIND: Kind = <BTreeMap<String, String>>::KIND;
+}
+
 /// Text that is left out where there is none.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]

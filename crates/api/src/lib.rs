@@ -17,6 +17,7 @@
 
 pub mod decode;
 pub mod documentation;
+pub mod endpoint_options;
 mod error;
 mod handler;
 pub mod id;
@@ -24,6 +25,7 @@ mod item;
 pub mod json;
 mod json_tree;
 pub mod kind;
+pub mod lenient_json;
 pub mod local;
 pub mod macros;
 pub mod mask;
@@ -37,6 +39,7 @@ pub mod spelling;
 pub mod yaml;
 pub mod yaml_tree;
 
+pub use endpoint_options::EndpointOptions;
 pub use error::ErrorBody;
 pub use handler::{
     HandlerError, HandlerFuture, OperationHandler, PathOperations, error_response, json_response,
@@ -44,8 +47,8 @@ pub use handler::{
 };
 pub use item::{DeleteItem, GetItem, ListItems};
 pub use kind::{
-    Base64, Description, Field, Flag, Kind, Metadata, Note, Number, Secret, Shape, Text,
-    TextOrNumber, Timestamp, Trailers, Typed,
+    Base64, Description, Field, Flag, HeaderList, Kind, Metadata, Note, Number, Secret, Shape,
+    Text, TextOrNumber, Timestamp, Trailers, Typed,
 };
 pub use operation::append_query;
 pub use operation::encode_component;

@@ -43,10 +43,7 @@ pub use restrictions::{Ingress, IngressRestriction, IngressRestrictions};
 pub use routing::backend::random_below;
 pub use routing::endpoint::{BindError, EndpointTraffic, PublicEndpoint};
 pub use routing::endpoint::{EndpointPlace, already_online};
-pub use routing::endpoint_spec::{
-    AllowDeny, Credentials, EndpointOptions, EndpointSpec, HeaderChangesSpec, LoginSpec, Proto,
-    TlsTerminationSpec, Webhook,
-};
+pub use routing::endpoint_spec::{EndpointSpec, Proto, TlsTerminationSpec};
 pub use routing::internal::is_internal;
 pub use routing::remote_hosts::{HostRank, RemoteHosts};
 pub use server::gateway::Gateway;

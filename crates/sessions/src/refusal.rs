@@ -161,7 +161,7 @@ impl HandlerError for Refusal {
 }
 
 impl From<InvalidModule> for Refusal {
-    fn from(InvalidModule { number, message }: InvalidModule) -> Self {
+    fn from(InvalidModule { number, message, .. }: InvalidModule) -> Self {
         Self::new(ErrorCode::bad_request(number), message)
     }
 }

@@ -246,6 +246,7 @@ class Tunnels(Resource):
         oidc: TunnelOidc | Mapping[str, object] | None = None,
         verify_webhook: WebhookVerification | Mapping[str, object] | None = None,
         websocket_tcp_converter: bool | None = None,
+        traffic_policy: object | None = None,
         mutual_tls_cas: str | None = None,
         crt: str | None = None,
         key: str | None = None,
@@ -253,7 +254,6 @@ class Tunnels(Resource):
         proxy_proto: str | int | None = None,
         proxy_protocol: str | int | None = None,
         policy: object | None = None,
-        traffic_policy: object | None = None,
         upstream_tls_verify: bool | None = None,
         upstream_tls_verify_cas: str | None = None,
         pooling_enabled: bool | None = None,
@@ -290,6 +290,7 @@ class Tunnels(Resource):
             oidc: Where visitors log in with OpenID Connect, and who of them may connect.
             verify_webhook: How webhooks are verified.
             websocket_tcp_converter: True to convert WebSockets into plain TCP streams.
+            traffic_policy: A traffic policy: an object, or its JSON or YAML text.
             mutual_tls_cas: A file of certificates; visitors must present one that these have
                 signed.
             crt: A certificate file; the service terminates TLS, or by labels or `terminate_at`
@@ -298,8 +299,7 @@ class Tunnels(Resource):
             terminate_at: Where TLS is terminated: `edge`, `agent` or `upstream`.
             proxy_proto: The version of the PROXY protocol for the local service, 1 or 2.
             proxy_protocol: The longer name of `proxy_proto`.
-            policy: A traffic policy: an object, or its JSON or YAML text.
-            traffic_policy: The newer name of `policy`.
+            policy: The older name of `traffic_policy`.
             upstream_tls_verify: True to verify the certificate of the local service.
             upstream_tls_verify_cas: File with certificates that verify the local service.
             pooling_enabled: True to share the URL, and its load, with other endpoints of the
@@ -338,6 +338,7 @@ class Tunnels(Resource):
                 oidc,
                 verify_webhook,
                 websocket_tcp_converter,
+                traffic_policy,
                 mutual_tls_cas,
                 crt,
                 key,
@@ -345,7 +346,6 @@ class Tunnels(Resource):
                 proxy_proto,
                 proxy_protocol,
                 policy,
-                traffic_policy,
                 upstream_tls_verify,
                 upstream_tls_verify_cas,
                 pooling_enabled,
@@ -415,6 +415,7 @@ class AsyncTunnels(Resource):
         oidc: TunnelOidc | Mapping[str, object] | None = None,
         verify_webhook: WebhookVerification | Mapping[str, object] | None = None,
         websocket_tcp_converter: bool | None = None,
+        traffic_policy: object | None = None,
         mutual_tls_cas: str | None = None,
         crt: str | None = None,
         key: str | None = None,
@@ -422,7 +423,6 @@ class AsyncTunnels(Resource):
         proxy_proto: str | int | None = None,
         proxy_protocol: str | int | None = None,
         policy: object | None = None,
-        traffic_policy: object | None = None,
         upstream_tls_verify: bool | None = None,
         upstream_tls_verify_cas: str | None = None,
         pooling_enabled: bool | None = None,
@@ -459,6 +459,7 @@ class AsyncTunnels(Resource):
             oidc: Where visitors log in with OpenID Connect, and who of them may connect.
             verify_webhook: How webhooks are verified.
             websocket_tcp_converter: True to convert WebSockets into plain TCP streams.
+            traffic_policy: A traffic policy: an object, or its JSON or YAML text.
             mutual_tls_cas: A file of certificates; visitors must present one that these have
                 signed.
             crt: A certificate file; the service terminates TLS, or by labels or `terminate_at`
@@ -467,8 +468,7 @@ class AsyncTunnels(Resource):
             terminate_at: Where TLS is terminated: `edge`, `agent` or `upstream`.
             proxy_proto: The version of the PROXY protocol for the local service, 1 or 2.
             proxy_protocol: The longer name of `proxy_proto`.
-            policy: A traffic policy: an object, or its JSON or YAML text.
-            traffic_policy: The newer name of `policy`.
+            policy: The older name of `traffic_policy`.
             upstream_tls_verify: True to verify the certificate of the local service.
             upstream_tls_verify_cas: File with certificates that verify the local service.
             pooling_enabled: True to share the URL, and its load, with other endpoints of the
@@ -507,6 +507,7 @@ class AsyncTunnels(Resource):
                 oidc,
                 verify_webhook,
                 websocket_tcp_converter,
+                traffic_policy,
                 mutual_tls_cas,
                 crt,
                 key,
@@ -514,7 +515,6 @@ class AsyncTunnels(Resource):
                 proxy_proto,
                 proxy_protocol,
                 policy,
-                traffic_policy,
                 upstream_tls_verify,
                 upstream_tls_verify_cas,
                 pooling_enabled,

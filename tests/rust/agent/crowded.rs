@@ -1,7 +1,6 @@
 //! As many connections as the session of an agent carries, and one more.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use ginnel_mux::Incoming;
@@ -9,8 +8,6 @@ use ginnel_mux::MuxSession;
 use ginnel_mux::Side;
 use ginnel_mux::Stream;
 use ginnel_mux::heartbeat;
-use ginnel_mux::protocol::message::Auth;
-use ginnel_mux::protocol::message::AuthExtra;
 use ginnel_mux::protocol::message::Bind;
 use ginnel_mux::protocol::message::BindOpts;
 use ginnel_mux::protocol::proxy;
@@ -19,17 +16,13 @@ use ginnel_mux::protocol::rpc;
 use ginnel_mux::protocol::stream_kind;
 use ginnel_service::{self as service, Service};
 
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
 
-use super::support::{PATIENCE, message};
+use super::support::{PATIENCE, dial, log_in, message};
 
 /// More than a visitor's system holds of a response, in bytes.
 const LENGTH: usize = 1_000_000_000;
@@ -47,17 +40,7 @@ struct Foreign {
 impl Foreign {
     async fn connect(service: &Service) -> Self {
         let (session, incoming) = MuxSession::start(dial(service).await, Side::Agent);
-        let auth = Auth {
-            version: vec!["3".to_owned(), "2".to_owned()],
-            extra: AuthExtra {
-                auth_token: service.authtoken().unwrap().0.as_str().into(),
-                client_type: "library/python".to_owned(),
-                ..AuthExtra::default()
-            },
-            ..Auth::default()
-        };
-        let answer = rpc::call(&session, &auth, PATIENCE).await.unwrap();
-        assert!(answer.failure().is_none());
+        log_in(service, &session).await;
         let bind = Bind { proto: "http".to_owned(), opts: BindOpts::default(), ..Bind::default() };
         let answer = rpc::call(&session, &bind, PATIENCE).await.unwrap();
         let place = answer.url.trim_start_matches("http://").to_owned();
@@ -69,22 +52,6 @@ impl Foreign {
     async fn visitor(&mut self) -> Stream {
         timeout(PATIENCE, self.visitors.recv()).await.expect("a visitor").unwrap()
     }
-}
-
-async fn dial(service: &Service) -> tokio_rustls::client::TlsStream<TcpStream> {
-    let mut roots = RootCertStore::empty();
-    let pem = service.gateway().authority().pem();
-    roots.add(CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    let address: SocketAddr = service.agent_address().unwrap();
-    let stream = TcpStream::connect(address).await.unwrap();
-    let name = ServerName::IpAddress(address.ip().into());
-    TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap()
 }
 
 async fn take(mut incoming: Incoming, taken: mpsc::UnboundedSender<Stream>) {

@@ -1,14 +1,23 @@
 //! A service, an agent and a local service, with real sockets.
 
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ginnel_agent::{Agent, AgentOptions, SessionState, Trust, WebAddress};
+use ginnel_mux::MuxSession;
+use ginnel_mux::protocol::message::{Auth, AuthExtra};
+use ginnel_mux::protocol::rpc;
 use ginnel_service::{self as service, Service};
 
 use reqwest::{Client, Method};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsConnector;
 
 use crate::service::support::client;
 
@@ -129,6 +138,38 @@ pub async fn mirror() -> u16 {
         }
     });
     port
+}
+
+/// Connects to the port for agents.
+pub async fn dial(service: &Service) -> tokio_rustls::client::TlsStream<TcpStream> {
+    let mut roots = RootCertStore::empty();
+    let pem = service.gateway().authority().pem();
+    roots.add(CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let address: SocketAddr = service.agent_address().unwrap();
+    let stream = TcpStream::connect(address).await.unwrap();
+    let name = ServerName::IpAddress(address.ip().into());
+    TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap()
+}
+
+/// Logs in as an agent of another make.
+pub async fn log_in(service: &Service, session: &MuxSession) {
+    let auth = Auth {
+        version: vec!["3".to_owned(), "2".to_owned()],
+        extra: AuthExtra {
+            auth_token: service.authtoken().unwrap().0.as_str().into(),
+            client_type: "library/python".to_owned(),
+            ..AuthExtra::default()
+        },
+        ..Auth::default()
+    };
+    let answer = rpc::call(session, &auth, PATIENCE).await.unwrap();
+    assert!(answer.failure().is_none());
 }
 
 /// The next request or answer with all of its body, which has a length or is none; nothing at the

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ginnel_gateway::{EndpointOptions, EndpointSpec, GatewaySettings, Proto};
+use ginnel_gateway::{EndpointSpec, GatewaySettings, Proto};
 
 use tokio::io::AsyncWriteExt;
 
@@ -399,8 +399,8 @@ async fn a_visitor_who_leaves_frees_the_upstream() {
 #[tokio::test]
 async fn the_target_may_see_another_host() {
     let edges = edges().await;
-    let options = EndpointOptions { host_header: Some("inside.test".into()), ..Default::default() };
-    let wanted = EndpointSpec { options, ..EndpointSpec::any(Proto::Http) };
+    let host_header = Some("inside.test".into());
+    let wanted = EndpointSpec { host_header, ..EndpointSpec::any(Proto::Http) };
     let endpoint = edges.bind(wanted, Direct::to(mirror().await)).await.unwrap();
     let mut visitor = Peer::to(&endpoint).await;
 

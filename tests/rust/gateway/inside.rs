@@ -1,12 +1,13 @@
 //! Internal endpoints that carry bytes: policies lead TCP edges there.
 
-use ginnel_gateway::{AllowDeny, EndpointOptions, EndpointSpec, Proto, PublicEndpoint};
+use ginnel_api::EndpointOptions;
+use ginnel_gateway::{EndpointSpec, Proto, PublicEndpoint};
 
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 
 use super::configured::{EdgeFixture, code, status};
-use super::support::{Direct, Peer, mirror, upstream};
+use super::support::{Direct, Peer, document, mirror, options_of, upstream};
 use crate::service::support::free_address;
 
 /// An upstream that says its name and what it has heard.
@@ -65,7 +66,7 @@ impl Edge {
 
 fn policy(rules: Value) -> EndpointOptions {
     let policy = json!({"on_tcp_connect": rules}).to_string();
-    EndpointOptions { traffic_policy: Some(policy), ..EndpointOptions::default() }
+    EndpointOptions { traffic_policy: Some(document(&policy)), ..EndpointOptions::default() }
 }
 
 #[tokio::test]
@@ -109,8 +110,7 @@ async fn nobody_inside_ends_the_connection_unless_it_may_go_on() {
 #[tokio::test]
 async fn rules_inside_hold_as_well() {
     let edge = Edge::start().await;
-    let nobody = AllowDeny { allow: vec!["192.0.2.0/24".into()], deny: vec![] };
-    let restricted = EndpointOptions { ip_restriction: Some(nobody), ..EndpointOptions::default() };
+    let restricted = options_of(json!({"IPRestriction": {"allow_cidrs": ["192.0.2.0/24"]}}));
     let denied = policy(json!([{"actions": [{"type": "deny"}]}]));
     let _denied = edge.bind(Proto::Tcp, "denied.internal:1", denied).await;
     let _restricted = edge.bind(Proto::Tcp, "restricted.internal:1", restricted).await;

@@ -5,17 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ginnel_api::Secret;
-use ginnel_gateway::{
-    AllowDeny, Credentials, EndpointOptions, EndpointSpec, HeaderChangesSpec, Proto,
-};
+use ginnel_gateway::{EndpointSpec, Proto};
 
 use base64::Engine;
 use serde_json::json;
 use tokio::io::AsyncReadExt;
 
 use super::configured::{EdgeFixture, code, status};
-use super::support::{Direct, Peer, edges, header, mirror, upstream};
+use super::support::{Direct, Peer, edges, header, mirror, options_of, upstream};
 use crate::service::support::free_address;
 
 #[tokio::test]
@@ -174,7 +171,7 @@ async fn texts() -> std::net::SocketAddr {
 #[tokio::test]
 async fn answers_are_compressed_for_those_who_can_read_them() {
     let edges = edges().await;
-    let options = EndpointOptions { compression: true, ..Default::default() };
+    let options = options_of(json!({"Compression": {}}));
     let wanted = EndpointSpec { options, ..EndpointSpec::any(Proto::Http) };
     let endpoint = edges.bind(wanted, Direct::to(texts().await)).await.unwrap();
     let get = async |path: &str, accepted: &str| {
@@ -222,7 +219,7 @@ async fn what_is_compressed_is_not_held_back() {
         std::future::pending().await
     })
     .await;
-    let options = EndpointOptions { compression: true, ..Default::default() };
+    let options = options_of(json!({"Compression": {}}));
     let wanted = EndpointSpec { options, ..EndpointSpec::any(Proto::Http) };
     let endpoint = edges.bind(wanted, Direct::to(address)).await.unwrap();
     let mut visitor = Peer::to(&endpoint).await;
@@ -245,26 +242,14 @@ async fn what_is_compressed_is_not_held_back() {
 #[tokio::test]
 async fn an_endpoint_has_the_same_modules() {
     let edges = edges().await;
-    let lists = |allow: &[&str], deny: &[&str]| AllowDeny {
-        allow: allow.iter().map(ToString::to_string).collect(),
-        deny: deny.iter().map(ToString::to_string).collect(),
-    };
-    let password = Secret("lovelace".into());
-    let options = EndpointOptions {
-        basic_auth: vec![Credentials { username: "ada".into(), password }],
-        ip_restriction: Some(lists(&["127.0.0.0/8"], &["10.0.0.0/8"])),
-        user_agent_filter: Some(lists(&["test"], &[".*"])),
-        request_headers: HeaderChangesSpec {
-            add: vec![("x-in".into(), "1".into())],
-            remove: vec!["authorization".into()],
-        },
-        response_headers: HeaderChangesSpec {
-            add: vec![("x-out".into(), "2".into())],
-            remove: vec![],
-        },
-        circuit_breaker: Some(0.5),
-        ..Default::default()
-    };
+    let options = options_of(json!({
+        "BasicAuth": {"credentials": [{"username": "ada", "cleartext_password": "lovelace"}]},
+        "IPRestriction": {"allow_cidrs": ["127.0.0.0/8"], "deny_cidrs": ["10.0.0.0/8"]},
+        "UserAgentFilter": {"allow": ["test"], "deny": [".*"]},
+        "RequestHeaders": {"add": ["x-in: 1"], "remove": ["authorization"]},
+        "ResponseHeaders": {"add": ["x-out: 2"]},
+        "CircuitBreaker": {"error_threshold": 0.5},
+    }));
     let wanted = EndpointSpec { options, ..EndpointSpec::any(Proto::Http) };
     let endpoint = edges.bind(wanted, Direct::to(mirror().await)).await.unwrap();
     let say = async |headers: String| {
@@ -283,8 +268,7 @@ async fn an_endpoint_has_the_same_modules() {
     assert_eq!(header(&let_in.0, "x-out"), Some("2"));
     let seen = &let_in.1;
     assert_eq!((header(seen, "x-in"), header(seen, "authorization")), (Some("1"), None), "{seen}");
-    let refused =
-        EndpointOptions { ip_restriction: Some(lists(&["x"], &[])), ..Default::default() };
+    let refused = options_of(json!({"IPRestriction": {"allow_cidrs": ["x"]}}));
     let refused = EndpointSpec { options: refused, ..EndpointSpec::any(Proto::Http) };
     assert!(edges.bind(refused, Direct::to(mirror().await)).await.is_err());
 }
@@ -298,7 +282,7 @@ async fn a_websocket_becomes_a_connection_of_bytes() {
         peer.rest().await;
     })
     .await;
-    let options = EndpointOptions { websocket_tcp_converter: true, ..Default::default() };
+    let options = options_of(json!({"WebsocketTCPConverter": {}}));
     let wanted = EndpointSpec { options, ..EndpointSpec::any(Proto::Http) };
     let endpoint = edges.bind(wanted, Direct::to(address)).await.unwrap();
     let mut visitor = Peer::to(&endpoint).await;
@@ -332,7 +316,7 @@ async fn a_websocket_that_became_bytes_is_told_that_the_service_goes_away() {
         peer.rest().await;
     })
     .await;
-    let options = EndpointOptions { websocket_tcp_converter: true, ..Default::default() };
+    let options = options_of(json!({"WebsocketTCPConverter": {}}));
     let wanted = EndpointSpec { options, ..EndpointSpec::any(Proto::Http) };
     let endpoint = edges.bind(wanted, Direct::to(address)).await.unwrap();
     let mut visitor = Peer::to(&endpoint).await;

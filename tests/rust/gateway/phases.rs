@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
-use ginnel_gateway::{
-    AllowDeny, EndpointOptions, EndpointSpec, Gateway, GatewaySettings, Proto, PublicEndpoint,
-    RequestPhase,
-};
+use ginnel_api::EndpointOptions;
+use ginnel_api::local::tunnels::IpRestriction;
+use ginnel_gateway::{EndpointSpec, Gateway, GatewaySettings, Proto, PublicEndpoint, RequestPhase};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-use super::support::{Direct, edges_with, host_of};
+use super::support::{Direct, document, edges_with, host_of};
 
 /// An endpoint with options whose target cannot be reached.
 async fn endpoint(gateway: &Gateway, options: EndpointOptions) -> PublicEndpoint {
@@ -34,12 +33,13 @@ async fn a_rejection_counts_in_its_phase() {
     let settings = GatewaySettings { metrics: true, ..GatewaySettings::default() };
     let gateway = edges_with(settings).await;
     let plain = endpoint(&gateway, EndpointOptions::default()).await;
-    let restricted = AllowDeny { allow: Vec::new(), deny: vec!["127.0.0.0/8".to_owned()] };
+    let deny_cidrs = Some(vec!["127.0.0.0/8".to_owned()]);
+    let restricted = IpRestriction { deny_cidrs, ..IpRestriction::default() };
     let restricted = EndpointOptions { ip_restriction: Some(restricted), ..Default::default() };
     let restricted = endpoint(&gateway, restricted).await;
     let policy = r#"{"on_http_request": [{"expressions": ["req.url.path == '/x'"],
         "actions": [{"type": "deny"}]}]}"#;
-    let policy = EndpointOptions { traffic_policy: Some(policy.to_owned()), ..Default::default() };
+    let policy = EndpointOptions { traffic_policy: Some(document(policy)), ..Default::default() };
     let policy = endpoint(&gateway, policy).await;
     let shared = gateway.http_address().unwrap().to_string();
     let tls = gateway.https_address().unwrap().to_string();

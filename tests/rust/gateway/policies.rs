@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use ginnel_api::EndpointOptions;
 use ginnel_api::Secret;
-use ginnel_gateway::{EndpointOptions, EndpointSpec, EventDelivery, Proto, Webhook};
+use ginnel_api::remote::edges::modules::WebhookVerification;
+use ginnel_gateway::{EndpointSpec, EventDelivery, Proto};
 
 use serde_json::{Value, json};
 
 use super::configured::{EdgeFixture, code, status};
-use super::support::{Direct, Peer, edges, header, mirror, soon, upstream};
+use super::support::{Direct, Peer, document, edges, header, mirror, soon, upstream};
 use crate::service::support::free_address;
 
 /// A site whose only route has a policy, before an upstream that answers with what it was sent.
@@ -272,7 +274,7 @@ async fn a_policy_leads_to_internal_endpoints_and_nothing_else_does() {
     let internal = |host: &str, policy: Option<&str>| EndpointSpec {
         host: Some(host.to_owned()),
         options: EndpointOptions {
-            traffic_policy: policy.map(str::to_owned),
+            traffic_policy: policy.map(document),
             ..EndpointOptions::default()
         },
         ..EndpointSpec::any(Proto::Http)
@@ -381,8 +383,10 @@ async fn rules_of_an_internal_endpoint_see_its_own_url() {
     let target = Direct::to(mirror().await);
     let mut endpoints = Vec::new();
     for (proto, host) in [(Proto::Http, "http.internal"), (Proto::Https, "https.internal")] {
-        let options =
-            EndpointOptions { traffic_policy: Some(policy.clone()), ..EndpointOptions::default() };
+        let options = EndpointOptions {
+            traffic_policy: Some(document(&policy)),
+            ..EndpointOptions::default()
+        };
         let spec =
             EndpointSpec { host: Some(host.to_owned()), options, ..EndpointSpec::any(proto) };
         endpoints.push(site.service.service.gateway().bind(spec, target.clone()).await.unwrap());
@@ -606,9 +610,9 @@ async fn a_tcp_edge_applies_its_policy() {
 #[tokio::test]
 async fn an_endpoint_has_a_policy_as_json_or_yaml() {
     let edges = edges().await;
-    let bind = async |policy: &str, webhook: Option<Webhook>| {
+    let bind = async |policy: &str, webhook: Option<WebhookVerification>| {
         let options = EndpointOptions {
-            traffic_policy: Some(policy.to_owned()),
+            traffic_policy: Some(document(policy)),
             webhook,
             ..EndpointOptions::default()
         };
@@ -633,6 +637,10 @@ async fn an_endpoint_has_a_policy_as_json_or_yaml() {
     for wrong in ["{", "a: [", r#"{"on_http_request": [{"actions": [{"type": "nope"}]}]}"#, "3"] {
         assert!(bind(wrong, None).await.is_err(), "{wrong}");
     }
-    let unknown = Webhook { provider: "nobody".into(), secret: Secret("x".into()) };
+    let unknown = WebhookVerification {
+        enabled: None,
+        provider: Some("nobody".into()),
+        secret: Some(Secret("x".into())),
+    };
     assert!(bind(yaml, Some(unknown)).await.is_err());
 }

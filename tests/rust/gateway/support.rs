@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use ginnel_api::EndpointOptions;
+use ginnel_api::remote::edges::modules::TrafficPolicyDocument;
 use ginnel_gateway::{
     BoxFuture, ConnectionReuse, DialError, EndpointSpec, Gateway, GatewaySettings, Io, Proto,
     PublicEndpoint, RouteRef, Target, Visitor, tls::LocalAuthority,
@@ -212,4 +214,14 @@ pub fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
 /// What must happen within a time that even a busy machine keeps.
 pub async fn soon<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(20), work).await.expect("in time")
+}
+
+/// The options of an endpoint, by the members of a bind.
+pub fn options_of(members: serde_json::Value) -> EndpointOptions {
+    EndpointOptions::decode("http", members.as_object().unwrap()).unwrap()
+}
+
+/// A traffic policy from its text.
+pub fn document(text: &str) -> TrafficPolicyDocument {
+    TrafficPolicyDocument { enabled: None, value: Some(text.to_owned()) }
 }

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use ginnel_api::Secret;
+use ginnel_api::endpoint_options::TunnelCertificate;
+use ginnel_api::{Base64, EndpointOptions};
 use ginnel_gateway::tls::{AuthorityKey, LocalAuthority};
-use ginnel_gateway::{EndpointOptions, EndpointSpec, GatewaySettings, Proto, TlsTerminationSpec};
+use ginnel_gateway::{EndpointSpec, GatewaySettings, Proto};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
@@ -230,9 +232,14 @@ async fn tls_may_end_at_the_service_for_bytes() {
     let key = rcgen::KeyPair::generate().unwrap();
     let params = rcgen::CertificateParams::new(["given.test".to_owned()]).unwrap();
     let given = (params.self_signed(&key).unwrap().pem(), Secret(key.serialize_pem()));
-    let own = TlsTerminationSpec { certificate: Some(given.clone()), ..Default::default() };
+    let pair = |cert: &str, key: &str| TunnelCertificate {
+        cert: Base64(cert.to_owned().into()),
+        key: Base64(key.to_owned().into()),
+        ..TunnelCertificate::default()
+    };
+    let own = pair(&given.0, &given.1.0);
 
-    for (termination, name) in [(TlsTerminationSpec::default(), "a.test"), (own, "given.test")] {
+    for (termination, name) in [(TunnelCertificate::default(), "a.test"), (own, "given.test")] {
         let trusted = match name {
             "a.test" => edges.authority().pem(),
             _ => &given.0,
@@ -247,11 +254,8 @@ async fn tls_may_end_at_the_service_for_bytes() {
         soon(tokio::io::AsyncReadExt::read_exact(&mut stream, &mut heard)).await.unwrap();
         assert_eq!(&heard, b"HELLO", "{name}");
     }
-    let nonsense = TlsTerminationSpec {
-        certificate: Some(("x".into(), Secret("y".into()))),
-        ..Default::default()
-    };
-    let options = EndpointOptions { tls_termination: Some(nonsense), ..Default::default() };
+    let nonsense = Some(pair("x", "y"));
+    let options = EndpointOptions { tls_termination: nonsense, ..Default::default() };
     let wanted = EndpointSpec { options, ..EndpointSpec::any(Proto::Tls) };
     assert!(edges.bind(wanted, Direct::to(address)).await.is_err());
 }

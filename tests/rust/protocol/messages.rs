@@ -1,17 +1,15 @@
 //! Messages are read in any letter case and written in one.
 
+use ginnel_api::EndpointOptions;
 use ginnel_mux::protocol::message::Auth;
 use ginnel_mux::protocol::message::AuthAnswer;
-use ginnel_mux::protocol::message::Base64Bytes;
 use ginnel_mux::protocol::message::Bind;
 use ginnel_mux::protocol::message::BindAnswer;
 use ginnel_mux::protocol::message::BindOpts;
+use ginnel_mux::protocol::message::BindPlace;
 use ginnel_mux::protocol::message::Hidden;
-use ginnel_mux::protocol::message::HttpOpts;
-use ginnel_mux::protocol::message::IpRestrictionOptions;
 use ginnel_mux::protocol::message::RemoteError;
 use ginnel_mux::protocol::message::StopTunnel;
-use ginnel_mux::protocol::message::TlsOpts;
 use ginnel_mux::protocol::message::decode;
 use ginnel_mux::protocol::message::error_text;
 
@@ -69,23 +67,21 @@ fn commands_tell_unsupported_from_unknown() {
 fn options_are_typed_whatever_the_case_of_their_names() {
     let bind: Bind = read(json!({"Proto": "https", "Opts": {
         "Hostname": "a.example", "LocalURLScheme": "https", "iprestriction": {"allow_cidrs": ["::/0"]},
-        "BasicAuth": {"credentials": [{"username": "u", "hashed_password": "aGFzaA=="}]},
+        "BasicAuth": {"credentials": [{"username": "u", "cleartext_password": "p"}]},
         "ProxyProto": 2, "OAuth": null, "RequestHeaders": {"add": ["a:b"], "addParsed": {}},
         "TrafficPolicy": "on_http_request: []"
     }}));
 
-    let options: HttpOpts = bind.opts.typed().unwrap();
+    let place = bind.opts.place("https").unwrap();
+    let options = bind.opts.endpoint("https").unwrap();
 
-    assert_eq!(options.hostname, "a.example");
-    assert_eq!(options.local_url_scheme.as_deref(), Some("https"));
-    let networks = IpRestrictionOptions { allow_cidrs: vec!["::/0".into()], deny_cidrs: vec![] };
-    assert_eq!(options.ip_restriction, Some(networks));
-    let credentials = options.basic_auth.unwrap().credentials;
-    assert_eq!(credentials[0].hashed_password, Base64Bytes(b"hash".to_vec()));
-    assert_eq!(options.proxy_proto, 2);
+    assert_eq!((place.hostname.as_str(), place.proxy_proto), ("a.example", 2));
+    assert_eq!(options.ip_restriction.unwrap().allow_cidrs, Some(vec!["::/0".to_owned()]));
+    assert_eq!(options.basic_auth.unwrap().credentials[0].username, "u");
     assert_eq!(options.oauth, None);
-    assert_eq!(options.request_headers.unwrap().add, ["a:b"]);
-    assert_eq!(options.traffic_policy.as_deref(), Some("on_http_request: []"));
+    let added = options.request_headers.unwrap().add.unwrap();
+    assert_eq!(added.0, [("a".to_owned(), "b".to_owned())]);
+    assert_eq!(options.traffic_policy.unwrap().value.as_deref(), Some("on_http_request: []"));
 }
 
 #[test]
@@ -106,18 +102,17 @@ fn an_answer_echoes_the_options_and_has_what_clients_need() {
 
 #[test]
 fn typed_options_come_back_from_their_object() {
-    let options = TlsOpts {
-        hostname: "a.example".into(),
-        mutual_tls_at_agent: true,
-        tls_termination: Some(Default::default()),
-        ..TlsOpts::default()
-    };
+    let hostname = "a.example".to_owned();
+    let place = BindPlace { hostname, mutual_tls_at_agent: true, ..BindPlace::default() };
+    let tls_termination = Some(Default::default());
+    let options = EndpointOptions { tls_termination, ..EndpointOptions::default() };
 
-    let object = BindOpts::from_typed(&options).unwrap();
+    let object = BindOpts::of_endpoint("tls", &place, &options);
 
     assert_eq!(object.get("MutualTLSAtAgent"), Some(&Value::Bool(true)));
     assert_eq!(object.get("TLSTermination"), Some(&json!({})));
-    assert_eq!(object.typed::<TlsOpts>().unwrap(), options);
+    assert_eq!(object.place("tls").unwrap(), place);
+    assert_eq!(object.endpoint("tls").unwrap(), options);
 }
 
 #[test]
@@ -155,7 +150,7 @@ fn secrets_are_not_printed() {
     let auth: Auth = read(json!({"Extra": {"AuthToken": "s3cret", "Cookie": "s3cret"}}));
     let bind: Bind = read(json!({"Extra": {"Token": "s3cret"}, "Opts": {"Auth": "s3cret"}}));
 
-    let printed = format!("{auth:?} {bind:?} {:?}", bind.opts.typed::<HttpOpts>().unwrap());
+    let printed = format!("{auth:?} {bind:?} {:?}", bind.opts);
 
     assert!(!printed.contains("s3cret"), "{printed}");
     assert_eq!(Hidden::from("x").reveal(), "x");

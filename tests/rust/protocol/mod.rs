@@ -2,3 +2,4 @@
 
 mod calls;
 mod messages;
+mod recorded;

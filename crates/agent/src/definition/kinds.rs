@@ -8,18 +8,17 @@ use std::sync::Arc;
 use rustls::ServerConfig;
 use serde_json::{Map, Value};
 
+use ginnel_api::endpoint_options::{TunnelCertificate, TunnelModuleInfo, VisitorAuthorities};
 use ginnel_api::local::tunnels;
-use ginnel_api::{Description, Metadata, mask};
+use ginnel_api::{Base64, Description, EndpointOptions, Metadata, mask};
 use ginnel_base::address::{AddressError, HostPort, UpstreamAddress, parse_port};
-use ginnel_mux::protocol::message::{
-    Base64Bytes, Empty, HttpOpts, MutualTlsOptions, TcpOpts, TlsOpts, TlsTerminationOptions,
-};
+use ginnel_mux::protocol::message::BindPlace;
 use ginnel_net::check_socket;
 use ginnel_net::tls::certificate;
 
 use super::address;
 use super::endpoint::TlsMaterial;
-use super::{Definition, EndpointDefinition};
+use super::{BindChoice, Definition, EndpointDefinition};
 use crate::relay::AppProtocol;
 use crate::tls;
 use crate::unix_sockets::{self, UnixSocketRoots};
@@ -40,33 +39,12 @@ const COMMON_FIELDS: &[&str] = &[
 /// More of them, of tunnels that are looked at request by request.
 const REQUEST_FIELDS: &[&str] = &["app_protocol", "host_header", "inspect"];
 /// More of those that have an address of their own.
-const ADDRESS_FIELDS: &[&str] = &[
-    "description",
-    "ip_restriction",
-    "policy",
-    "pooling_enabled",
-    "proxy_proto",
-    "proxy_protocol",
-    "traffic_policy",
-];
+const ADDRESS_FIELDS: &[&str] =
+    &["description", "policy", "pooling_enabled", "proxy_proto", "proxy_protocol"];
 /// More of those whose address has a name.
 const NAME_FIELDS: &[&str] = &["domain", "hostname", "mutual_tls_cas", "subdomain"];
-/// What only HTTP has.
-const HTTP_FIELDS: &[&str] = &[
-    "auth",
-    "basic_auth",
-    "bind_tls",
-    "circuit_breaker",
-    "compression",
-    "oauth",
-    "oidc",
-    "request_header",
-    "response_header",
-    "schemes",
-    "user_agent_filter",
-    "verify_webhook",
-    "websocket_tcp_converter",
-];
+/// What only HTTP has, besides modules.
+const HTTP_FIELDS: &[&str] = &["auth", "bind_tls", "schemes"];
 
 /// A definition while it is read.
 pub(super) struct DefinitionReader {
@@ -181,9 +159,17 @@ impl DefinitionReader {
 
     /// Refuses the fields of other kinds of tunnels.
     fn refuse_others(&mut self, document: &Map<String, Value>, own: &[&[&str]]) {
-        let is_own = |name: &&str| !own.iter().any(|fields| fields.contains(name));
-        let others = document.keys().map(String::as_str);
-        for field in others.filter(|name| !COMMON_FIELDS.contains(name)).filter(is_own) {
+        let proto = self.start.proto.clone().unwrap_or_default();
+        let is_module = |name: &str| {
+            let row = TunnelModuleInfo::of_field(name);
+            row.is_some_and(|row| row.protocols.contains(&proto.as_str()))
+        };
+        let is_own = |name: &str| {
+            COMMON_FIELDS.contains(&name)
+                || own.iter().any(|fields| fields.contains(&name))
+                || is_module(name)
+        };
+        for field in document.keys().map(String::as_str).filter(|name| !is_own(name)) {
             self.problem(field, "does not belong to this kind of tunnel");
         }
     }
@@ -219,43 +205,46 @@ impl DefinitionReader {
                 X-Forwarded-For";
             self.problem(field, &format!("{version} {problem}"));
         }
-        let mut options = HttpOpts {
-            subdomain: self.subdomain(),
-            compression: (self.start.compression == Some(true)).then_some(Empty {}),
-            websocket_tcp_converter: (self.start.websocket_tcp_converter == Some(true))
-                .then_some(Empty {}),
-            circuit_breaker: self.circuit_breaker(),
-            ip_restriction: self.ip_restriction(),
-            basic_auth: self.basic_auth(),
-            request_headers: self.headers("request_header", |start| start.request_header.take()),
-            response_headers: self.headers("response_header", |start| start.response_header.take()),
-            user_agent_filter: self.user_agent_filter(),
-            oauth: self.oauth(),
-            oidc: self.oidc(),
-            webhook_verification: self.webhook(),
-            traffic_policy: self.policy(),
-            ..HttpOpts::default()
-        };
+        let (mut place, mut options) = (self.place(), self.modules("http"));
         if options.oauth.is_some() && options.oidc.is_some() {
             self.problem("oidc", "visitors log in once: leave out oidc or oauth");
         }
-        options.hostname = self.domain(&options.subdomain);
-        options.domain.clone_from(&options.hostname);
-        options.mutual_tls_ca = self.mutual_tls();
-        if options.mutual_tls_ca.is_some() && schemes.contains(&"http") {
+        self.name_place(&mut place);
+        options.mutual_tls = self.mutual_tls();
+        if options.mutual_tls.is_some() && schemes.contains(&"http") {
             self.problem("mutual_tls_cas", "is only supported for https alone");
         }
-        Some(EndpointDefinition::Http { schemes, options: Box::new(options) })
+        Some(EndpointDefinition::Http { schemes, bind: Box::new(BindChoice { place, options }) })
+    }
+
+    /// Reads the modules of a tunnel, with the older names of some fields.
+    fn modules(&mut self, proto: &str) -> EndpointOptions {
+        if let Some(user) = self.start.auth.take() {
+            self.start.basic_auth.get_or_insert_default().push(user);
+        }
+        let older = self.start.policy.take();
+        if older.is_some() && self.start.traffic_policy.is_some() {
+            self.problem("policy", "is the older name of traffic_policy; use only one of them");
+        }
+        self.start.traffic_policy = self.start.traffic_policy.take().or(older);
+        EndpointOptions::read(proto, &mut self.start, &mut self.problems)
+    }
+
+    /// Reads the place of a tunnel whose address has a name, without the whole name.
+    fn place(&mut self) -> BindPlace {
+        BindPlace { subdomain: self.subdomain(), ..BindPlace::default() }
+    }
+
+    /// Reads the whole name of a place.
+    fn name_place(&mut self, place: &mut BindPlace) {
+        place.hostname = self.domain(&place.subdomain);
+        place.domain.clone_from(&place.hostname);
     }
 
     fn tcp(&mut self) -> EndpointDefinition {
-        EndpointDefinition::Tcp(TcpOpts {
-            addr: self.remote_addr(),
-            proxy_proto: self.proxy_proto().1,
-            ip_restriction: self.ip_restriction(),
-            traffic_policy: self.policy(),
-            ..TcpOpts::default()
-        })
+        let (addr, proxy_proto) = (self.remote_addr(), self.proxy_proto().1);
+        let place = BindPlace { addr, proxy_proto, ..BindPlace::default() };
+        EndpointDefinition::Tcp(Box::new(BindChoice { place, options: self.modules("tcp") }))
     }
 
     fn remote_addr(&mut self) -> String {
@@ -281,35 +270,29 @@ impl DefinitionReader {
 
     fn tls(&mut self) -> EndpointDefinition {
         let (proxy_field, proxy_proto) = self.proxy_proto();
-        let mut options = TlsOpts {
-            subdomain: self.subdomain(),
-            proxy_proto,
-            ip_restriction: self.ip_restriction(),
-            traffic_policy: self.policy(),
-            ..TlsOpts::default()
-        };
+        let mut place = BindPlace { proxy_proto, ..self.place() };
+        let mut options = self.modules("tls");
         let pair = self.pair();
         match self.start.terminate_at.take().as_deref() {
             None if pair.is_none() => self.refuse_mutual_tls(),
             Some("upstream") => self.refuse_mutual_tls(),
             None | Some("edge") => {
-                options.mutual_tls_at_edge = self.mutual_tls();
+                options.mutual_tls = self.mutual_tls();
                 self.check_pair(pair.as_ref());
                 let (cert, key) = pair.unwrap_or_default();
-                options.tls_termination = Some(TlsTerminationOptions {
-                    cert: Base64Bytes(cert),
-                    key: Base64Bytes(key),
-                    ..TlsTerminationOptions::default()
+                options.tls_termination = Some(TunnelCertificate {
+                    cert: Base64(cert.into()),
+                    key: Base64(key.into()),
+                    ..TunnelCertificate::default()
                 });
             }
             Some("agent") => {
-                options.mutual_tls_at_agent = self.end_tls(pair, (proxy_field, proxy_proto))
+                place.mutual_tls_at_agent = self.end_tls(pair, (proxy_field, proxy_proto))
             }
             Some(_) => self.problem("terminate_at", "must be edge, agent or upstream"),
         }
-        options.hostname = self.domain(&options.subdomain);
-        options.domain.clone_from(&options.hostname);
-        EndpointDefinition::Tls(Box::new(options))
+        self.name_place(&mut place);
+        EndpointDefinition::Tls(Box::new(BindChoice { place, options }))
     }
 
     /// A tunnel that edges find; TLS that they do not end, the agent can.
@@ -368,8 +351,8 @@ impl DefinitionReader {
     }
 
     /// Who signs the certificates that visitors must show to the service.
-    fn mutual_tls(&mut self) -> Option<MutualTlsOptions> {
-        self.authorities().map(|pem| MutualTlsOptions { mutual_tls_ca: Base64Bytes(pem) })
+    fn mutual_tls(&mut self) -> Option<VisitorAuthorities> {
+        self.authorities().map(|pem| VisitorAuthorities { mutual_tls_ca: Base64(pem.into()) })
     }
 
     fn authorities(&mut self) -> Option<Vec<u8>> {

@@ -21,13 +21,11 @@ use super::relay::{AppProtocol, HostHeader};
 use super::unix_sockets::UnixSocketRoots;
 pub use endpoint::PublicAddress;
 pub(super) use endpoint::{INTERNAL, PUBLIC, TUNNEL_NAMES, is_internal_url, upstream};
-use ginnel_api::Operation;
 use ginnel_api::decode::{self, ArgumentError};
 use ginnel_api::local::{endpoints, tunnels};
+use ginnel_api::{EndpointOptions, Operation};
 use ginnel_base::address::UpstreamAddress;
-use ginnel_mux::protocol::message::{
-    Bind, BindExtra, BindLabeled, BindOpts, HttpOpts, TcpOpts, TlsOpts,
-};
+use ginnel_mux::protocol::message::{Bind, BindExtra, BindLabeled, BindOpts, BindPlace};
 use kinds::DefinitionReader;
 
 /// What is wrong with a binding of an endpoint at a public URL or host, for a sentence behind it; none where it
@@ -80,15 +78,24 @@ pub enum EndpointDefinition {
     Http {
         /// `https` first.
         schemes: Vec<&'static str>,
-        /// The options of the bind.
-        options: Box<HttpOpts>,
+        /// Place and options of the endpoint.
+        bind: Box<BindChoice>,
     },
     /// As a TCP port.
-    Tcp(TcpOpts),
+    Tcp(Box<BindChoice>),
     /// As a TLS port.
-    Tls(Box<TlsOpts>),
+    Tls(Box<BindChoice>),
     /// Through edges, by labels.
     Labeled(BTreeMap<String, String>),
+}
+
+/// The place of an endpoint and its options.
+#[derive(Debug, Clone, Default)]
+pub struct BindChoice {
+    /// The wanted place.
+    pub place: BindPlace,
+    /// The modules that the service applies to the traffic.
+    pub options: EndpointOptions,
 }
 
 /// What stands in the documents of policies and logins may be secret: it is named and not shown.
@@ -214,14 +221,13 @@ impl Definition {
 
     /// The options of the bind, as the protocol has them.
     pub fn bind_options(&self) -> BindOpts {
-        let options = match &self.public {
-            EndpointDefinition::Http { options, .. } => BindOpts::from_typed(options.as_ref()),
-            EndpointDefinition::Tcp(options) => BindOpts::from_typed(options),
-            EndpointDefinition::Tls(options) => BindOpts::from_typed(options.as_ref()),
-            EndpointDefinition::Labeled(_) => Ok(BindOpts::default()),
+        let (proto, bind) = match &self.public {
+            EndpointDefinition::Http { bind, .. } => ("http", bind),
+            EndpointDefinition::Tcp(bind) => ("tcp", bind),
+            EndpointDefinition::Tls(bind) => ("tls", bind),
+            EndpointDefinition::Labeled(_) => return BindOpts::default(),
         };
-        // Plain structs always make objects.
-        options.unwrap_or_default()
+        BindOpts::of_endpoint(proto, &bind.place, &bind.options)
     }
 }
 
@@ -388,12 +394,9 @@ mod tests {
 
             let definition = read(document).unwrap();
             assert!(!format!("{definition:?}").contains("swordfish"));
-            let EndpointDefinition::Http { options, .. } = definition.public else {
-                unreachable!()
-            };
-            assert!(!format!("{options:?}").contains("swordfish"));
-            let options = if field == "oauth" { options.oauth } else { options.oidc };
-            assert_eq!(serde_json::to_value(options).unwrap(), expected);
+            assert!(!format!("{:?}", definition.public).contains("swordfish"));
+            let member = if field == "oauth" { "OAuth" } else { "OIDC" };
+            assert_eq!(definition.bind_options().get(member), Some(&expected));
         }
         for (field, missing) in
             [("oauth", vec!["provider"]), ("oidc", vec!["issuer_url", "client_id"])]
@@ -425,12 +428,10 @@ mod tests {
         }))
         .unwrap();
 
-        let EndpointDefinition::Http { schemes, options } = definition.public else {
-            unreachable!()
-        };
+        let EndpointDefinition::Http { schemes, bind } = definition.public else { unreachable!() };
         assert_eq!(schemes, ["https", "http"]);
-        assert_eq!(options.domain, "a.test");
-        assert_eq!(options.basic_auth.unwrap().credentials[0].username, "user");
+        assert_eq!(bind.place.domain, "a.test");
+        assert_eq!(bind.options.basic_auth.unwrap().credentials[0].username, "user");
     }
 
     #[test]

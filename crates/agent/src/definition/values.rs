@@ -3,18 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use http::{HeaderName, HeaderValue};
 use serde_json::Value;
 
-use ginnel_api::local::tunnels::{HeaderChanges, Start};
-use ginnel_api::{mask, policy_document};
+use ginnel_api::mask;
 use ginnel_base::address::{
     Authority, HostName, HostPattern, HostPort, RequestHost, Scheme, UpstreamAddress,
-    with_ascii_host,
-};
-use ginnel_mux::protocol::message::{
-    BasicAuthCredential, BasicAuthOptions, CircuitBreakerOptions, HeaderOptions,
-    IpRestrictionOptions, LoginOptions, UserAgentOptions, WebhookOptions,
 };
 use ginnel_net::tls::certificate;
 
@@ -24,8 +17,6 @@ use crate::tls::Trust;
 
 /// The longest name of a tunnel, in bytes.
 const MAX_NAME_BYTES: usize = 255;
-/// How many passwords a tunnel may have.
-const MAX_CREDENTIALS: usize = 10;
 
 impl DefinitionReader {
     pub(super) fn name(&mut self) -> String {
@@ -171,160 +162,6 @@ impl DefinitionReader {
         version
     }
 
-    pub(super) fn circuit_breaker(&mut self) -> Option<CircuitBreakerOptions> {
-        let error_threshold = self.start.circuit_breaker.take()?;
-        if !(0.0..=1.0).contains(&error_threshold) {
-            self.problem("circuit_breaker", "must be a number from 0 to 1");
-        }
-        Some(CircuitBreakerOptions { error_threshold })
-    }
-
-    pub(super) fn ip_restriction(&mut self) -> Option<IpRestrictionOptions> {
-        let cidrs = self.start.ip_restriction.take()?;
-        let (allow_cidrs, deny_cidrs) = (cidrs.allow_cidrs, cidrs.deny_cidrs);
-        Some(IpRestrictionOptions {
-            allow_cidrs: allow_cidrs.unwrap_or_default(),
-            deny_cidrs: deny_cidrs.unwrap_or_default(),
-        })
-    }
-
-    pub(super) fn user_agent_filter(&mut self) -> Option<UserAgentOptions> {
-        let filter = self.start.user_agent_filter.take()?;
-        Some(UserAgentOptions {
-            allow: filter.allow.unwrap_or_default(),
-            deny: filter.deny.unwrap_or_default(),
-        })
-    }
-
-    pub(super) fn headers(
-        &mut self,
-        field: &str,
-        take: impl FnOnce(&mut Start) -> Option<HeaderChanges>,
-    ) -> Option<HeaderOptions> {
-        let changes = take(&mut self.start)?;
-        let (add, remove) = (changes.add.unwrap_or_default(), changes.remove.unwrap_or_default());
-        if !add.iter().all(|header| is_header(header)) {
-            self.problem(field, "add must be a list of name:value");
-        }
-        Some(HeaderOptions { add, remove })
-    }
-
-    pub(super) fn oauth(&mut self) -> Option<LoginOptions> {
-        let login = self.start.oauth.take()?;
-        let provider = login.provider.unwrap_or_default();
-        if provider.is_empty() {
-            self.problem("oauth.provider", "is required");
-        }
-        Some(LoginOptions {
-            provider,
-            client_id: login.client_id.unwrap_or_default(),
-            client_secret: login.client_secret.unwrap_or_default().0.into(),
-            allow_emails: login.allow_emails.unwrap_or_default(),
-            allow_domains: login.allow_domains.unwrap_or_default(),
-            scopes: login.scopes.unwrap_or_default(),
-            ..LoginOptions::default()
-        })
-    }
-
-    pub(super) fn oidc(&mut self) -> Option<LoginOptions> {
-        let login = self.start.oidc.take()?;
-        let required =
-            [("oidc.issuer_url", &login.issuer_url), ("oidc.client_id", &login.client_id)];
-        for (field, value) in required {
-            if value.as_deref().unwrap_or_default().is_empty() {
-                self.problem(field, "is required");
-            }
-        }
-        Some(LoginOptions {
-            issuer_url: self.ascii_url("oidc.issuer_url", login.issuer_url.unwrap_or_default()),
-            client_id: login.client_id.unwrap_or_default(),
-            client_secret: login.client_secret.unwrap_or_default().0.into(),
-            allow_emails: login.allow_emails.unwrap_or_default(),
-            allow_domains: login.allow_domains.unwrap_or_default(),
-            scopes: login.scopes.unwrap_or_default(),
-            ..LoginOptions::default()
-        })
-    }
-
-    /// Returns a URL with its host in the `xn--` form.
-    fn ascii_url(&mut self, field: &str, url: String) -> String {
-        match with_ascii_host(&url) {
-            Ok(url) => url.into_owned(),
-            Err(problem) => {
-                self.problem(field, &format!("{:?} {problem}", mask::url(&url)));
-                url
-            }
-        }
-    }
-
-    pub(super) fn webhook(&mut self) -> Option<WebhookOptions> {
-        let webhook = self.start.verify_webhook.take()?;
-        let provider = webhook.provider.unwrap_or_default();
-        if provider.is_empty() {
-            self.problem("verify_webhook.provider", "is required");
-        }
-        let secret = webhook.secret.unwrap_or_default().0.as_str().into();
-        Some(WebhookOptions { provider, secret, ..WebhookOptions::default() })
-    }
-
-    pub(super) fn basic_auth(&mut self) -> Option<BasicAuthOptions> {
-        let mut entries = self.start.basic_auth.take().unwrap_or_default();
-        entries.extend(self.start.auth.take());
-        if entries.len() > MAX_CREDENTIALS {
-            let problem = format!("has {} entries, the limit is {MAX_CREDENTIALS}", entries.len());
-            self.problem("basic_auth", &problem);
-        }
-        let mut credentials = Vec::new();
-        for (at, entry) in entries.iter().enumerate() {
-            // A message shows only the length of a password.
-            let problem = match entry.0.split_once(':') {
-                Some((username, password)) if (8..=128).contains(&password.len()) => {
-                    credentials.push(BasicAuthCredential {
-                        username: username.to_owned(),
-                        cleartext_password: password.into(),
-                        ..BasicAuthCredential::default()
-                    });
-                    continue;
-                }
-                Some((_, password)) => format!("has a password of {} bytes", password.len()),
-                None => "has no colon".to_owned(),
-            };
-            let form = "must be user:password with 8 to 128 characters";
-            self.problem("basic_auth", &format!("{form}: entry {} {problem}", at + 1));
-        }
-        (!credentials.is_empty()).then_some(BasicAuthOptions { credentials })
-    }
-
-    pub(super) fn policy(&mut self) -> Option<String> {
-        let (old, new) = (self.start.policy.take(), self.start.traffic_policy.take());
-        if old.is_some() && new.is_some() {
-            self.problem("policy", "is the older name of traffic_policy; use only one of them");
-        }
-        match new.or(old)? {
-            // An empty text would be an endpoint without a policy, open to every visitor.
-            Value::String(text) if text.trim().is_empty() => {
-                let problem = "is empty; write a policy, or leave the field out for none";
-                self.problem("traffic_policy", problem);
-                None
-            }
-            Value::String(text) => Some(text),
-            value @ Value::Object(_) => {
-                if let Some(path) = policy_document::unclear_number(&value) {
-                    let problem = "is a number in a text field; put it into quotes";
-                    self.problem(
-                        "traffic_policy",
-                        &format!("{} {problem}", path.trim_start_matches('.')),
-                    );
-                }
-                Some(policy_document::with_texts(&value).to_string())
-            }
-            _ => {
-                self.problem("traffic_policy", "must be an object or its text");
-                None
-            }
-        }
-    }
-
     pub(super) fn verify(&mut self, address: Option<&UpstreamAddress>) -> Option<Option<PathBuf>> {
         let is_enabled = self.start.upstream_tls_verify.unwrap_or_default();
         let file = self.start.upstream_tls_verify_cas.take().map(PathBuf::from);
@@ -340,13 +177,6 @@ impl DefinitionReader {
         }
         is_enabled.then_some(file)
     }
-}
-
-/// Whether a text is a header: a name, a colon, and a value within one line.
-fn is_header(text: &str) -> bool {
-    let Some((name, value)) = text.split_once(':') else { return false };
-    let is_name = HeaderName::from_bytes(name.trim().as_bytes()).is_ok();
-    is_name && HeaderValue::from_bytes(value.trim().as_bytes()).is_ok()
 }
 
 /// Whether a text can be one label of a host name.

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::endpoint_options::tunnel_modules;
 use crate::macros::{resource, wire};
 use crate::{Number, Secret, TextOrNumber};
 
@@ -152,100 +153,87 @@ wire! {
     }
 }
 
-resource! {
-    /// Tunnels of the agent.
-    "tunnels" {
-        /// List the running tunnels, oldest first.
-        GET "/tunnels" List() -> [tunnels: AgentTunnel];
-        /// Start a tunnel; returns when the service has bound its public address.
-        POST "/tunnels" Start(
-            /// Where to forward to: a port, `host:port` or a URL.
-            addr: TextOrNumber,
-            [
-            /// `http`, `tcp` or `tls`; left out for a labeled tunnel.
-            proto: String,
-            /// The name; unique among the running tunnels, at most 255 bytes.
-            name: String,
-            /// Labels, `name=value`, of a labeled tunnel.
-            labels: Value,
-            /// Free text that the management API shows; at most 4096 bytes.
-            metadata: String,
-            /// Human-readable description of the tunnel, which the management API shows; at most 255 bytes.
-            description: String,
-            /// False to capture no requests.
-            inspect: bool,
-            /// Public schemes of an HTTP tunnel, `http` and `https`.
-            schemes: Vec<String>,
-            /// The public host.
-            domain: String,
-            /// The older name of `domain`.
-            hostname: String,
-            /// The first label of the public host, below the service's base domain.
-            subdomain: String,
-            /// The public address of a TCP tunnel, `host:port`.
-            remote_addr: String,
-            /// `rewrite`, `preserve` or the value of the `Host` header.
-            host_header: String,
-            /// The users who may connect, `user:password`.
-            basic_auth: Vec<Secret>,
-            /// The share of 5xx responses, 0 to 1, above which requests are refused.
-            circuit_breaker: f64,
-            /// True to compress responses.
-            compression: bool,
-            /// Changes to the headers of requests.
-            request_header: HeaderChanges,
-            /// Changes to the headers of responses.
-            response_header: HeaderChanges,
-            /// Which addresses may connect.
-            ip_restriction: IpRestriction,
-            /// Which user agents may connect.
-            user_agent_filter: UserAgentFilter,
-            /// Where visitors log in with OAuth, and who of them may connect.
-            oauth: TunnelOauth,
-            /// Where visitors log in with OpenID Connect, and who of them may connect.
-            oidc: TunnelOidc,
-            /// How webhooks are verified.
-            verify_webhook: WebhookVerification,
-            /// True to convert WebSockets into plain TCP streams.
-            websocket_tcp_converter: bool,
-            /// A file of certificates; visitors must present one that these have signed.
-            mutual_tls_cas: String,
-            /// A certificate file; the service terminates TLS, or by labels or `terminate_at` the agent.
-            crt: String,
-            /// The file of the certificate's key.
-            key: Secret,
-            /// Where TLS is terminated: `edge`, `agent` or `upstream`.
-            terminate_at: String,
-            /// The version of the PROXY protocol for the local service, 1 or 2.
-            proxy_proto: TextOrNumber,
-            /// The longer name of `proxy_proto`.
-            proxy_protocol: TextOrNumber,
-            /// A traffic policy: an object, or its JSON or YAML text.
-            policy: Value,
-            /// The newer name of `policy`.
-            traffic_policy: Value,
-            /// True to verify the certificate of the local service.
-            upstream_tls_verify: bool,
-            /// File with certificates that verify the local service.
-            upstream_tls_verify_cas: String,
-            /// True to share the URL, and its load, with other endpoints of the account that do.
-            pooling_enabled: bool,
-            /// What the local service speaks: `http1` or `http2`, which gRPC needs.
-            app_protocol: String,
-            /// Version 1 of `schemes`: true, false or `both`.
-            bind_tls: Value,
-            /// Version 1 of `basic_auth`: `user:password`.
-            auth: Secret,
-        ]) -> AgentTunnel;
-        /// Fetch one running tunnel.
-        GET "/tunnels/{name}" Get(
-            /// The name of the tunnel.
-            name: String
-        ) -> AgentTunnel;
-        /// Stop a tunnel and close its connections; its captured requests stay.
-        DELETE "/tunnels/{name}" Stop(
-            /// The name of the tunnel.
-            name: String
-        );
-    }
+/// Declares the resource, with the modules of tunnels among the parameters of a start.
+macro_rules! tunnels_resource {
+    ($({
+        $(#[doc = $doc:literal])+
+        $field:ident : $Definition:ty => $($rest:tt)+
+    })+) => {
+        resource! {
+            /// Tunnels of the agent.
+            "tunnels" {
+                /// List the running tunnels, oldest first.
+                GET "/tunnels" List() -> [tunnels: AgentTunnel];
+                /// Start a tunnel; returns when the service has bound its public address.
+                POST "/tunnels" Start(
+                    /// Where to forward to: a port, `host:port` or a URL.
+                    addr: TextOrNumber,
+                    [
+                    /// `http`, `tcp` or `tls`; left out for a labeled tunnel.
+                    proto: String,
+                    /// The name; unique among the running tunnels, at most 255 bytes.
+                    name: String,
+                    /// Labels, `name=value`, of a labeled tunnel.
+                    labels: Value,
+                    /// Free text that the management API shows; at most 4096 bytes.
+                    metadata: String,
+                    /// Human-readable description of the tunnel, which the management API shows; at most 255 bytes.
+                    description: String,
+                    /// False to capture no requests.
+                    inspect: bool,
+                    /// Public schemes of an HTTP tunnel, `http` and `https`.
+                    schemes: Vec<String>,
+                    /// The public host.
+                    domain: String,
+                    /// The older name of `domain`.
+                    hostname: String,
+                    /// The first label of the public host, below the service's base domain.
+                    subdomain: String,
+                    /// The public address of a TCP tunnel, `host:port`.
+                    remote_addr: String,
+                    /// `rewrite`, `preserve` or the value of the `Host` header.
+                    host_header: String,
+                    $( $(#[doc = $doc])+ $field: $Definition, )+
+                    /// A file of certificates; visitors must present one that these have signed.
+                    mutual_tls_cas: String,
+                    /// A certificate file; the service terminates TLS, or by labels or `terminate_at` the agent.
+                    crt: String,
+                    /// The file of the certificate's key.
+                    key: Secret,
+                    /// Where TLS is terminated: `edge`, `agent` or `upstream`.
+                    terminate_at: String,
+                    /// The version of the PROXY protocol for the local service, 1 or 2.
+                    proxy_proto: TextOrNumber,
+                    /// The longer name of `proxy_proto`.
+                    proxy_protocol: TextOrNumber,
+                    /// The older name of `traffic_policy`.
+                    policy: Value,
+                    /// True to verify the certificate of the local service.
+                    upstream_tls_verify: bool,
+                    /// File with certificates that verify the local service.
+                    upstream_tls_verify_cas: String,
+                    /// True to share the URL, and its load, with other endpoints of the account that do.
+                    pooling_enabled: bool,
+                    /// What the local service speaks: `http1` or `http2`, which gRPC needs.
+                    app_protocol: String,
+                    /// Version 1 of `schemes`: true, false or `both`.
+                    bind_tls: Value,
+                    /// Version 1 of `basic_auth`: `user:password`.
+                    auth: Secret,
+                ]) -> AgentTunnel;
+                /// Fetch one running tunnel.
+                GET "/tunnels/{name}" Get(
+                    /// The name of the tunnel.
+                    name: String
+                ) -> AgentTunnel;
+                /// Stop a tunnel and close its connections; its captured requests stay.
+                DELETE "/tunnels/{name}" Stop(
+                    /// The name of the tunnel.
+                    name: String
+                );
+            }
+        }
+    };
 }
+
+tunnel_modules!(tunnels_resource);

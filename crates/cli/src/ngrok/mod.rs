@@ -153,7 +153,7 @@ fn api_key(matches: &ArgMatches) -> Result<Option<Secret>, CliError> {
 /// What stands on the command line and should not be seen by others.
 fn secrets(matches: &ArgMatches) -> Vec<String> {
     let ids = [AUTHTOKEN, API_KEY, config_file::SECRET];
-    let ids = ids.into_iter().chain(tunnel_flags::SECRET_FLAGS);
+    let ids = ids.into_iter().chain(tunnel_flags::secret_flags());
     let own = ids.filter_map(|id| matches.try_get_many::<String>(id).ok().flatten());
     let own: Vec<_> = own.flatten().cloned().collect();
     let inner = matches.subcommand().map(|(_, inner)| secrets(inner)).unwrap_or_default();

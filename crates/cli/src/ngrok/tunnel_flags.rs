@@ -1,25 +1,28 @@
 //! The options of `http`, `tcp` and `tls`: one row each, and the field of a tunnel's definition that it sets.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::{Map, Value, json};
 
 use ginnel_agent::definition::{Definition, PublicAddress, binding_problem};
+use ginnel_api::endpoint_options::{TUNNEL_MODULES, TunnelModuleInfo};
 use ginnel_api::local::tunnels;
-use ginnel_api::{Kind, Operation, documentation, mask};
+use ginnel_api::{Field, Kind, Operation, documentation, mask};
 
 use super::remote_file::{self, FetchError};
 use crate::agent::{UNNAMED, read_file};
 use crate::error::{CliError, Exit};
 
 /// An option.
+#[derive(Clone)]
 struct TunnelFlag {
     name: &'static str,
     /// The commands that have it.
     commands: &'static [&'static str],
     /// The field that it sets; a dot leads into a record.
-    field: &'static str,
+    field: Cow<'static, str>,
     value: FlagValue,
 }
 
@@ -50,10 +53,11 @@ const fn row(
     field: &'static str,
     value: FlagValue,
 ) -> TunnelFlag {
-    TunnelFlag { name, commands, field, value }
+    TunnelFlag { name, commands, field: Cow::Borrowed(field), value }
 }
 
-const FLAGS: &[TunnelFlag] = &[
+/// The options that are not those of modules.
+const OTHER_FLAGS: &[TunnelFlag] = &[
     row("name", ALL, "name", FlagValue::Text),
     row("metadata", ALL, "metadata", FlagValue::Text),
     row("description", ALL, "description", FlagValue::Text),
@@ -67,33 +71,7 @@ const FLAGS: &[TunnelFlag] = &[
     row("app-protocol", HTTP, "app_protocol", FlagValue::Text),
     row("upstream-protocol", HTTP, "app_protocol", FlagValue::Text),
     row("inspect", HTTP, "inspect", FlagValue::Switch),
-    row("basic-auth", HTTP, "basic_auth", FlagValue::Texts),
     row("auth", HTTP, "auth", FlagValue::Text),
-    row("circuit-breaker", HTTP, "circuit_breaker", FlagValue::Number),
-    row("compression", HTTP, "compression", FlagValue::Switch),
-    row("websocket-tcp-converter", HTTP, "websocket_tcp_converter", FlagValue::Switch),
-    row("request-header-add", HTTP, "request_header.add", FlagValue::Texts),
-    row("request-header-remove", HTTP, "request_header.remove", FlagValue::Texts),
-    row("response-header-add", HTTP, "response_header.add", FlagValue::Texts),
-    row("response-header-remove", HTTP, "response_header.remove", FlagValue::Texts),
-    row("ua-filter-allow", HTTP, "user_agent_filter.allow", FlagValue::Texts),
-    row("ua-filter-deny", HTTP, "user_agent_filter.deny", FlagValue::Texts),
-    row("oauth", HTTP, "oauth.provider", FlagValue::Text),
-    row("oauth-client-id", HTTP, "oauth.client_id", FlagValue::Text),
-    row("oauth-client-secret", HTTP, "oauth.client_secret", FlagValue::Text),
-    row("oauth-allow-email", HTTP, "oauth.allow_emails", FlagValue::Texts),
-    row("oauth-allow-domain", HTTP, "oauth.allow_domains", FlagValue::Texts),
-    row("oauth-scope", HTTP, "oauth.scopes", FlagValue::Texts),
-    row("oidc", HTTP, "oidc.issuer_url", FlagValue::Text),
-    row("oidc-client-id", HTTP, "oidc.client_id", FlagValue::Text),
-    row("oidc-client-secret", HTTP, "oidc.client_secret", FlagValue::Text),
-    row("oidc-allow-email", HTTP, "oidc.allow_emails", FlagValue::Texts),
-    row("oidc-allow-domain", HTTP, "oidc.allow_domains", FlagValue::Texts),
-    row("oidc-scope", HTTP, "oidc.scopes", FlagValue::Texts),
-    row("verify-webhook", HTTP, "verify_webhook.provider", FlagValue::Text),
-    row("verify-webhook-secret", HTTP, "verify_webhook.secret", FlagValue::Text),
-    row("cidr-allow", ALL, "ip_restriction.allow_cidrs", FlagValue::Texts),
-    row("cidr-deny", ALL, "ip_restriction.deny_cidrs", FlagValue::Texts),
     row("pooling-enabled", ALL, "pooling_enabled", FlagValue::Switch),
     row("traffic-policy-file", ALL, "traffic_policy", FlagValue::Content),
     row("policy-file", ALL, "policy", FlagValue::Content),
@@ -108,9 +86,45 @@ const FLAGS: &[TunnelFlag] = &[
     row("terminate-at", TLS, "terminate_at", FlagValue::Text),
 ];
 
-/// The options whose values nobody else should see.
-pub(super) const SECRET_FLAGS: [&str; 5] =
-    ["basic-auth", "auth", "oauth-client-secret", "oidc-client-secret", "verify-webhook-secret"];
+/// Returns the options of a command: those of modules, which the table of modules has, and others.
+fn flags(command: &str) -> impl Iterator<Item = TunnelFlag> {
+    let known = OTHER_FLAGS.iter().cloned().chain(TUNNEL_MODULES.iter().flat_map(flags_of));
+    known.filter(move |flag| flag.commands.contains(&command))
+}
+
+/// Returns the options of a module.
+fn flags_of(row: &'static TunnelModuleInfo) -> impl Iterator<Item = TunnelFlag> {
+    row.flags.iter().map(|(name, inner)| {
+        let field = match *inner {
+            "" => Cow::Borrowed(row.field),
+            inner => Cow::Owned(format!("{}.{inner}", row.field)),
+        };
+        let value = known_field(&field).map_or(FlagValue::Text, |it| FlagValue::of(&it.kind));
+        TunnelFlag { name, commands: row.protocols, field, value }
+    })
+}
+
+impl FlagValue {
+    /// Returns the form of the values of fields of this kind.
+    fn of(kind: &Kind) -> Self {
+        match kind {
+            Kind::List(_) => Self::Texts,
+            Kind::Bool => Self::Switch,
+            Kind::Number => Self::Number,
+            _ => Self::Text,
+        }
+    }
+}
+
+/// Returns the options with secret values: those of modules that set a secret, and the older form of one.
+pub(super) fn secret_flags() -> impl Iterator<Item = &'static str> {
+    let is_secret = |kind: &Kind| matches!(kind, Kind::Secret | Kind::List(Kind::Secret));
+    let of_modules = TUNNEL_MODULES.iter().flat_map(flags_of);
+    let secret = of_modules
+        .filter(move |flag| known_field(&flag.field).is_some_and(|field| is_secret(&field.kind)));
+    secret.map(|flag| flag.name).chain(["auth"])
+}
+
 const URL: &str = "url";
 const BINDING: &str = "binding";
 
@@ -119,16 +133,15 @@ pub(super) fn with_arguments(command: Command) -> Command {
     let name = command.get_name().to_owned();
     let addr = Arg::new("addr").required(true).value_name("ADDR").help(doc("addr"));
     let url = Arg::new(URL).long(URL).value_name("URL").help("The public URL, or its host alone");
-    let flags = FLAGS.iter().filter(|flag| flag.commands.contains(&name.as_str()));
     let binding = Arg::new(BINDING).long(BINDING).value_name("BINDING").action(ArgAction::Append);
     let binding = binding
         .value_delimiter(',')
         .help("Who can reach it: public, or internal with a --url at a host below .internal");
-    command.arg(addr).arg(url).arg(binding).args(flags.map(argument))
+    command.arg(addr).arg(url).arg(binding).args(flags(&name).map(argument))
 }
 
-fn argument(flag: &'static TunnelFlag) -> Arg {
-    let argument = Arg::new(flag.name).long(flag.name).help(doc(flag.field));
+fn argument(flag: TunnelFlag) -> Arg {
+    let argument = Arg::new(flag.name).long(flag.name).help(doc(&flag.field));
     match flag.value {
         FlagValue::Text => argument.value_name("TEXT"),
         FlagValue::Texts => argument.value_name("TEXT").action(ArgAction::Append),
@@ -146,21 +159,24 @@ fn argument(flag: &'static TunnelFlag) -> Arg {
     }
 }
 
-/// What the table of the agent API says of a field, or of one inside of it.
+/// Returns the text of the agent API about a field, or about one inside of it.
 fn doc(field: &str) -> String {
+    known_field(field).map(|field| documentation::in_one_line(field.doc)).unwrap_or_default()
+}
+
+/// Returns a field in the table of the agent API, or one inside of it.
+fn known_field(path: &str) -> Option<&'static Field> {
     let mut known = tunnels::Start::INFO.parameters;
-    let mut doc = "";
-    for name in field.split('.') {
-        let Some(field) = known.iter().find(|field| field.name == name) else {
-            return String::new();
-        };
-        doc = field.doc;
+    let mut found = None;
+    for name in path.split('.') {
+        let field = known.iter().find(|field| field.name == name)?;
         known = match &field.kind {
             Kind::Record(shape) => shape.fields,
             _ => &[],
         };
+        found = Some(field);
     }
-    documentation::in_one_line(doc)
+    found
 }
 
 /// The definition that a command line gives.
@@ -174,11 +190,10 @@ pub(super) fn definition(proto: &str, matches: &ArgMatches) -> Result<Definition
     if let Some(url) = matches.get_one::<String>(URL) {
         apply_url(url, proto, &mut document)?;
     }
-    let known = || FLAGS.iter().filter(|flag| flag.commands.contains(&proto));
     let mut present = Vec::new();
-    for flag in known() {
-        if let Some(value) = value(flag, matches)? {
-            set(&mut document, flag.field, value);
+    for flag in flags(proto) {
+        if let Some(value) = value(&flag, matches)? {
+            set(&mut document, &flag.field, value);
             present.push(flag);
         }
     }
@@ -191,9 +206,9 @@ pub(super) fn definition(proto: &str, matches: &ArgMatches) -> Result<Definition
 }
 
 /// A problem of a field, as one of the option that has set it.
-fn in_words_of_flags(problem: &str, present: &[&TunnelFlag]) -> String {
-    let of_flag = |flag: &&TunnelFlag| {
-        let rest = problem.strip_prefix(flag.field)?.strip_prefix(": ")?;
+fn in_words_of_flags(problem: &str, present: &[TunnelFlag]) -> String {
+    let of_flag = |flag: &TunnelFlag| {
+        let rest = problem.strip_prefix(&*flag.field)?.strip_prefix(": ")?;
         Some(format!("--{}: {rest}", flag.name))
     };
     present.iter().find_map(of_flag).unwrap_or_else(|| problem.to_owned())
@@ -429,11 +444,28 @@ mod tests {
     }
 
     #[test]
+    fn options_that_set_secrets_are_kept_out_of_sight() {
+        let mut secret: Vec<_> = secret_flags().collect();
+
+        secret.sort_unstable();
+        assert_eq!(
+            secret,
+            [
+                "auth",
+                "basic-auth",
+                "oauth-client-secret",
+                "oidc-client-secret",
+                "verify-webhook-secret"
+            ]
+        );
+    }
+
+    #[test]
     fn each_option_sets_a_field_that_there_is() {
-        for flag in FLAGS {
-            assert!(!doc(flag.field).is_empty(), "{}", flag.name);
+        for flag in ALL.iter().flat_map(|command| flags(command)) {
+            assert!(!doc(&flag.field).is_empty(), "{}", flag.name);
             let mut document = Map::new();
-            set(&mut document, flag.field, Value::Null);
+            set(&mut document, &flag.field, Value::Null);
             let name = flag.field.split('.').next().unwrap();
             assert!(tunnels::Start::INFO.parameters.iter().any(|field| field.name == name));
         }

@@ -5,7 +5,7 @@ use ginnel_api::remote::Ref;
 use ginnel_api::remote::edges::modules::{BackendModule, BackendModuleChange};
 
 use crate::modules::edge_module::{
-    CheckedModule, EdgeModule, InvalidModule, ModuleChecker, ReferenceField,
+    BuildModule, CheckedModule, EdgeModule, InvalidModule, ModuleChecker, ReferenceField,
 };
 
 /// Every kind of backend.
@@ -19,6 +19,8 @@ const BACKEND_PREFIXES: &[&str] = &[
 
 /// The number of an identifier of another kind; several kinds are possible.
 const WRONG_PREFIXES: u16 = 243;
+
+impl BuildModule for BackendModule {}
 
 impl EdgeModule for BackendModule {
     type Change = BackendModuleChange;

@@ -1,8 +1,11 @@
 //! Who may come, by password.
 
+use ginnel_api::endpoint_options::{BasicAuth, BasicAuthCredential};
+
 use crate::message::BoxFuture;
 use crate::message::error_response;
 use crate::message::request_context::RequestContext;
+use crate::modules::edge_module::{BuildModule, InvalidModule, ModuleBuilder};
 use crate::modules::module::{Module, ModuleAnswer, ModuleInput, ModuleKind, NextModule};
 pub use ginnel_policy::credentials::Passwords;
 
@@ -26,5 +29,16 @@ impl Module for Passwords {
             }
             next.run(context, input).await
         })
+    }
+}
+
+impl BuildModule for BasicAuth {
+    fn build(self, _: &mut ModuleBuilder<'_>) -> Result<Option<Box<dyn Module>>, InvalidModule> {
+        let pair =
+            |one: &BasicAuthCredential| format!("{}:{}", one.username, one.cleartext_password.0);
+        let known: Vec<_> = self.credentials.iter().map(pair).collect();
+        Ok(Some(known)
+            .filter(|known| !known.is_empty())
+            .map(|known| Box::new(Passwords(known)) as _))
     }
 }

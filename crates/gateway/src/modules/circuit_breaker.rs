@@ -7,7 +7,7 @@ use crate::message::BoxFuture;
 use crate::message::error_response;
 use crate::message::request_context::RequestContext;
 use crate::modules::edge_module::{
-    CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker,
+    BuildModule, CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker,
 };
 use crate::modules::module::{Module, ModuleAnswer, ModuleInput, ModuleKind, NextModule};
 use ginnel_api::remote::edges::modules::CircuitBreaker;
@@ -49,6 +49,19 @@ impl Module for BackendBreaker {
     }
 }
 
+impl BuildModule for CircuitBreaker {
+    /// It keeps what it knows as long as its limits stay.
+    fn build(
+        self,
+        builder: &mut ModuleBuilder<'_>,
+    ) -> Result<Option<Box<dyn Module>>, InvalidModule> {
+        let limits = limits(&self);
+        let fits = |known: &Breaker| known.limits == limits;
+        let breaker = builder.remembered(ModuleKind::CircuitBreaker, fits, || Breaker::new(limits));
+        Ok(Some(Box::new(BackendBreaker(breaker))))
+    }
+}
+
 impl EdgeModule for CircuitBreaker {
     type Change = Self;
 
@@ -77,14 +90,6 @@ impl EdgeModule for CircuitBreaker {
 
     fn is_enabled(&self) -> bool {
         self.enabled != Some(false)
-    }
-
-    /// It keeps what it knows as long as its limits stay.
-    fn build(self, builder: &mut ModuleBuilder<'_>) -> Option<Box<dyn Module>> {
-        let limits = limits(&self);
-        let fits = |known: &Breaker| known.limits == limits;
-        let breaker = builder.remembered(ModuleKind::CircuitBreaker, fits, || Breaker::new(limits));
-        Some(Box::new(BackendBreaker(breaker)))
     }
 }
 

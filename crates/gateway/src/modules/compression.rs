@@ -10,7 +10,7 @@ use crate::message::BoxFuture;
 use crate::message::request_context::RequestContext;
 use crate::message::response_body::ResponseBody;
 use crate::modules::edge_module::{
-    CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker,
+    BuildModule, CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker,
 };
 use crate::modules::module::{Module, ModuleAnswer, ModuleInput, ModuleKind, NextModule};
 
@@ -40,6 +40,12 @@ impl Module for Compressor {
     }
 }
 
+impl BuildModule for Compression {
+    fn build(self, _: &mut ModuleBuilder<'_>) -> Result<Option<Box<dyn Module>>, InvalidModule> {
+        Ok(Some(Box::new(Compressor)))
+    }
+}
+
 impl EdgeModule for Compression {
     type Change = Self;
 
@@ -49,10 +55,6 @@ impl EdgeModule for Compression {
 
     fn is_enabled(&self) -> bool {
         self.enabled != Some(false)
-    }
-
-    fn build(self, _: &mut ModuleBuilder<'_>) -> Option<Box<dyn Module>> {
-        Some(Box::new(Compressor))
     }
 }
 

@@ -10,8 +10,10 @@ use serde_json::json;
 
 use ginnel_api::id;
 use ginnel_api::remote::Ref;
+use ginnel_net::Reach;
 use ginnel_policy::ip_rules::IpRules;
 use ginnel_policy::login::OauthApplications;
+use ginnel_policy::problem::code;
 use ginnel_policy::secrets::SecretName;
 use ginnel_policy::user_agent::Filter;
 use ginnel_policy::{AddressKinds, Policy, Problem, Scope};
@@ -30,8 +32,23 @@ const UNUSABLE_BODY: &str =
 /// How many problems of a policy a message names; the rest are counted.
 const MAX_NAMED_PROBLEMS: usize = 10;
 
+/// A module of an edge, of a route or of a tunnel, from which something that acts on traffic can be built.
+pub trait BuildModule: Sized {
+    /// Builds what acts on traffic. Returns `None` if nothing does, or if the module is not a step on the way of
+    /// requests.
+    ///
+    /// # Errors
+    /// If an agent gives a module that cannot be applied. Modules that are stored were checked before.
+    fn build(
+        self,
+        _builder: &mut ModuleBuilder<'_>,
+    ) -> Result<Option<Box<dyn Module>>, InvalidModule> {
+        Ok(None)
+    }
+}
+
 /// A module of an edge or route, as the API shows it.
-pub trait EdgeModule: Clone + Send + Sync + 'static {
+pub trait EdgeModule: BuildModule + Clone + Send + Sync + 'static {
     /// What a call gives for it.
     type Change: Send + 'static;
 
@@ -53,11 +70,6 @@ pub trait EdgeModule: Clone + Send + Sync + 'static {
     /// What it refers to and shows with its address.
     fn references(&mut self) -> Vec<&mut Ref> {
         Vec::new()
-    }
-
-    /// What acts on traffic; none where nothing does, or the module is no step on the way of requests.
-    fn build(self, _builder: &mut ModuleBuilder<'_>) -> Option<Box<dyn Module>> {
-        None
     }
 }
 
@@ -98,17 +110,19 @@ pub struct InvalidModule {
     pub number: u16,
     /// The field, the value and the limit.
     pub message: String,
+    /// The problems of a policy, or of the rule that the module is.
+    pub problems: Vec<Problem>,
 }
 
 impl InvalidModule {
     /// A value that is wrong.
     pub fn value(message: impl Into<String>) -> Self {
-        Self { number: INVALID_VALUE, message: message.into() }
+        Self { number: INVALID_VALUE, message: message.into(), problems: Vec::new() }
     }
 
     /// The same with a number of its own.
     pub fn numbered(number: u16, message: impl Into<String>) -> Self {
-        Self { number, message: message.into() }
+        Self { number, message: message.into(), problems: Vec::new() }
     }
 
     /// Of a policy: the first problem gives the number, the message names them all.
@@ -120,7 +134,7 @@ impl InvalidModule {
             message.push(format!("and {} more", problems.len() - MAX_NAMED_PROBLEMS));
         }
         let number = problems.first().map_or(INVALID_VALUE, |first| first.code);
-        Self { number, message: message.join("; ") }
+        Self { number, message: message.join("; "), problems: problems.to_vec() }
     }
 }
 
@@ -189,6 +203,18 @@ pub struct ModuleBuilder<'b> {
     pub memory: &'b mut ModuleMemory,
     /// What the modules belong to.
     pub scope: Scope,
+    /// The limits of the agent whose tunnel the modules are for. Unset for modules that are stored.
+    pub agent: Option<AgentLimits>,
+}
+
+/// Limits for the modules of an agent.
+pub struct AgentLimits {
+    /// The account of the agent.
+    pub account: Option<Arc<str>>,
+    /// The addresses that rules may send requests to.
+    pub reach: Reach,
+    /// False if modules are only checked, without a service that has databases and applications.
+    pub has_service: bool,
 }
 
 impl ModuleBuilder<'_> {
@@ -208,19 +234,52 @@ impl ModuleBuilder<'_> {
         made
     }
 
-    /// A compiled policy. A stored policy was checked, but an earlier version may have accepted a document that this
+    /// Compiles a policy. A stored policy was checked, but an earlier version may have accepted a document that this
     /// one refuses: then visitors get a 503.
-    pub fn policy(&self, document: &impl Serialize, scope: Scope) -> Arc<Policy> {
-        let policy = self.policies.policy(document, scope);
-        let policy = policy.unwrap_or_else(|problems| self.unusable(&problems, scope));
-        // Stored before the file was taken away: the rest of the policy still counts.
-        if let Some(problem) = policy.address_kinds.missing_from(self.known_addresses) {
+    ///
+    /// # Errors
+    /// If the policy is an agent's, and cannot be applied.
+    pub fn policy(
+        &self,
+        document: &impl Serialize,
+        scope: Scope,
+    ) -> Result<Arc<Policy>, InvalidModule> {
+        let policy = match (self.policies.policy(document, scope), &self.agent) {
+            (Ok(policy), _) => policy,
+            (Err(problems), None) => self.unusable(&problems, scope),
+            (Err(problems), Some(_)) => return Err(InvalidModule::of_policy(&problems)),
+        };
+        let address_problem = || policy.address_kinds.missing_from(self.known_addresses);
+        let login_problem = || policy.login_problem(self.applications);
+        let problem =
+            match &self.agent {
+                Some(agent) => policy.secrets.first().map(unreadable).or_else(|| {
+                    address_problem().or_else(login_problem).filter(|_| agent.has_service)
+                }),
+                None => {
+                    self.warn_of_gaps(address_problem(), login_problem());
+                    None
+                }
+            };
+        match problem {
+            Some(problem) => Err(InvalidModule::of_policy(&[problem])),
+            None => Ok(policy),
+        }
+    }
+
+    /// Reports the needs of a stored policy that the service lacks. The rest of the policy still counts.
+    fn warn_of_gaps(&self, address_problem: Option<Problem>, login_problem: Option<Problem>) {
+        if let Some(problem) = address_problem {
             tracing::warn!(owner = self.owner, err = %problem, "a stored policy asks for what nobody knows");
         }
-        if let Some(problem) = policy.login_problem(self.applications) {
+        if let Some(problem) = login_problem {
             tracing::warn!(owner = self.owner, err = %problem, "nobody can log in as a stored policy says");
         }
-        policy
+    }
+
+    /// Returns the addresses that rules may send requests to.
+    pub fn reach(&self) -> Reach {
+        self.agent.as_ref().map(|agent| agent.reach).unwrap_or_default()
     }
 
     /// Reports a stored policy that is refused, and returns one that no visitor passes.
@@ -234,6 +293,15 @@ impl ModuleBuilder<'_> {
         self.policies.note_refused(self.owner, problem);
         closed(scope)
     }
+}
+
+/// Refuses a secret: agents could read all secrets by a policy that responds with them.
+fn unreadable(secret: &SecretName) -> Problem {
+    let message = format!(
+        "{secret}: the policy of an agent may read no secrets of the service: put it on a cloud \
+         endpoint or an edge"
+    );
+    Problem { code: code::EXPRESSION, place: "document".to_owned(), message }
 }
 
 /// A policy that no visitor passes: requests get a 503, and other connections are closed.

@@ -5,7 +5,7 @@ use ginnel_api::remote::edges::modules::{RequestHeaders, ResponseHeaders};
 use crate::message::BoxFuture;
 use crate::message::request_context::RequestContext;
 use crate::modules::edge_module::{
-    CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker,
+    BuildModule, CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker,
 };
 use crate::modules::header_edits::{self, HeaderEdits};
 use crate::modules::module::{Module, ModuleAnswer, ModuleInput, ModuleKind, NextModule};
@@ -62,6 +62,17 @@ impl Module for ResponseHeaderEdits {
 /// What the management API asks of both: they hold the same and differ in what acts on traffic.
 macro_rules! header_changes {
     ($($Changes:ident as $Edits:ident;)+) => {$(
+        impl BuildModule for $Changes {
+            fn build(
+                self,
+                _: &mut ModuleBuilder<'_>,
+            ) -> Result<Option<Box<dyn Module>>, InvalidModule> {
+                let (add, remove) = (self.add.iter().flatten(), self.remove.iter().flatten());
+                let edits = HeaderEdits::new(add, remove);
+                Ok(edits.map(|edits| Box::new($Edits(edits)) as Box<dyn Module>))
+            }
+        }
+
         impl EdgeModule for $Changes {
             type Change = Self;
 
@@ -75,11 +86,6 @@ macro_rules! header_changes {
 
             fn is_enabled(&self) -> bool {
                 self.enabled != Some(false)
-            }
-
-            fn build(self, _: &mut ModuleBuilder<'_>) -> Option<Box<dyn Module>> {
-                let (add, remove) = (self.add.iter().flatten(), self.remove.iter().flatten());
-                HeaderEdits::new(add, remove).map(|edits| Box::new($Edits(edits)) as Box<dyn Module>)
             }
         }
     )+};

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 
 use ginnel_api::id::prefix;
+use ginnel_api::local::tunnels;
 use ginnel_api::remote::Ref;
 use ginnel_api::remote::edges::modules::{IpRestriction, IpRestrictionChange};
+use ginnel_policy::Cidr;
 use ginnel_policy::head_change::HeadChange;
 use ginnel_policy::head_view::HeadView;
 use ginnel_policy::ip_rules::IpRules;
@@ -17,8 +19,8 @@ use crate::message::error_response;
 use crate::message::request_context::RequestContext;
 use crate::message::visitor::Visitor;
 use crate::modules::edge_module::{
-    CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker, ReferenceField,
-    references,
+    BuildModule, CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker,
+    ReferenceField, references,
 };
 use crate::modules::ip_policies;
 use crate::modules::module::{
@@ -76,6 +78,31 @@ impl HeadFilter for IpRestrictions {
     }
 }
 
+impl BuildModule for IpRestriction {
+    fn build(
+        self,
+        builder: &mut ModuleBuilder<'_>,
+    ) -> Result<Option<Box<dyn Module>>, InvalidModule> {
+        let policies = self.ip_policies.unwrap_or_default();
+        let rules = policies.iter().map(|policy| (builder.ip_policy)(&policy.id)).collect();
+        Ok(Some(Box::new(IpRestrictions(rules))))
+    }
+}
+
+impl BuildModule for tunnels::IpRestriction {
+    fn build(self, _: &mut ModuleBuilder<'_>) -> Result<Option<Box<dyn Module>>, InvalidModule> {
+        let parse = |text: String| {
+            let parsed = text.parse::<Cidr>();
+            parsed.map_err(|problem| InvalidModule::value(format!("{text:?}: {problem}")))
+        };
+        let parse = |list: Option<Vec<String>>| {
+            list.into_iter().flatten().map(parse).collect::<Result<Vec<_>, _>>()
+        };
+        let rules = IpRules { allow: parse(self.allow_cidrs)?, deny: parse(self.deny_cidrs)? };
+        Ok(Some(Box::new(IpRestrictions(vec![Arc::new(ArcSwap::from_pointee(rules))]))))
+    }
+}
+
 impl EdgeModule for IpRestriction {
     type Change = IpRestrictionChange;
 
@@ -107,11 +134,5 @@ impl EdgeModule for IpRestriction {
 
     fn references(&mut self) -> Vec<&mut Ref> {
         self.ip_policies.iter_mut().flatten().collect()
-    }
-
-    fn build(self, builder: &mut ModuleBuilder<'_>) -> Option<Box<dyn Module>> {
-        let policies = self.ip_policies.unwrap_or_default();
-        let rules = policies.iter().map(|policy| (builder.ip_policy)(&policy.id)).collect();
-        Some(Box::new(IpRestrictions(rules)))
     }
 }

@@ -1,11 +1,18 @@
 //! What modules share that are a rule with a login.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
-use ginnel_policy::Problem;
+use ginnel_policy::{Problem, Scope};
+
+use crate::modules::edge_module::{InvalidModule, ModuleBuilder};
+use crate::modules::module::{Module, ModuleKind};
+use crate::modules::traffic_policy::Rules;
+use crate::modules::traffic_policy::module::PolicyModule;
 
 /// What the places of problems of the rule begin with.
-pub const PLACE_PREFIX: &str = "on_http_request[0].actions[0].config.";
+const PLACE_PREFIX: &str = "on_http_request[0].actions[0].config.";
 
 /// The document of a rule with one action.
 pub fn rule(action: &str, config: &Value) -> Value {
@@ -31,4 +38,36 @@ pub(super) fn of_module(problem: Problem, fields: &[(&str, &str)]) -> Problem {
     };
     let message = problem.message.replace(field, name);
     Problem { place: format!("{name}{entry}"), message, ..problem }
+}
+
+/// Builds the login of a tunnel from the configuration of its action. The places of problems are fields of the tunnel.
+///
+/// # Errors
+/// If the rule is refused, or the service has no client for the login.
+pub(super) fn tunnel_login(
+    kind: ModuleKind,
+    (action, config): (&str, &Value),
+    builder: &ModuleBuilder<'_>,
+) -> Result<Option<Box<dyn Module>>, InvalidModule> {
+    let policy = builder.policy(&rule(action, config), Scope::HttpTunnel);
+    let policy = policy.map_err(|invalid| {
+        let problems = invalid.problems.into_iter().map(|problem| of_tunnel(kind, problem));
+        InvalidModule::of_policy(&problems.collect::<Vec<_>>())
+    })?;
+    let rules = Rules::new(policy, Arc::default(), builder.ip_policy);
+    let rules = rules.with_applications(builder.applications.clone()).within(builder.reach());
+    Ok(Some(Box::new(PolicyModule { kind, rules })))
+}
+
+/// A problem with a field of the login of a tunnel.
+pub(super) fn tunnel_problem(place: &str, code: u16, message: String) -> InvalidModule {
+    InvalidModule::of_policy(&[Problem { code, place: place.to_owned(), message }])
+}
+
+/// A problem with the rule as one with the field of the tunnel.
+fn of_tunnel(kind: ModuleKind, problem: Problem) -> Problem {
+    let name = kind.name();
+    let place = problem.place.strip_prefix(PLACE_PREFIX);
+    let place = place.map_or_else(|| name.to_owned(), |field| format!("{name}.{field}"));
+    Problem { place, ..problem }
 }

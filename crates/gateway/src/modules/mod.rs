@@ -1,16 +1,15 @@
 //! What is done with requests and answers on their way, module by module.
 //!
-//! `module` says what a module is, `edge_module` what the management API asks of one. A new module is a
-//! file here, which holds how it acts on traffic, how it is checked and how it is made; a line in the
-//! list below, which is their order; and its type on the wire with a row of the table in
-//! `api/remote/edges/modules.rs`, from which its operations, their handlers, documentation, commands and
-//! Python classes are made.
+//! `module` contains what acts on traffic, `edge_module` how modules are built for edges and tunnels and how the
+//! management API checks them, and `endpoint` builds the modules of an agent's endpoint. `docs/architecture.md` lists
+//! the places of a new module.
 
 pub mod backend;
 pub mod basic_auth;
 pub mod circuit_breaker;
 pub mod compression;
 pub mod edge_module;
+pub mod endpoint;
 pub mod header_changes;
 pub mod header_edits;
 pub mod ip_policies;

@@ -5,11 +5,14 @@ use ginnel_api::remote::Ref;
 use ginnel_api::remote::edges::modules::{MutualTls, MutualTlsChange};
 
 use crate::modules::edge_module::{
-    CheckedModule, EdgeModule, InvalidModule, ModuleChecker, ReferenceField, references,
+    BuildModule, CheckedModule, EdgeModule, InvalidModule, ModuleChecker, ReferenceField,
+    references,
 };
 
 /// How many certificate authorities may vouch for the visitors of an edge.
 const MAX_AUTHORITIES: usize = 100;
+
+impl BuildModule for MutualTls {}
 
 impl EdgeModule for MutualTls {
     type Change = MutualTlsChange;

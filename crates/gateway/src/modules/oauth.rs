@@ -4,14 +4,18 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use ginnel_api::local::tunnels::TunnelOauth;
 use ginnel_api::remote::edges::modules::{Oauth, OauthGithubLogin, OauthLogin, OauthLogins};
 use ginnel_policy::Scope;
 use ginnel_policy::login::OauthProvider;
+use ginnel_policy::problem::code;
 
 use crate::modules::edge_module::{
-    CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker,
+    BuildModule, CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker,
 };
-use crate::modules::login_rule::{duration, literal, of_module, rule};
+use crate::modules::login_rule::{
+    duration, literal, of_module, rule, tunnel_login, tunnel_problem,
+};
 use crate::modules::module::{Module, ModuleKind};
 use crate::modules::traffic_policy::Rules;
 use crate::modules::traffic_policy::module::PolicyModule;
@@ -32,6 +36,19 @@ const PROVIDER_FIELDS: [(&str, &str); 6] = [
     ("allow_domains", "email_domains"),
     ("allow_groups", "organizations"),
 ];
+
+impl BuildModule for Oauth {
+    fn build(
+        self,
+        builder: &mut ModuleBuilder<'_>,
+    ) -> Result<Option<Box<dyn Module>>, InvalidModule> {
+        // The module was checked before it was stored. An invalid one rejects all visitors.
+        let policy = builder.policy(&rule_of(&self).ok(), Scope::HttpTunnel)?;
+        let rules = Rules::new(policy, Arc::default(), builder.ip_policy);
+        let rules = rules.with_applications(builder.applications.clone());
+        Ok(Some(Box::new(PolicyModule { kind: ModuleKind::Oauth, rules })))
+    }
+}
 
 impl EdgeModule for Oauth {
     type Change = Self;
@@ -62,13 +79,34 @@ impl EdgeModule for Oauth {
     fn is_enabled(&self) -> bool {
         self.enabled != Some(false)
     }
+}
 
-    fn build(self, builder: &mut ModuleBuilder<'_>) -> Option<Box<dyn Module>> {
-        // The module was checked before it was stored. An invalid one rejects all visitors.
-        let policy = builder.policy(&rule_of(&self).ok(), Scope::HttpTunnel);
-        let rules = Rules::new(policy, Arc::default(), builder.ip_policy);
-        let rules = rules.with_applications(builder.applications.clone());
-        Some(Box::new(PolicyModule { kind: ModuleKind::Oauth, rules }))
+impl BuildModule for TunnelOauth {
+    fn build(
+        self,
+        builder: &mut ModuleBuilder<'_>,
+    ) -> Result<Option<Box<dyn Module>>, InvalidModule> {
+        let provider = self.provider.unwrap_or_default();
+        if OauthProvider::of_name(&provider).is_none() {
+            let known: Vec<_> = OauthProvider::ALL.iter().map(|known| known.name()).collect();
+            let known = known.join(", ");
+            let message =
+                format!("{provider:?} is not one of {known}: others need oidc, or a policy");
+            return Err(tunnel_problem("oauth.provider", code::CHOICE, message));
+        }
+        if self.client_id.is_some() && self.client_secret.is_none() {
+            let message = "is required with a client_id".to_owned();
+            return Err(tunnel_problem("oauth.client_secret", code::EMPTY, message));
+        }
+        let config = json!({
+            "provider": provider,
+            "client_id": self.client_id.as_deref().map(literal),
+            "client_secret": self.client_secret.map(|secret| literal(&secret.0)),
+            "scopes": self.scopes,
+            "allow_emails": self.allow_emails,
+            "allow_domains": self.allow_domains,
+        });
+        tunnel_login(ModuleKind::Oauth, ("oauth", &config), builder)
     }
 }
 

@@ -4,14 +4,20 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use ginnel_api::local::tunnels::TunnelOidc;
+use ginnel_api::mask;
 use ginnel_api::remote::edges::modules::Oidc;
 use ginnel_base::address::with_ascii_host;
 use ginnel_policy::Scope;
+use ginnel_policy::login::is_login_url;
+use ginnel_policy::problem::code;
 
 use crate::modules::edge_module::{
-    CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker,
+    BuildModule, CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker,
 };
-use crate::modules::login_rule::{duration, literal, of_module, rule};
+use crate::modules::login_rule::{
+    duration, literal, of_module, rule, tunnel_login, tunnel_problem,
+};
 use crate::modules::module::{Module, ModuleKind};
 use crate::modules::traffic_policy::Rules;
 use crate::modules::traffic_policy::module::PolicyModule;
@@ -23,6 +29,17 @@ const FIELDS: [(&str, &str); 4] = [
     ("max_session_duration", "maximum_duration"),
     ("allow_cors_preflight", "options_passthrough"),
 ];
+
+impl BuildModule for Oidc {
+    fn build(
+        self,
+        builder: &mut ModuleBuilder<'_>,
+    ) -> Result<Option<Box<dyn Module>>, InvalidModule> {
+        let policy = builder.policy(&rule_of(&self), Scope::HttpTunnel)?;
+        let rules = Rules::new(policy, Arc::default(), builder.ip_policy);
+        Ok(Some(Box::new(PolicyModule { kind: ModuleKind::Oidc, rules })))
+    }
+}
 
 impl EdgeModule for Oidc {
     type Change = Self;
@@ -45,11 +62,31 @@ impl EdgeModule for Oidc {
     fn is_enabled(&self) -> bool {
         self.enabled != Some(false)
     }
+}
 
-    fn build(self, builder: &mut ModuleBuilder<'_>) -> Option<Box<dyn Module>> {
-        let policy = builder.policy(&rule_of(&self), Scope::HttpTunnel);
-        let rules = Rules::new(policy, Arc::default(), builder.ip_policy);
-        Some(Box::new(PolicyModule { kind: ModuleKind::Oidc, rules }))
+impl BuildModule for TunnelOidc {
+    fn build(
+        self,
+        builder: &mut ModuleBuilder<'_>,
+    ) -> Result<Option<Box<dyn Module>>, InvalidModule> {
+        let issuer = self.issuer_url.unwrap_or_default();
+        // Over plain HTTP an agent could call what listens only on the machine of the service.
+        let is_https = issuer.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("https:"));
+        if !is_https || !is_login_url(&issuer) {
+            let shown = mask::url(&issuer);
+            let message =
+                format!("{shown:?} is not an https url without user, password and fragment");
+            return Err(tunnel_problem("oidc.issuer_url", code::URL, message));
+        }
+        let config = json!({
+            "issuer_url": issuer,
+            "client_id": self.client_id.as_deref().map(literal),
+            "client_secret": self.client_secret.map(|secret| literal(&secret.0)),
+            "scopes": self.scopes,
+            "allow_emails": self.allow_emails,
+            "allow_domains": self.allow_domains,
+        });
+        tunnel_login(ModuleKind::Oidc, ("openid-connect", &config), builder)
     }
 }
 

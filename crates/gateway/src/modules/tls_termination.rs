@@ -5,11 +5,15 @@ use ginnel_api::remote::edges::modules::{
     TlsEdgeTermination, TlsTermination, TlsTerminationChange,
 };
 
-use crate::modules::edge_module::{CheckedModule, EdgeModule, InvalidModule, ModuleChecker};
+use crate::modules::edge_module::{
+    BuildModule, CheckedModule, EdgeModule, InvalidModule, ModuleChecker,
+};
 
 /// Where TLS can end.
 const EDGE: &str = "edge";
 const UPSTREAM: &str = "upstream";
+
+impl BuildModule for TlsTermination {}
 
 impl EdgeModule for TlsTermination {
     type Change = TlsTerminationChange;
@@ -28,6 +32,8 @@ impl EdgeModule for TlsTermination {
         self.enabled != Some(false)
     }
 }
+
+impl BuildModule for TlsEdgeTermination {}
 
 impl EdgeModule for TlsEdgeTermination {
     type Change = Self;

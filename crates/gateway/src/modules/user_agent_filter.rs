@@ -14,7 +14,7 @@ use crate::message::BoxFuture;
 use crate::message::error_response;
 use crate::message::request_context::RequestContext;
 use crate::modules::edge_module::{
-    CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker,
+    BuildModule, CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker,
 };
 use crate::modules::module::{
     HeadFilter, Module, ModuleAnswer, ModuleInput, ModuleKind, NextModule,
@@ -57,6 +57,25 @@ impl HeadFilter for AgentFilter {
     }
 }
 
+impl BuildModule for UserAgentFilter {
+    fn build(
+        self,
+        builder: &mut ModuleBuilder<'_>,
+    ) -> Result<Option<Box<dyn Module>>, InvalidModule> {
+        let lists = (patterns(self.allow.as_ref()), patterns(self.deny.as_ref()));
+        let filter = match (builder.policies.filter(lists.0, lists.1), &builder.agent) {
+            (Ok(filter), _) => filter,
+            (Err(problems), Some(_)) => return Err(InvalidModule::of_policy(&problems)),
+            // A stored filter was checked. An invalid one rejects all visitors.
+            (Err(problems), None) => {
+                let nobody = builder.policies.filter(&[], &[".*".to_owned()]);
+                nobody.map_err(|_| InvalidModule::of_policy(&problems))?
+            }
+        };
+        Ok(Some(Box::new(AgentFilter(filter))))
+    }
+}
+
 impl EdgeModule for UserAgentFilter {
     type Change = Self;
 
@@ -69,17 +88,6 @@ impl EdgeModule for UserAgentFilter {
 
     fn is_enabled(&self) -> bool {
         self.enabled != Some(false)
-    }
-
-    fn build(self, builder: &mut ModuleBuilder<'_>) -> Option<Box<dyn Module>> {
-        // A stored filter was checked; were it broken all the same, nobody would pass.
-        let nobody = || builder.policies.filter(&[], &[".*".to_owned()]).ok();
-        let filter = builder
-            .policies
-            .filter(patterns(self.allow.as_ref()), patterns(self.deny.as_ref()))
-            .ok()
-            .or_else(nobody)?;
-        Some(Box::new(AgentFilter(filter)))
     }
 }
 

@@ -9,11 +9,23 @@ use ginnel_api::remote::edges::modules::WebhookVerification;
 use ginnel_policy::Scope;
 
 use crate::modules::edge_module::{
-    CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker,
+    BuildModule, CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker,
 };
 use crate::modules::module::{Module, ModuleKind};
 use crate::modules::traffic_policy::Rules;
 use crate::modules::traffic_policy::module::PolicyModule;
+
+impl BuildModule for WebhookVerification {
+    fn build(
+        self,
+        builder: &mut ModuleBuilder<'_>,
+    ) -> Result<Option<Box<dyn Module>>, InvalidModule> {
+        let document = rule(&self.provider.unwrap_or_default(), &self.secret.unwrap_or_default());
+        let policy = builder.policy(&document, Scope::HttpTunnel)?;
+        let rules = Rules::new(policy, Arc::default(), builder.ip_policy);
+        Ok(Some(Box::new(PolicyModule { kind: ModuleKind::WebhookVerification, rules })))
+    }
+}
 
 impl EdgeModule for WebhookVerification {
     type Change = Self;
@@ -32,17 +44,10 @@ impl EdgeModule for WebhookVerification {
     fn is_enabled(&self) -> bool {
         self.enabled != Some(false)
     }
-
-    fn build(self, builder: &mut ModuleBuilder<'_>) -> Option<Box<dyn Module>> {
-        let document = rule(&self.provider.unwrap_or_default(), &self.secret.unwrap_or_default());
-        let policy = builder.policy(&document, Scope::HttpTunnel);
-        let rules = Rules::new(policy, Arc::default(), builder.ip_policy);
-        Some(Box::new(PolicyModule { kind: ModuleKind::WebhookVerification, rules }))
-    }
 }
 
 /// The document of the rule that a webhook module is.
-pub fn rule(provider: &str, secret: &Secret) -> Value {
+fn rule(provider: &str, secret: &Secret) -> Value {
     let secret = secret.0.replace("${", "$${");
     let config = json!({"provider": provider, "secret": secret});
     json!({"on_http_request": [{"actions": [{"type": "verify-webhook", "config": config}]}]})

@@ -12,6 +12,7 @@ use std::time::Instant;
 use arc_swap::ArcSwap;
 use sha2::{Digest, Sha256};
 
+use ginnel_api::EndpointOptions;
 use ginnel_net::Listener;
 use ginnel_policy::Problem;
 use ginnel_policy::problem::code;
@@ -19,7 +20,7 @@ use ginnel_policy::problem::code;
 use crate::gateway_error::GatewayError;
 use crate::modules::traffic_policy::describe_problems;
 use crate::routing::backend::{Backend, BackendKind, TargetDirectory};
-use crate::routing::endpoint_spec::{EndpointOptions, EndpointSpec, Proto, TlsTerminationSpec};
+use crate::routing::endpoint_spec::{EndpointSpec, Proto, TlsTerminationSpec};
 use crate::routing::internal;
 use crate::routing::route::Route;
 use crate::routing::route_table::RouteTable;
@@ -338,8 +339,8 @@ impl PoolTerms {
         Self {
             host: host.map(str::to_owned),
             proto: spec.proto,
-            tls_termination: spec.options.tls_termination.clone(),
-            mutual_tls_cas: spec.options.mutual_tls_cas.clone(),
+            tls_termination: spec.tls_termination(),
+            mutual_tls_cas: spec.visitor_authorities().map(<[u8]>::to_vec),
         }
     }
 }

@@ -5,8 +5,6 @@
 pub mod agent_return;
 pub mod backend;
 pub mod endpoint;
-mod endpoint_login;
-pub mod endpoint_modules;
 pub mod endpoint_spec;
 pub mod hosts;
 pub mod internal;

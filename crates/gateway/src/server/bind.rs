@@ -4,9 +4,11 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use http::HeaderValue;
 use tokio::net::TcpListener;
 
-use ginnel_api::{Origin, Secret};
+use ginnel_api::endpoint_options::{TunnelCertificate, VisitorAuthorities};
+use ginnel_api::{Base64, Origin};
 use ginnel_base::address::reachable;
 use ginnel_net::tls::only_signed_by;
 use ginnel_net::{Listener, OutOfReach};
@@ -15,14 +17,17 @@ use ginnel_policy::problem::code;
 use ginnel_policy::{Problem, Scope};
 
 use crate::GatewayError;
+use crate::modules::endpoint;
+use crate::modules::module::Modules;
+use crate::modules::traffic_policy::Rules;
 use crate::routing::backend::Backend;
 use crate::routing::endpoint::{
-    self, BindError, EndpointRoutes, PoolKey, PoolPlace, PoolSeat, PublicEndpoint,
+    BindError, EndpointRoutes, PoolKey, PoolPlace, PoolSeat, PublicEndpoint, backend,
 };
-use crate::routing::endpoint_modules::{self, CompiledOptions};
-use crate::routing::endpoint_spec::{EndpointSpec, Proto, TlsTerminationSpec};
+use crate::routing::endpoint_spec::{EndpointSpec, Proto};
 use crate::routing::hosts::HostSelection;
 use crate::routing::internal::{self, is_internal};
+use crate::routing::route::Route;
 use crate::routing::virtual_host::VirtualHost;
 use crate::server::gateway::{Gateway, GatewayState};
 use crate::tls::certificate_error::CertificateError;
@@ -68,14 +73,15 @@ impl Gateway {
     /// # Errors
     /// If every service refuses it, whatever its settings are.
     pub fn check(mut spec: EndpointSpec) -> Result<(), BindError> {
-        let compiled = CompiledOptions::of(&spec.options, scope_of(spec.proto))?;
-        if compiled.has_local_issuers() {
+        let modules = endpoint::check_modules(&spec.options, scope_of(spec.proto))?;
+        if modules.as_ref().is_some_and(Modules::have_local_issuers) {
             return Err(local_issuer());
         }
-        if let Some(tls) = compiled.tls_termination() {
+        let rules = modules.as_ref().and_then(Modules::rules);
+        if let Some(tls) = rules.and_then(Rules::tls_termination) {
             end_tls(&mut spec, tls)?;
         }
-        if let Some(authorities) = &spec.options.mutual_tls_cas {
+        if let Some(authorities) = spec.visitor_authorities() {
             only_signed_by(authorities).map_err(invalid_authorities)?;
         }
         spec.host.as_deref().map_or(Ok(()), |host| checked_host(host).map(drop))
@@ -87,10 +93,8 @@ impl Gateway {
         target: Option<Arc<dyn Target>>,
     ) -> Result<PublicEndpoint, BindError> {
         let gateway = &self.0;
-        let backend = Arc::new(ArcSwap::from_pointee(endpoint::backend(
-            &gateway.table.targets,
-            target.clone(),
-        )));
+        let backend =
+            Arc::new(ArcSwap::from_pointee(backend(&gateway.table.targets, target.clone())));
         let scope = scope_of(spec.proto);
         let mut virtual_host = compiled(gateway, &spec, backend.clone(), scope).await?;
         if virtual_host.has_local_issuers() {
@@ -159,14 +163,20 @@ fn end_tls(spec: &mut EndpointSpec, tls: &TerminateTls) -> Result<(), BindError>
         let message = "terminate-tls needs an endpoint with TLS".to_owned();
         return Err(BindError::Policy(vec![Problem { code, place, message }]));
     }
-    let own = spec.options.tls_termination.take().and_then(|own| own.certificate);
-    let certificate = tls.certificate.clone().map(|(chain, key)| (chain, Secret(key.0)));
-    let (certificate, versions) = (certificate.or(own), tls.versions);
-    spec.options.tls_termination = Some(TlsTerminationSpec { certificate, versions });
+    let own = spec.options.tls_termination.take().unwrap_or_default();
+    let given = tls.certificate.as_ref().map(|(chain, key)| TunnelCertificate {
+        cert: Base64(chain.clone().into()),
+        key: Base64(key.0.clone().into()),
+        ..TunnelCertificate::default()
+    });
+    spec.options.tls_termination = Some(given.unwrap_or(own));
+    spec.tls_versions = tls.versions;
     if !tls.authorities.is_empty() {
-        let authorities = spec.options.mutual_tls_cas.get_or_insert_default();
+        let mut authorities = spec.visitor_authorities().unwrap_or_default().to_vec();
         // What an agent gave need not end with its line.
         tls.authorities.iter().for_each(|pem| authorities.extend([b"\n", pem.as_bytes()].concat()));
+        let mutual_tls_ca = Base64(authorities.into());
+        spec.options.mutual_tls = Some(VisitorAuthorities { mutual_tls_ca });
     }
     Ok(())
 }
@@ -178,12 +188,18 @@ async fn compiled(
     backend: Arc<ArcSwap<Backend>>,
     scope: Scope,
 ) -> Result<VirtualHost, BindError> {
+    let host_header = spec.host_header.as_deref().map(HeaderValue::from_str).transpose();
+    let host_header = host_header.map_err(|problem| BindError::Invalid {
+        field: "host_header",
+        problem: problem.to_string(),
+    })?;
     let (resources, options) = (gateway.policy_resources.clone(), spec.options.clone());
     let metrics = gateway.services.metrics.as_ref().map(|metrics| metrics.edge(""));
-    let owner = spec.owner.as_deref().map(Arc::from);
+    let account = spec.owner.as_deref().map(Arc::from);
     let compiling = tokio::task::spawn_blocking(move || {
-        let resources = (&*resources, metrics);
-        endpoint_modules::virtual_host((&options, owner), backend, scope, resources)
+        let modules = endpoint::build_modules((&options, account), scope, &resources)?;
+        let (id, edge_id) = ("".into(), "".into());
+        Ok(VirtualHost::of(Route { id, edge_id, modules, host_header, backend, metrics }))
     });
     compiling.await.map_err(|_| BindError::Unsupported("this policy"))?
 }
@@ -268,9 +284,10 @@ impl GatewayState {
             CertificateError::Unusable { field, problem } => BindError::Invalid { field, problem },
             problem => BindError::Listen(GatewayError::Certificate(problem)),
         };
-        let termination = spec.options.tls_termination.as_ref();
+        let termination = spec.tls_termination();
+        let termination = termination.as_ref();
         let mut tls_params = TlsParams::of(termination.map(|it| it.versions).unwrap_or_default());
-        if let Some(authorities) = &spec.options.mutual_tls_cas {
+        if let Some(authorities) = spec.visitor_authorities() {
             tls_params.visitors = only_signed_by(authorities).map_err(invalid_authorities)?;
         } else if termination.is_none() {
             return Ok(None);

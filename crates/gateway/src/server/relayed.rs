@@ -227,7 +227,9 @@ mod tests {
 
     use super::*;
     use crate::tls::authority::LocalAuthority;
-    use crate::{EndpointOptions, EndpointSpec, GatewaySettings};
+    use crate::{EndpointSpec, GatewaySettings};
+    use ginnel_api::endpoint_options::VisitorAuthorities;
+    use ginnel_api::{Base64, EndpointOptions};
 
     /// The authority of visitors, and how one of them speaks TLS, who wants HTTP/2.
     fn visitor_of(authority: &LocalAuthority) -> (Vec<u8>, ClientConfig) {
@@ -254,8 +256,8 @@ mod tests {
         let (signers, config) = visitor_of(&authority);
         let settings = GatewaySettings { tls_endpoints: true, ..GatewaySettings::default() };
         let gateway = Gateway::start(settings, authority).await.unwrap();
-        let options =
-            EndpointOptions { mutual_tls_cas: Some(signers), ..EndpointOptions::default() };
+        let mutual_tls = Some(VisitorAuthorities { mutual_tls_ca: Base64(signers.into()) });
+        let options = EndpointOptions { mutual_tls, ..EndpointOptions::default() };
         let spec = EndpointSpec { options, ..EndpointSpec::any(Proto::Https) };
         let endpoint = gateway.bind_offline(spec).await.unwrap();
         let (near, far) = tokio::io::duplex(1 << 16);

@@ -7,7 +7,7 @@ use arc_swap::ArcSwap;
 
 use ginnel_api::remote::edges::modules::TrafficPolicyDocument;
 use ginnel_gateway::Gateway;
-use ginnel_gateway::modules::edge_module::{EdgeModule, ModuleBuilder};
+use ginnel_gateway::modules::edge_module::ModuleBuilder;
 use ginnel_gateway::routing::backend::Backend;
 use ginnel_gateway::routing::hosts::HostChanges;
 use ginnel_gateway::routing::route::Route;
@@ -15,7 +15,7 @@ use ginnel_gateway::routing::virtual_host::VirtualHost;
 use ginnel_store::{self as store, View};
 
 use crate::cloud_endpoint::{CloudAddress, CloudEndpoint, CloudScheme};
-use crate::publish::modules::ModuleCompiler;
+use crate::publish::modules::{ModuleCompiler, build_stored};
 use crate::publish::tcp_edges::TcpEdges;
 
 /// The endpoints, and which of them lack their names.
@@ -146,7 +146,7 @@ fn compiled(
     let address = CloudAddress::read(&endpoint.url).ok()?;
     let policy =
         TrafficPolicyDocument { enabled: Some(true), value: Some(endpoint.traffic_policy) };
-    let build = |builder: &mut ModuleBuilder<'_>| vec![policy.build(builder)];
+    let build = |builder: &mut ModuleBuilder<'_>| vec![build_stored(policy, builder)];
     let modules = modules.build(&endpoint.id, address.scheme.scope(), build);
     let metrics = gateway.edge_metrics(&endpoint.id);
     let backend = Arc::new(ArcSwap::from_pointee(Backend::nothing()));

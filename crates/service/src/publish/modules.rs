@@ -4,9 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use ginnel_gateway::Gateway;
-use ginnel_gateway::modules::edge_module::{ModuleBuilder, ModuleMemory};
-use ginnel_gateway::modules::module::{Module, Modules};
+use ginnel_gateway::modules::edge_module::{BuildModule, ModuleBuilder, ModuleMemory};
+use ginnel_gateway::modules::module::{Module, ModuleKind, Modules};
 use ginnel_gateway::modules::policy_cache::PolicyCache;
+use ginnel_gateway::modules::traffic_policy::Rules;
+use ginnel_gateway::modules::traffic_policy::module::PolicyModule;
 use ginnel_policy::Scope;
 
 /// Makes modules of what the store says of them.
@@ -46,6 +48,7 @@ impl ModuleCompiler {
             applications: self.gateway.oauth_applications(),
             memory: &mut memory,
             scope,
+            agent: None,
         };
         let modules = build(&mut builder).into_iter().flatten().collect();
         if !memory.is_empty() {
@@ -55,6 +58,18 @@ impl ModuleCompiler {
     }
 }
 
+/// Builds a module that was stored. If it cannot be applied, visitors get a 503.
+pub(super) fn build_stored<M: BuildModule>(
+    module: M,
+    builder: &mut ModuleBuilder<'_>,
+) -> Option<Box<dyn Module>> {
+    module.build(builder).unwrap_or_else(|invalid| {
+        let policy = builder.unusable(&invalid.problems, builder.scope);
+        let rules = Rules::new(policy, Arc::default(), builder.ip_policy);
+        Some(Box::new(PolicyModule { kind: ModuleKind::Policy, rules }))
+    })
+}
+
 /// Makes the modules that are switched on, in a table of modules.
 macro_rules! build_modules {
     (
@@ -62,7 +77,9 @@ macro_rules! build_modules {
         $({ $(#[doc = $doc:literal])+ $name:ident : $Module:ident from $($rest:tt)+ })+
     ) => {
         vec![$(
-            $owner.$name.filter(EdgeModule::is_enabled).and_then(|module| module.build($builder))
+            $owner.$name
+                .filter(EdgeModule::is_enabled)
+                .and_then(|module| build_stored(module, $builder))
         ),+]
     };
 }

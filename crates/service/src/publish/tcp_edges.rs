@@ -19,7 +19,7 @@ use ginnel_store::{self as store, View};
 
 use crate::check::host_port;
 use crate::publish::backends::Backends;
-use crate::publish::modules::{ModuleCompiler, build_modules};
+use crate::publish::modules::{ModuleCompiler, build_modules, build_stored};
 
 /// The edges and the ports on which they listen.
 pub(super) struct TcpEdges {

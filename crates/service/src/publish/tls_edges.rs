@@ -15,7 +15,7 @@ use ginnel_policy::Scope;
 use ginnel_store::{self as store, View};
 
 use crate::publish::backends::Backends;
-use crate::publish::modules::{ModuleCompiler, build_modules};
+use crate::publish::modules::{ModuleCompiler, build_modules, build_stored};
 use crate::publish::names::{PublishedNames, names_of};
 use crate::publish::tls_policies::TlsPolicyPlan;
 

@@ -3,15 +3,10 @@
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use ginnel_api::{Secret, mask};
+use ginnel_api::{EndpointOptions, mask};
 use ginnel_base::address::{AddressError, EndpointUrl, HostPattern, HostPort, Scheme};
-use ginnel_gateway::{
-    AllowDeny, BindError, Credentials, EndpointOptions, EndpointSpec, HeaderChangesSpec, LoginSpec,
-    Proto, TlsTerminationSpec, UpstreamProtocol, Webhook,
-};
-use ginnel_mux::protocol::message::{
-    self, Bind, HttpOpts, IpRestrictionOptions, LoginOptions, TcpOpts, TlsOpts,
-};
+use ginnel_gateway::{BindError, EndpointSpec, Proto, UpstreamProtocol};
+use ginnel_mux::protocol::message::Bind;
 
 use crate::agents::state::AgentRefusal;
 
@@ -31,10 +26,10 @@ pub struct BindRequest {
 /// Understands a bind; the text says what cannot be.
 pub fn read(bind: &Bind) -> Result<BindRequest, AgentRefusal> {
     match bind.proto.as_str() {
-        "http" => http(bind, Proto::Http),
-        "https" => http(bind, Proto::Https),
-        "tcp" => tcp(bind),
-        "tls" => tls(bind),
+        "http" => endpoint(bind, Proto::Http),
+        "https" => endpoint(bind, Proto::Https),
+        "tcp" => endpoint(bind, Proto::Tcp),
+        "tls" => endpoint(bind, Proto::Tls),
         other => Err(format!("the protocol {other:?} is not known").into()),
     }
 }
@@ -48,69 +43,19 @@ pub fn speaks(forwards_proto: &str) -> Result<UpstreamProtocol, String> {
     }
 }
 
-fn http(bind: &Bind, proto: Proto) -> Result<BindRequest, AgentRefusal> {
-    let options: HttpOpts = bind.opts.typed().map_err(|error| error.to_string())?;
-    let place = BindAddress::of(&options.url, &[&options.domain, &options.hostname])?;
-    let endpoint = EndpointOptions {
-        compression: options.compression.is_some(),
-        circuit_breaker: options.circuit_breaker.map(|breaker| breaker.error_threshold),
-        ip_restriction: options.ip_restriction.map(cidrs),
-        basic_auth: credentials(options.basic_auth)?,
-        oauth: login("oauth", options.oauth)?,
-        oidc: login("oidc", options.oidc)?,
-        webhook: options.webhook_verification.map(|webhook| Webhook {
-            provider: webhook.provider,
-            secret: Secret(webhook.secret.reveal().to_owned()),
-        }),
-        request_headers: changes(options.request_headers)?,
-        response_headers: changes(options.response_headers)?,
-        user_agent_filter: options
-            .user_agent_filter
-            .map(|filter| AllowDeny { allow: filter.allow, deny: filter.deny }),
-        traffic_policy: options.traffic_policy.filter(|policy| !policy.is_empty()),
-        websocket_tcp_converter: options.websocket_tcp_converter.is_some(),
-        tls_termination: None,
-        mutual_tls_cas: options.mutual_tls_ca.map(|it| it.mutual_tls_ca.0),
-        host_header: None,
-    };
-    let spec = place.spec(proto, options.subdomain, endpoint);
-    let speaks = speaks(&bind.forwards_proto)?;
-    Ok(BindRequest { spec, proxy_proto: options.proxy_proto, speaks })
-}
-
-fn tcp(bind: &Bind) -> Result<BindRequest, AgentRefusal> {
-    let options: TcpOpts = bind.opts.typed().map_err(|error| error.to_string())?;
-    let mut place = BindAddress::of(&options.url, &[])?;
-    if !options.addr.is_empty() {
-        place.addr = Some(options.addr);
+fn endpoint(bind: &Bind, proto: Proto) -> Result<BindRequest, AgentRefusal> {
+    let place = bind.opts.place(&bind.proto).map_err(|error| error.to_string())?;
+    let options = bind.opts.endpoint(&bind.proto)?;
+    let mut address = BindAddress::of(&place.url, &[&place.domain, &place.hostname])?;
+    if !place.addr.is_empty() {
+        address.addr = Some(place.addr);
     }
-    let endpoint = EndpointOptions {
-        ip_restriction: options.ip_restriction.map(cidrs),
-        traffic_policy: options.traffic_policy.filter(|policy| !policy.is_empty()),
-        ..EndpointOptions::default()
+    let spec = address.spec(proto, place.subdomain, options);
+    let speaks = match proto {
+        Proto::Http | Proto::Https => speaks(&bind.forwards_proto)?,
+        Proto::Tcp | Proto::Tls => UpstreamProtocol::Http1,
     };
-    let spec = place.spec(Proto::Tcp, String::new(), endpoint);
-    Ok(BindRequest { spec, proxy_proto: options.proxy_proto, speaks: UpstreamProtocol::Http1 })
-}
-
-fn tls(bind: &Bind) -> Result<BindRequest, AgentRefusal> {
-    let options: TlsOpts = bind.opts.typed().map_err(|error| error.to_string())?;
-    let place = BindAddress::of(&options.url, &[&options.domain, &options.hostname])?;
-    let termination = options.tls_termination.map(|pair| {
-        let text = |bytes: &message::Base64Bytes| String::from_utf8_lossy(&bytes.0).into_owned();
-        let whole = !pair.cert.0.is_empty() && !pair.key.0.is_empty();
-        let certificate = whole.then(|| (text(&pair.cert), Secret(text(&pair.key))));
-        TlsTerminationSpec { certificate, ..TlsTerminationSpec::default() }
-    });
-    let endpoint = EndpointOptions {
-        ip_restriction: options.ip_restriction.map(cidrs),
-        traffic_policy: options.traffic_policy.filter(|policy| !policy.is_empty()),
-        tls_termination: termination,
-        mutual_tls_cas: options.mutual_tls_at_edge.map(|it| it.mutual_tls_ca.0),
-        ..EndpointOptions::default()
-    };
-    let spec = place.spec(Proto::Tls, options.subdomain, endpoint);
-    Ok(BindRequest { spec, proxy_proto: options.proxy_proto, speaks: UpstreamProtocol::Http1 })
+    Ok(BindRequest { spec, proxy_proto: place.proxy_proto, speaks })
 }
 
 /// Rejects a URL with more than a scheme, a host and a port. Libraries look for these words.
@@ -212,59 +157,6 @@ impl BindAddress {
     }
 }
 
-fn cidrs(restriction: IpRestrictionOptions) -> AllowDeny {
-    AllowDeny { allow: restriction.allow_cidrs, deny: restriction.deny_cidrs }
-}
-
-fn credentials(options: Option<message::BasicAuthOptions>) -> Result<Vec<Credentials>, String> {
-    let credentials = options.map(|it| it.credentials).unwrap_or_default();
-    let read = |credential: message::BasicAuthCredential| {
-        if credential.cleartext_password.is_empty() {
-            return Err("hashed passwords are not supported".to_owned());
-        }
-        let password = Secret(credential.cleartext_password.reveal().to_owned());
-        Ok(Credentials { username: credential.username, password })
-    };
-    credentials.into_iter().map(read).collect()
-}
-
-/// Where visitors log in; what agents call the two kinds of logins is what they are called in problems.
-fn login(kind: &str, options: Option<LoginOptions>) -> Result<Option<LoginSpec>, String> {
-    let Some(options) = options else { return Ok(None) };
-    if !options.sealed_client_secret.0.is_empty() {
-        return Err(format!(
-            "{kind}.sealed_client_secret: is encrypted for another service, which alone can read it: \
-             give client_secret"
-        ));
-    }
-    let (provider, other) = match kind {
-        "oauth" => (options.provider, ("issuer_url", options.issuer_url)),
-        _ => (options.issuer_url, ("provider", options.provider)),
-    };
-    if !other.1.is_empty() {
-        return Err(format!("{kind}.{}: does not belong to this kind of login", other.0));
-    }
-    Ok(Some(LoginSpec {
-        provider,
-        client_id: options.client_id,
-        client_secret: Secret(options.client_secret.reveal().to_owned()),
-        scopes: options.scopes,
-        allow_emails: options.allow_emails,
-        allow_domains: options.allow_domains,
-    }))
-}
-
-fn changes(options: Option<message::HeaderOptions>) -> Result<HeaderChangesSpec, String> {
-    let Some(options) = options else { return Ok(HeaderChangesSpec::default()) };
-    let split = |header: String| {
-        let split = header.split_once(':').map(|(name, value)| (name.trim(), value.trim()));
-        let split = split.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        split.ok_or_else(|| format!("the header {header:?} is not name:value"))
-    };
-    let add = options.add.into_iter().map(split).collect::<Result<_, _>>()?;
-    Ok(HeaderChangesSpec { add, remove: options.remove })
-}
-
 /// Random text that nobody guesses.
 pub fn secret() -> Result<String, getrandom::Error> {
     let mut bytes = [0; 24];
@@ -280,20 +172,6 @@ mod tests {
     fn place(url: &str) -> (Option<String>, Option<String>) {
         let BindAddress { host, addr } = BindAddress::of(url, &["other.test"]).unwrap();
         (host, addr)
-    }
-
-    #[test]
-    fn a_login_says_in_its_own_words_where_visitors_log_in() {
-        let refused = |kind, options: LoginOptions| login(kind, Some(options)).unwrap_err();
-        let google = || LoginOptions { provider: "google".into(), ..LoginOptions::default() };
-        let issuer = || LoginOptions { issuer_url: "https://a.test".into(), ..google() };
-
-        assert_eq!(login("oauth", Some(google())).unwrap().unwrap().provider, "google");
-        assert!(refused("oauth", issuer()).starts_with("oauth.issuer_url: does not belong"));
-        assert!(refused("oidc", issuer()).starts_with("oidc.provider: does not belong"));
-        let sealed_client_secret = message::Base64Bytes(b"sealed".to_vec());
-        let sealed = refused("oauth", LoginOptions { sealed_client_secret, ..google() });
-        assert!(sealed.starts_with("oauth.sealed_client_secret: is encrypted"), "{sealed}");
     }
 
     #[test]

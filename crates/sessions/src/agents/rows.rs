@@ -88,7 +88,7 @@ pub fn requested_key(spec: &EndpointSpec) -> Option<EndpointKey> {
 
 fn tls_handling(endpoint: &PublicEndpoint) -> TlsHandling {
     let options = endpoint.options();
-    if options.mutual_tls_cas.is_some() {
+    if options.mutual_tls.is_some() {
         return TlsHandling::Mutual;
     }
     match (endpoint.proto(), &options.tls_termination) {

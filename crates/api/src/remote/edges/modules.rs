@@ -1,13 +1,11 @@
 //! What the modules of edges and routes hold.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Map, Value};
 
-use crate::Secret;
 use crate::macros::wire;
 use crate::remote::Ref;
 pub use crate::remote::edges::oauth::{Oauth, OauthGithubLogin, OauthLogin, OauthLogins};
+use crate::{HeaderList, Secret};
 
 wire! {
     /// The backend that traffic goes to.
@@ -167,7 +165,7 @@ wire! {
         /// False to switch the module off without forgetting it; true when unspecified.
         pub enabled: Option<bool>,
         /// Headers to add, by name.
-        pub add: Option<BTreeMap<String, String>>,
+        pub add: Option<HeaderList>,
         /// Names of headers to remove.
         #[public(text)]
         pub remove: Option<Vec<String>>,
@@ -178,7 +176,7 @@ wire! {
         /// False to switch the module off without forgetting it; true when unspecified.
         pub enabled: Option<bool>,
         /// Headers to add, by name.
-        pub add: Option<BTreeMap<String, String>>,
+        pub add: Option<HeaderList>,
         /// Names of headers to remove.
         #[public(text)]
         pub remove: Option<Vec<String>>,
@@ -281,7 +279,8 @@ macro_rules! modules_with_backend {
 /// field, its types, its words, and what its own operation takes, required and in brackets. A group
 /// that is given as well comes first.
 ///
-/// A new module is a row here, with its type above, and a file in `gateway/modules`.
+/// A new module is a row here, with its type above, and a file in `gateway/modules`. If tunnels can have it, it has
+/// a row in `endpoint_options` as well.
 #[macro_export]
 macro_rules! route_modules {
     ($then:ident $(, $extra:tt)?) => {
@@ -315,14 +314,14 @@ macro_rules! route_modules {
                 request_headers: RequestHeaders from RequestHeaders;
                 "request headers module",
                 " Request headers module: changes the headers of requests.", ".";
-                () [enabled: bool, add: std::collections::BTreeMap<String, String>, remove: Vec<String>]
+                () [enabled: bool, add: $crate::HeaderList, remove: Vec<String>]
             }
             {
                 /// Changes the headers of responses.
                 response_headers: ResponseHeaders from ResponseHeaders;
                 "response headers module",
                 " Response headers module: changes the headers of responses.", ".";
-                () [enabled: bool, add: std::collections::BTreeMap<String, String>, remove: Vec<String>]
+                () [enabled: bool, add: $crate::HeaderList, remove: Vec<String>]
             }
             {
                 /// Lets only signed webhooks through.

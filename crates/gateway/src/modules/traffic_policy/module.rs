@@ -18,7 +18,8 @@ use crate::message::error_response::Rejection;
 use crate::message::request_context::{PolicyExecution, RequestContext};
 use crate::message::response_body::ResponseBody;
 use crate::modules::edge_module::{
-    CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker, ReferenceField,
+    BuildModule, CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker,
+    ReferenceField,
 };
 use crate::modules::module::{
     HeadFilter, Module, ModuleAnswer, ModuleInput, ModuleKind, NextModule,
@@ -160,6 +161,15 @@ impl PolicyModule {
     }
 }
 
+impl BuildModule for TrafficPolicy {
+    fn build(
+        self,
+        builder: &mut ModuleBuilder<'_>,
+    ) -> Result<Option<Box<dyn Module>>, InvalidModule> {
+        build(&self, builder).map(Some)
+    }
+}
+
 impl EdgeModule for TrafficPolicy {
     type Change = Self;
 
@@ -181,9 +191,18 @@ impl EdgeModule for TrafficPolicy {
     fn is_enabled(&self) -> bool {
         self.enabled != Some(false)
     }
+}
 
-    fn build(self, builder: &mut ModuleBuilder<'_>) -> Option<Box<dyn Module>> {
-        Some(build(&self, builder))
+impl BuildModule for TrafficPolicyDocument {
+    fn build(
+        self,
+        builder: &mut ModuleBuilder<'_>,
+    ) -> Result<Option<Box<dyn Module>>, InvalidModule> {
+        match document_of(&self) {
+            Ok(document) => build(&document, builder).map(Some),
+            Err(problem) if builder.agent.is_some() => Err(InvalidModule::of_policy(&[problem])),
+            Err(problem) => Ok(Some(module(builder.unusable(&[problem], builder.scope), builder))),
+        }
     }
 }
 
@@ -206,13 +225,6 @@ impl EdgeModule for TrafficPolicyDocument {
     fn is_enabled(&self) -> bool {
         self.enabled != Some(false)
     }
-
-    fn build(self, builder: &mut ModuleBuilder<'_>) -> Option<Box<dyn Module>> {
-        Some(match document_of(&self) {
-            Ok(document) => build(&document, builder),
-            Err(problem) => module(builder.unusable(&[problem], builder.scope), builder),
-        })
-    }
 }
 
 fn document_of(module: &TrafficPolicyDocument) -> Result<Value, Problem> {
@@ -220,15 +232,20 @@ fn document_of(module: &TrafficPolicyDocument) -> Result<Value, Problem> {
 }
 
 /// The module of a document that was checked.
-fn build(document: &impl Serialize, builder: &mut ModuleBuilder<'_>) -> Box<dyn Module> {
-    let policy = builder.policy(document, builder.scope);
-    module(policy, builder)
+fn build(
+    document: &impl Serialize,
+    builder: &mut ModuleBuilder<'_>,
+) -> Result<Box<dyn Module>, InvalidModule> {
+    let policy = builder.policy(document, builder.scope)?;
+    Ok(module(policy, builder))
 }
 
 fn module(policy: Arc<Policy>, builder: &mut ModuleBuilder<'_>) -> Box<dyn Module> {
     let state = builder.remembered(ModuleKind::Policy, |_| true, Default::default);
     let rules = Rules::new(policy, state, builder.ip_policy)
         .with_secrets(builder.secrets.clone())
-        .with_applications(builder.applications.clone());
+        .with_applications(builder.applications.clone())
+        .within(builder.reach())
+        .of_account(builder.agent.as_ref().and_then(|agent| agent.account.clone()));
     Box::new(PolicyModule { kind: ModuleKind::Policy, rules })
 }

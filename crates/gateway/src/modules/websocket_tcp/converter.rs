@@ -5,7 +5,7 @@ use ginnel_api::remote::edges::modules::WebsocketTcpConverter;
 use crate::message::BoxFuture;
 use crate::message::request_context::RequestContext;
 use crate::modules::edge_module::{
-    CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker,
+    BuildModule, CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker,
 };
 use crate::modules::module::{Module, ModuleAnswer, ModuleInput, ModuleKind, NextModule};
 
@@ -35,6 +35,12 @@ impl Module for WebsocketConverter {
     }
 }
 
+impl BuildModule for WebsocketTcpConverter {
+    fn build(self, _: &mut ModuleBuilder<'_>) -> Result<Option<Box<dyn Module>>, InvalidModule> {
+        Ok(Some(Box::new(WebsocketConverter)))
+    }
+}
+
 impl EdgeModule for WebsocketTcpConverter {
     type Change = Self;
 
@@ -44,9 +50,5 @@ impl EdgeModule for WebsocketTcpConverter {
 
     fn is_enabled(&self) -> bool {
         self.enabled != Some(false)
-    }
-
-    fn build(self, _: &mut ModuleBuilder<'_>) -> Option<Box<dyn Module>> {
-        Some(Box::new(WebsocketConverter))
     }
 }

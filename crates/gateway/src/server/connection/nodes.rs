@@ -263,11 +263,14 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpStream;
 
+    use ginnel_api::EndpointOptions;
+    use ginnel_api::remote::edges::modules::TrafficPolicyDocument;
+
     use crate::server::gateway::Gateway;
     use crate::tls::authority::LocalAuthority;
     use crate::{
-        BoxFuture, ConnectionReuse, DialError, EndpointOptions, EndpointSpec, GatewaySettings,
-        HostRank, Io, Proto, PublicEndpoint, RemoteHosts, RouteRef, Target, Visitor,
+        BoxFuture, ConnectionReuse, DialError, EndpointSpec, GatewaySettings, HostRank, Io, Proto,
+        PublicEndpoint, RemoteHosts, RouteRef, Target, Visitor,
     };
 
     /// A node to which no connection can be opened, or that has an answer.
@@ -503,7 +506,8 @@ mod tests {
         }]});
         for method in ["GET", "POST"] {
             let gateway = gateway().await;
-            let traffic_policy = Some(policy.to_string());
+            let value = Some(policy.to_string());
+            let traffic_policy = Some(TrafficPolicyDocument { enabled: None, value });
             let options = EndpointOptions { traffic_policy, ..EndpointOptions::default() };
             let host = Some("app.test".to_owned());
             let spec = EndpointSpec { host, options, ..EndpointSpec::any(Proto::Http) };

@@ -2,11 +2,44 @@
 
 use std::fmt;
 
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use ginnel_api::EndpointOptions;
+use ginnel_api::endpoint_options::member;
+
 use crate::protocol::message::{MessageError, from_value};
+
+/// The place of an endpoint, and what its agent does with connections: the members of a bind that are not modules.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct BindPlace {
+    /// The wanted address as a full URL.
+    #[serde(rename = "URL")]
+    pub url: String,
+    /// The wanted host name.
+    pub domain: String,
+    /// The wanted host name, as older agents name it.
+    pub hostname: String,
+    /// The wanted first label of the host name.
+    pub subdomain: String,
+    /// The wanted host and port of a TCP endpoint.
+    pub addr: String,
+    /// The version of the PROXY protocol to put in front of each connection; 0 for none.
+    pub proxy_proto: u8,
+    /// True if the agent asks visitors for certificates.
+    #[serde(rename = "MutualTLSAtAgent")]
+    pub mutual_tls_at_agent: bool,
+}
+
+/// The members of a [`BindPlace`] that a bind of this protocol has.
+fn place_members(proto: &str) -> &'static [&'static str] {
+    match proto {
+        "tcp" => &["URL", "Addr", "ProxyProto"],
+        "tls" => &["URL", "Domain", "Hostname", "Subdomain", "ProxyProto", "MutualTLSAtAgent"],
+        _ => &["URL", "Domain", "Hostname", "Subdomain", "ProxyProto"],
+    }
+}
 
 /// The options of a bind as they came; what an answer must echo.
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -14,27 +47,47 @@ use crate::protocol::message::{MessageError, from_value};
 pub struct BindOpts(Map<String, Value>);
 
 impl BindOpts {
-    /// The object form of typed options.
-    ///
-    /// # Errors
-    /// When the options do not make an object.
-    pub fn from_typed<T: Serialize>(options: &T) -> Result<Self, MessageError> {
-        from_value(serde_json::to_value(options).map_err(MessageError::from)?)
+    /// Returns the options that an agent sends for an endpoint.
+    pub fn of_endpoint(proto: &str, place: &BindPlace, options: &EndpointOptions) -> Self {
+        // A plain struct always makes an object.
+        let place = serde_json::to_value(place).unwrap_or_default();
+        let value = |name: &str| place.get(name).cloned().unwrap_or_default();
+        let mut members: Map<String, Value> =
+            place_members(proto).iter().map(|name| ((*name).to_owned(), value(name))).collect();
+        if matches!(proto, "http" | "https") {
+            let unused = [
+                ("Auth", Value::String(String::new())),
+                ("HostHeaderRewrite", Value::Bool(false)),
+                ("LocalUrlScheme", Value::Null),
+            ];
+            members.extend(unused.map(|(name, value)| (name.to_owned(), value)));
+        }
+        options.encode(proto, &mut members);
+        Self(members)
     }
 
-    /// Reads the options as [`HttpOpts`](super::HttpOpts), [`TcpOpts`](super::TcpOpts) or
-    /// [`TlsOpts`](super::TlsOpts).
+    /// Reads the place of the endpoint of a bind.
     ///
     /// # Errors
     /// When a member has the wrong type.
-    pub fn typed<T: DeserializeOwned>(&self) -> Result<T, MessageError> {
-        from_value(Value::Object(self.0.clone()))
+    pub fn place(&self, proto: &str) -> Result<BindPlace, MessageError> {
+        let names = place_members(proto).iter();
+        let given =
+            names.filter_map(|name| Some(((*name).to_owned(), member(&self.0, name)?.clone())));
+        from_value(Value::Object(given.collect()))
+    }
+
+    /// Reads the modules of the endpoint of a bind.
+    ///
+    /// # Errors
+    /// If a member has another form, or contains a value that no service can use.
+    pub fn endpoint(&self, proto: &str) -> Result<EndpointOptions, String> {
+        EndpointOptions::decode(proto, &self.0)
     }
 
     /// A member, whatever the case of its name; `None` when it is absent or null.
     pub fn get(&self, name: &str) -> Option<&Value> {
-        let found = self.0.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
-        found.map(|(_, value)| value).filter(|value| !value.is_null())
+        member(&self.0, name)
     }
 
     /// A member that is non-empty text.

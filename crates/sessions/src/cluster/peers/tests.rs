@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use ginnel_api::Secret;
+use ginnel_api::EndpointOptions;
+use ginnel_api::endpoint_options::{BasicAuth, BasicAuthCredential};
 use ginnel_api::id::prefix;
 use ginnel_base::address::HostPort;
 use ginnel_gateway::tls::authority::LocalAuthority;
 use ginnel_gateway::upstream::static_target::StaticTarget;
 use ginnel_gateway::{
-    Credentials, EndpointOptions, EndpointSpec, EventDelivery, Gateway, GatewaySettings, Proto,
-    PublicEndpoint, Target,
+    EndpointSpec, EventDelivery, Gateway, GatewaySettings, Proto, PublicEndpoint, Target,
 };
 use ginnel_net::{
     ConnectionCaps, ConnectionLimit, ConnectionTask, Listener, ProxyProtocol, Shutdown,
@@ -290,8 +290,8 @@ async fn a_visitor_waits_while_the_way_to_a_node_is_made_anew() {
 #[tokio::test]
 async fn what_the_endpoint_wants_done_is_done_where_the_agent_is() {
     let nodes = two_nodes().await;
-    let password = Secret("open sesame".to_owned());
-    let basic_auth = vec![Credentials { username: "ali".to_owned(), password }];
+    let credentials = vec![BasicAuthCredential::new("ali", "open sesame")];
+    let basic_auth = Some(BasicAuth { credentials });
     let options = EndpointOptions { basic_auth, ..EndpointOptions::default() };
     let spec = EndpointSpec { options, ..http("app.test") };
     let _endpoint = publish(&nodes, spec, mirror().await).await;

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsConnector;
 
+use ginnel_api::remote::edges::modules::TrafficPolicyDocument;
 use ginnel_gateway::{BoxFuture, ConnectionReuse, DialError, Io, RouteRef, Visitor};
 
 use super::*;
@@ -67,7 +68,8 @@ async fn publish_with(
 
 /// An endpoint with a policy.
 fn policed(policy: &Value) -> EndpointSpec {
-    let traffic_policy = Some(policy.to_string());
+    let value = Some(policy.to_string());
+    let traffic_policy = Some(TrafficPolicyDocument { enabled: None, value });
     let options = EndpointOptions { traffic_policy, ..EndpointOptions::default() };
     EndpointSpec { options, ..http("app.test") }
 }
